@@ -1,0 +1,11 @@
+//! Which bytes and which keys? The Rust reading of `docs/protocol.md`: pure, without Redis and without tokio.
+
+pub mod arguments;
+pub mod decode;
+pub mod encode;
+pub mod keys;
+pub mod message;
+pub mod names;
+
+/// The version of `docs/protocol.md` that this crate speaks.
+pub const VERSION: u32 = 1;

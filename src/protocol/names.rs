@@ -1,0 +1,194 @@
+//! Which names are allowed? Validated types for queues, workers and slots.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The longest name of a queue, in bytes.
+pub const MAX_QUEUE_NAME: usize = 200;
+
+/// What we append to a queue's name for keys of ours and of the ancestors; a queue's name ends in none of them.
+pub const SUFFIXES: [&str; 7] =
+    ["_noti", "_processing", "_workers", "_dead", "_deaths", "_sweep", "_scheduled"];
+
+/// Why a name was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The name has no characters.
+    #[error("a queue name must not be empty: give it a name such as `default`")]
+    Empty,
+    /// The name is longer than [`MAX_QUEUE_NAME`] bytes.
+    #[error("the queue name has {length} bytes: at most {MAX_QUEUE_NAME} are allowed")]
+    TooLong {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// The name has a space or a control character.
+    #[error("the queue name {name:?} has {character:?} in it: use printable characters without spaces")]
+    Character {
+        /// The name.
+        name: String,
+        /// The first character that is not allowed.
+        character: char,
+    },
+    /// The name ends as one of our keys does.
+    #[error("the queue name {name:?} ends in `{suffix}`, which marks a key beside a queue: use {instead:?}")]
+    Suffix {
+        /// The name.
+        name: String,
+        /// The suffix.
+        suffix: &'static str,
+        /// The name without the suffix.
+        instead: String,
+    },
+}
+
+/// The name of a queue: 1 to 200 bytes of printable text without spaces. Cheap to clone.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueName(Arc<str>);
+
+impl QueueName {
+    /// Checks and takes a name.
+    ///
+    /// # Errors
+    /// A name that is empty, too long, has spaces or control characters, or ends in one of [`SUFFIXES`].
+    pub fn parse(name: &str) -> Result<Self, NameError> {
+        if name.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if name.len() > MAX_QUEUE_NAME {
+            return Err(NameError::TooLong { length: name.len() });
+        }
+        if let Some(character) = name.chars().find(|c| c.is_whitespace() || c.is_control()) {
+            return Err(NameError::Character { name: name.into(), character });
+        }
+        if let Some(suffix) = SUFFIXES.into_iter().find(|suffix| name.ends_with(suffix)) {
+            let instead =
+                name.strip_suffix(suffix).filter(|rest| !rest.is_empty()).unwrap_or("default").into();
+            return Err(NameError::Suffix { name: name.into(), suffix, instead });
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for QueueName {
+    /// `default`.
+    fn default() -> Self {
+        Self("default".into())
+    }
+}
+
+impl fmt::Display for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+impl std::str::FromStr for QueueName {
+    type Err = NameError;
+
+    fn from_str(name: &str) -> Result<Self, NameError> {
+        Self::parse(name)
+    }
+}
+
+/// The id of a worker: 16 characters of `a-z2-7` (80 random bits).
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct WorkerId(Arc<str>);
+
+impl WorkerId {
+    /// The length of an id in characters.
+    pub const LENGTH: usize = 16;
+
+    /// Draws a new id at random.
+    #[must_use]
+    pub fn random() -> Self {
+        const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+        let bits = uuid::Uuid::new_v4().as_u128();
+        // A version 4 UUID has fixed bits at 48..52 and 62..64, counted from the top: leave those out.
+        let (high, low) = (bits >> 80, bits & ((1 << 62) - 1));
+        let random = (high << 62) | low;
+        let text: String =
+            (0..Self::LENGTH).map(|i| char::from(ALPHABET[(random >> (5 * i)) as usize & 31])).collect();
+        Self(text.into())
+    }
+
+    /// Reads the worker's id out of a wire id (`Q:W:slot`), or none when it is a foreign worker's.
+    #[must_use]
+    pub fn of_wire_id(queue: &QueueName, wire_id: &str) -> Option<Self> {
+        let rest = wire_id.strip_prefix(queue.as_str())?.strip_prefix(':')?;
+        let (worker, slot) = rest.split_once(':')?;
+        let well_formed = worker.len() == Self::LENGTH
+            && worker.bytes().all(|b| b.is_ascii_lowercase() || (b'2'..=b'7').contains(&b))
+            && !slot.is_empty()
+            && slot.bytes().all(|b| b.is_ascii_digit());
+        well_formed.then(|| Self(worker.into()))
+    }
+
+    /// The id as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_names_that_are_refused_say_what_to_use() {
+        assert_eq!(QueueName::parse(""), Err(NameError::Empty));
+        assert!(matches!(QueueName::parse("a b"), Err(NameError::Character { character: ' ', .. })));
+        assert!(matches!(QueueName::parse("a\n"), Err(NameError::Character { character: '\n', .. })));
+        assert!(matches!(QueueName::parse(&"a".repeat(201)), Err(NameError::TooLong { length: 201 })));
+        let refused = QueueName::parse("mail_noti").expect_err("ends in a suffix");
+        assert!(refused.to_string().ends_with("use \"mail\""), "{refused}");
+        let refused = QueueName::parse("_dead").expect_err("is a suffix");
+        assert!(refused.to_string().ends_with("use \"default\""), "{refused}");
+    }
+
+    #[test]
+    fn queue_names_that_are_allowed() {
+        for name in ["a", "mail", "{mail}:high", "почта", "a_noti_b", &"a".repeat(200)] {
+            assert_eq!(QueueName::parse(name).map(|queue| queue.to_string()), Ok(name.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_worker_id_is_found_again_in_its_wire_id() {
+        let (queue, worker) = (QueueName::parse("a:b").unwrap(), WorkerId::random());
+        assert_eq!(worker.as_str().len(), WorkerId::LENGTH);
+        assert_ne!(worker, WorkerId::random());
+        let wire_id = format!("a:b:{worker}:63");
+        assert_eq!(WorkerId::of_wire_id(&queue, &wire_id), Some(worker));
+        for foreign in ["12345", "a:b:12345:1", "a:b:0123456789abcdef:1", "9f86d081884c7d659a2feaa0c55ad015"]
+        {
+            assert_eq!(WorkerId::of_wire_id(&queue, foreign), None);
+        }
+    }
+}
