@@ -3,6 +3,9 @@
 // Lets `#[delayed::task]` be used inside this crate's own tests.
 extern crate self as delayed;
 
+#[cfg(feature = "broker")]
+mod broker;
+pub mod config;
 pub mod protocol;
 pub mod task;
 

@@ -104,6 +104,13 @@ impl std::str::FromStr for QueueName {
     }
 }
 
+impl<'de> serde::Deserialize<'de> for QueueName {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        Self::parse(&name).map_err(serde::de::Error::custom)
+    }
+}
+
 /// The id of a worker: 16 characters of `a-z2-7` (80 random bits).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct WorkerId(Arc<str>);

@@ -1,0 +1,29 @@
+-- balance: make the notifications of a queue as many as its messages.
+--
+-- The caller has watched the gap for a while and says how much of it is real: a token that a worker
+-- holds between its BLPOP and its claim is no gap.
+--
+-- KEYS[1]  queue          LIST  waiting messages, oldest first
+-- KEYS[2]  notifications  LIST  one token for each waiting message
+-- ARGV[1]  gap  tokens to add, or to take away when negative; at most 10000 are changed in a call
+--
+-- Returns the number of tokens added (negative: taken away).
+
+local wanted = tonumber(ARGV[1])
+local gap = redis.call('LLEN', KEYS[1]) - redis.call('LLEN', KEYS[2])
+if wanted > 0 and gap > 0 then
+  local add = math.min(wanted, gap, 10000)
+  for first = 1, add, 1000 do
+    local tokens = {}
+    for i = 1, math.min(1000, add - first + 1) do
+      tokens[i] = '1'
+    end
+    redis.call('RPUSH', KEYS[2], unpack(tokens))
+  end
+  return add
+elseif wanted < 0 and gap < 0 then
+  local take = math.min(-wanted, -gap, 10000)
+  redis.call('LPOP', KEYS[2], take)
+  return -take
+end
+return 0

@@ -1,0 +1,38 @@
+-- bury: move a message from its slot to the dead letters, with the reason.
+--
+-- KEYS[1]  processing  HASH    wire id -> the message that this slot owns
+-- KEYS[2]  worker      HASH    seq: the number of the last call that was applied
+-- KEYS[3]  dead        STREAM  dead letters, oldest first
+-- KEYS[4]  deaths      HASH    SHA-1 of a message -> deaths of processes that owned it
+-- ARGV[1]  seq        the number of this call, larger than any before
+-- ARGV[2]  wire id    of the slot
+-- ARGV[3]  max_count  how many dead letters are kept; the oldest go first
+-- ARGV[4]  max_age    for how many milliseconds they are kept
+-- ARGV[5]  reason     one word
+-- ARGV[6]  detail     a sentence
+-- ARGV[7]  attempt    which attempt this was
+-- ARGV[8]  where      host/pid/worker id
+--
+-- Returns an array: 1, or 0 when the slot owned nothing any more (then nothing was done), and the
+-- number of older dead letters that had to go.
+-- Errors  STALE  the call is older than one that was applied.
+
+local seq = tonumber(ARGV[1])
+if seq <= tonumber(redis.call('HGET', KEYS[2], 'seq') or 0) then
+  return redis.error_reply('STALE a later call of this worker was applied')
+end
+local before = redis.call('XLEN', KEYS[3])
+redis.call('HLEN', KEYS[4])
+
+local message = redis.call('HGET', KEYS[1], ARGV[2])
+if not message then
+  return { 0, 0 }
+end
+redis.call('HDEL', KEYS[1], ARGV[2])
+redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[3], '*', 'message', message, 'reason', ARGV[5],
+  'detail', ARGV[6], 'attempt', ARGV[7], 'worker', ARGV[8])
+local now = redis.call('TIME')
+redis.call('XTRIM', KEYS[3], 'MINID', math.max(0, now[1] * 1000 - tonumber(ARGV[4])))
+redis.call('HDEL', KEYS[4], redis.sha1hex(message))
+redis.call('HSET', KEYS[2], 'seq', seq)
+return { 1, before + 1 - redis.call('XLEN', KEYS[3]) }

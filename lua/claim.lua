@@ -1,0 +1,101 @@
+-- claim: release the messages of slots that finished, and move waiting messages into free slots.
+--
+-- Both in one call, since a worker that ends a batch wants the next one. A slot that is released and
+-- claimed again is overwritten in place: HSET tells how many fields were new, and so how many of the
+-- released ones had been taken away from us. Everything that can fail for a wrong type is asked before
+-- anything is written, and a write that needs no memory comes before those that do, so a full Redis
+-- can still be drained.
+--
+-- KEYS[1]  queue          LIST    waiting messages, oldest first
+-- KEYS[2]  notifications  LIST    one token for each waiting message
+-- KEYS[3]  processing     HASH    wire id -> the message that this slot owns
+-- KEYS[4]  worker         HASH    seq: the number of the last call that was applied
+-- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it
+-- ARGV[1]  seq            the number of this call, larger than any before
+-- ARGV[2]  lease          milliseconds that a live key is good for
+-- ARGV[3]  in_hand        tokens that the caller has popped already: 0 or 1
+-- ARGV[4]  renew          1 when the live keys of the free slots need a new lease, else 0
+-- ARGV[5]  forgive        how many of the wire ids, from the first on, succeeded and may be suspects
+-- ARGV[6]  released       how many of the wire ids, from the first on, are released
+-- ARGV[7]  kept           how many of the wire ids, from the first on, are released and not claimed again
+-- ARGV[…]  the wire ids, at most 1000: released ones first, free ones last, a slot that is both once
+--
+-- Returns an array: the number of released messages that this worker owned no more, the number of
+-- messages that still wait, 1 when there are suspects (else 0), then the claimed messages: the first
+-- for the wire id behind the kept ones, and so on.
+-- Errors  STALE  the call is older than one that was applied.
+
+local BEFORE_IDS = 7
+local released, kept = tonumber(ARGV[6]), tonumber(ARGV[7])
+local ids = #ARGV - BEFORE_IDS
+local free = ids - kept
+
+local seq = tonumber(ARGV[1])
+if seq <= tonumber(redis.call('HGET', KEYS[4], 'seq') or 0) then
+  return redis.error_reply('STALE a later call of this worker was applied')
+end
+
+local in_hand = tonumber(ARGV[3])
+local waiting = redis.call('LLEN', KEYS[1])
+local tokens = redis.call('LLEN', KEYS[2])
+redis.call('HLEN', KEYS[3])
+
+local suspects = redis.call('EXISTS', KEYS[5])
+for i = 1, tonumber(ARGV[5]) do
+  local message = redis.call('HGET', KEYS[3], ARGV[BEFORE_IDS + i])
+  if message then
+    redis.call('HDEL', KEYS[5], redis.sha1hex(message))
+  end
+end
+
+local messages = {}
+if waiting == 0 then
+  if tokens > 0 then
+    redis.call('UNLINK', KEYS[2])
+  end
+elseif free > 0 then
+  local count = math.min(free, waiting, tokens + in_hand)
+  if count > in_hand then
+    redis.call('LPOP', KEYS[2], count - in_hand)
+  end
+  if count > 0 then
+    messages = redis.call('LPOP', KEYS[1], count)
+  end
+end
+
+local lost = 0
+local claimed = #messages
+if claimed > 0 then
+  local owned, live = {}, {}
+  for i = 1, claimed do
+    local id = ARGV[BEFORE_IDS + kept + i]
+    live[i] = id
+    owned[2 * i - 1] = id
+    owned[2 * i] = messages[i]
+  end
+  if ARGV[4] == '1' or redis.call('EXISTS', unpack(live)) < claimed then
+    for i = 1, claimed do
+      redis.call('SET', live[i], '1', 'PX', ARGV[2])
+    end
+  end
+  local new = redis.call('HSET', KEYS[3], unpack(owned))
+  lost = new - math.max(0, claimed - (released - kept))
+end
+
+local over = {} -- released slots that got no new message
+for i = 1, kept do
+  over[#over + 1] = ARGV[BEFORE_IDS + i]
+end
+for i = kept + claimed + 1, released do
+  over[#over + 1] = ARGV[BEFORE_IDS + i]
+end
+local removed = 0
+if #over > 0 then
+  removed = redis.call('HDEL', KEYS[3], unpack(over))
+  lost = lost + #over - removed
+end
+
+if claimed > 0 or removed > 0 then
+  redis.call('HSET', KEYS[4], 'seq', seq)
+end
+return { lost, waiting - claimed, suspects, unpack(messages) }

@@ -1,0 +1,41 @@
+-- put_back: move messages from their slots back to the queue, unchanged.
+--
+-- To the head when a worker shuts down: they have waited longest, and no attempt is counted. To the
+-- tail when their tasks are another worker's, so that it gets at them and we do not spin.
+--
+-- KEYS[1]  queue          LIST  waiting messages, oldest first
+-- KEYS[2]  notifications  LIST  one token for each waiting message
+-- KEYS[3]  processing     HASH  wire id -> the message that this slot owns
+-- KEYS[4]  worker         HASH  seq: the number of the last call that was applied
+-- ARGV[1]  seq    the number of this call, larger than any before
+-- ARGV[2]  place  head or tail
+-- ARGV[…]  wire ids, oldest claim first; the caller sends at most 1000
+--
+-- Returns the number of messages that were put back; the other slots owned nothing any more.
+-- Errors  STALE  the call is older than one that was applied.
+
+local seq = tonumber(ARGV[1])
+if seq <= tonumber(redis.call('HGET', KEYS[4], 'seq') or 0) then
+  return redis.error_reply('STALE a later call of this worker was applied')
+end
+redis.call('LLEN', KEYS[1])
+redis.call('LLEN', KEYS[2])
+
+local first, last, step, push = 3, #ARGV, 1, 'RPUSH'
+if ARGV[2] == 'head' then
+  first, last, step, push = #ARGV, 3, -1, 'LPUSH'
+end
+local count = 0
+for i = first, last, step do
+  local message = redis.call('HGET', KEYS[3], ARGV[i])
+  if message then
+    redis.call('HDEL', KEYS[3], ARGV[i])
+    redis.call(push, KEYS[1], message)
+    redis.call(push, KEYS[2], '1')
+    count = count + 1
+  end
+end
+if count > 0 then
+  redis.call('HSET', KEYS[4], 'seq', seq)
+end
+return count

@@ -1,0 +1,64 @@
+-- requeue_lost: move what dead slots own to the head of the queue, or to the dead letters.
+--
+-- Looks at a part of the slots; the caller comes back with the cursor until it is 0. A slot is dead
+-- when it has no live key. What a process owned when it died may have killed it: its death is counted
+-- for each message, once for the process however many of its slots held the same bytes. A message
+-- that took too many processes down is buried.
+--
+-- KEYS[1]  queue          LIST    waiting messages, oldest first
+-- KEYS[2]  notifications  LIST    one token for each waiting message
+-- KEYS[3]  processing     HASH    wire id -> the message that this slot owns
+-- KEYS[4]  dead           STREAM  dead letters, oldest first
+-- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths, a space, the process that died last
+-- ARGV[1]  cursor      0 at first
+-- ARGV[2]  count       how many slots to look at, about
+-- ARGV[3]  max_deaths  at which a message is buried
+-- ARGV[4]  forget      milliseconds after which a count without a death is forgotten
+-- ARGV[5]  max_count   how many dead letters are kept
+-- ARGV[6]  max_age     for how many milliseconds they are kept
+--
+-- Reads the live key of each slot under the name of its field.
+-- Returns an array: the next cursor, the number of messages requeued, the number buried, and the wire
+-- ids of the dead slots.
+
+redis.call('LLEN', KEYS[1])
+redis.call('LLEN', KEYS[2])
+redis.call('XLEN', KEYS[4])
+redis.call('HLEN', KEYS[5])
+
+local max_deaths = tonumber(ARGV[3])
+local scan = redis.call('HSCAN', KEYS[3], ARGV[1], 'COUNT', ARGV[2])
+local slots = scan[2]
+local requeued, buried, dead = 0, 0, {}
+for i = 1, #slots, 2 do
+  local id, message = slots[i], slots[i + 1]
+  if redis.call('EXISTS', id) == 0 and redis.call('HDEL', KEYS[3], id) == 1 then
+    dead[#dead + 1] = id
+    -- ours are queue:worker:slot; an ancestor's worker has one slot, named as the worker
+    local process = string.match(id, '^(.+:' .. string.rep('[a-z2-7]', 16) .. '):%d+$') or id
+    local digest = redis.sha1hex(message)
+    local deaths, last = string.match(redis.call('HGET', KEYS[5], digest) or '0 ', '^(%d+) (.*)$')
+    deaths = tonumber(deaths)
+    if last ~= process then
+      deaths = deaths + 1
+    end
+    if deaths >= max_deaths then
+      redis.call('HDEL', KEYS[5], digest)
+      redis.call('XADD', KEYS[4], 'MAXLEN', ARGV[5], '*', 'message', message, 'reason', 'lost',
+        'detail', deaths .. ' processes died while they owned this message, the last one as ' .. id,
+        'attempt', deaths, 'worker', id)
+      local now = redis.call('TIME')
+      redis.call('XTRIM', KEYS[4], 'MINID', math.max(0, now[1] * 1000 - tonumber(ARGV[6])))
+      buried = buried + 1
+    else
+      if last ~= process then
+        redis.call('HSET', KEYS[5], digest, deaths .. ' ' .. process)
+        redis.call('PEXPIRE', KEYS[5], ARGV[4])
+      end
+      redis.call('LPUSH', KEYS[1], message)
+      redis.call('LPUSH', KEYS[2], '1')
+      requeued = requeued + 1
+    end
+  end
+end
+return { tonumber(scan[1]), requeued, buried, dead }

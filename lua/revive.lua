@@ -1,0 +1,20 @@
+-- revive: move dead letters back to the tail of the queue.
+--
+-- KEYS[1]  queue          LIST    waiting messages, oldest first
+-- KEYS[2]  notifications  LIST    one token for each waiting message
+-- KEYS[3]  dead           STREAM  dead letters, oldest first
+-- ARGV[…]  pairs: the id of a dead letter, its message with the attempts forgotten; at most 500 pairs
+--
+-- Returns the number of messages that were put back; the others were gone already.
+
+redis.call('LLEN', KEYS[1])
+redis.call('LLEN', KEYS[2])
+local count = 0
+for i = 1, #ARGV, 2 do
+  if redis.call('XDEL', KEYS[3], ARGV[i]) == 1 then
+    redis.call('RPUSH', KEYS[1], ARGV[i + 1])
+    redis.call('RPUSH', KEYS[2], '1')
+    count = count + 1
+  end
+end
+return count

@@ -1,0 +1,119 @@
+//! How do we reach Redis? One multiplexed connection for commands, and connections of their own for what blocks.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo};
+
+use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::config::RedisConfig;
+
+/// The oldest server that has all the commands that the scripts use (`LPOP` with a count).
+const OLDEST: (u32, u32) = (6, 2);
+
+/// Our handle on Redis. Cheap to clone; all clones share one connection.
+#[derive(Clone)]
+pub(crate) struct Broker {
+    pub(super) commands: ConnectionManager,
+    pub(super) target: Arc<Target>,
+}
+
+/// Where Redis is, and how long we wait for it.
+pub(super) struct Target {
+    client: Client,
+    timeout: Duration,
+}
+
+impl Broker {
+    /// Connects, and checks that the server is new enough.
+    pub(crate) async fn connect(config: &RedisConfig) -> Result<Self, BrokerError> {
+        let target = Target::new(config)?;
+        // Reconnects for ever: how long to go on is the caller's to decide, by its own time-outs.
+        let settings = ConnectionManagerConfig::new()
+            .set_connection_timeout(Some(target.timeout))
+            .set_response_timeout(Some(target.timeout))
+            .set_min_delay(Duration::from_millis(10))
+            .set_max_delay(Duration::from_secs(1))
+            .set_number_of_retries(1)
+            .set_pipeline_buffer_size(1024);
+        let commands = ConnectionManager::new_with_config(target.client.clone(), settings)
+            .await
+            .map_err(|error| BrokerError::connecting("connect", &error))?;
+        let broker = Self { commands, target: Arc::new(target) };
+        broker.check_version().await?;
+        Ok(broker)
+    }
+
+    async fn check_version(&self) -> Result<(), BrokerError> {
+        let facts = self.server_facts().await?;
+        let mut numbers = facts.redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        if version < OLDEST {
+            let detail = format!("the server says version {}", facts.redis_version);
+            return Err(BrokerError::new("connect", BrokerErrorKind::Unsupported, detail));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker").field("address", &self.target.address()).finish_non_exhaustive()
+    }
+}
+
+impl Target {
+    fn new(config: &RedisConfig) -> Result<Self, BrokerError> {
+        // Without a process-wide provider rustls panics at the first TLS connection. One that is there stays.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let address = |error: redis::RedisError| {
+            BrokerError::new(
+                "connect",
+                BrokerErrorKind::Address,
+                format!("{error}: {}", config.redacted_url()),
+            )
+        };
+        let info = config.url.as_str().into_connection_info().map_err(address)?;
+        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let client = Client::open(info).map_err(address)?;
+        Ok(Self { client, timeout: config.timeout })
+    }
+
+    /// A connection of its own for one reader that blocks on the server for up to `longest`.
+    pub(super) async fn connect_reader(
+        &self,
+        longest: Duration,
+    ) -> Result<MultiplexedConnection, BrokerError> {
+        let settings = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.timeout))
+            .set_response_timeout(Some(longest + self.timeout));
+        self.client
+            .get_multiplexed_async_connection_with_config(&settings)
+            .await
+            .map_err(|error| BrokerError::connecting("wait", &error))
+    }
+
+    /// A connection that blocks its thread.
+    pub(super) fn connect_blocking(&self) -> Result<redis::Connection, BrokerError> {
+        let connect = || {
+            let connection = self.client.get_connection_with_timeout(self.timeout)?;
+            connection.set_read_timeout(Some(self.timeout))?;
+            connection.set_write_timeout(Some(self.timeout))?;
+            Ok(connection)
+        };
+        connect().map_err(|error| BrokerError::connecting("beat", &error))
+    }
+
+    /// Where Redis is, without user and password.
+    pub(super) fn address(&self) -> String {
+        match self.client.get_connection_info().addr() {
+            ConnectionAddr::Tcp(host, port) => format!("{host}:{port}"),
+            ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port} (TLS)"),
+            ConnectionAddr::Unix(path) => path.display().to_string(),
+            _ => "elsewhere".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What can go wrong between us and Redis, named by what the caller can do about it.
+
+use std::fmt;
+
+use redis::{ErrorKind, RedisError};
+
+/// Why a call to Redis failed.
+#[derive(Debug, Clone)]
+pub struct BrokerError {
+    op: &'static str,
+    kind: BrokerErrorKind,
+    detail: String,
+}
+
+/// What kind of failure it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BrokerErrorKind {
+    /// Redis could not be reached; nothing was sent.
+    Unreachable,
+    /// The connection broke, or no reply came in time: the call may have been applied.
+    Uncertain,
+    /// Redis is loading its data, or its master is down: it will answer later.
+    NotReady,
+    /// Redis has no memory left (`OOM command not allowed`).
+    Full,
+    /// Redis takes no writes: it is a replica, or could not save its data (`MISCONF`).
+    ReadOnly,
+    /// Redis wants a password, or the user may not do this.
+    Denied,
+    /// A key holds another type than ours.
+    WrongType,
+    /// A later call of the same worker was applied; this one was not.
+    Stale,
+    /// The server is older than Redis 6.2.
+    Unsupported,
+    /// The address cannot be understood.
+    Address,
+    /// Redis answered something that we did not expect.
+    Reply,
+}
+
+impl BrokerError {
+    pub(crate) fn new(op: &'static str, kind: BrokerErrorKind, detail: impl Into<String>) -> Self {
+        Self { op, kind, detail: detail.into() }
+    }
+
+    /// An error that was met while a connection was being made: nothing was sent yet.
+    pub(super) fn connecting(op: &'static str, error: &RedisError) -> Self {
+        let mut this = Self::from_redis(op, error);
+        if this.kind == BrokerErrorKind::Uncertain {
+            this.kind = BrokerErrorKind::Unreachable;
+        }
+        this
+    }
+
+    pub(super) fn from_redis(op: &'static str, error: &RedisError) -> Self {
+        use BrokerErrorKind as Kind;
+        let text = error.to_string();
+        // A script's error may come wrapped in another one (before Redis 7), so its word is looked for.
+        let says = |word: &str| error.code() == Some(word) || text.contains(word);
+        let kind = match error.kind() {
+            ErrorKind::Io => Kind::Uncertain,
+            ErrorKind::AuthenticationFailed => Kind::Denied,
+            ErrorKind::InvalidClientConfig => Kind::Address,
+            ErrorKind::Server(_) | ErrorKind::Extension => match () {
+                () if says("STALE ") || says("STALE") => Kind::Stale,
+                () if says("OOM") => Kind::Full,
+                () if says("WRONGTYPE") => Kind::WrongType,
+                () if says("READONLY") || says("MISCONF") => Kind::ReadOnly,
+                () if says("NOAUTH") || says("WRONGPASS") || says("NOPERM") => Kind::Denied,
+                () if says("LOADING") || says("MASTERDOWN") || says("BUSY") || says("CLUSTERDOWN") => {
+                    Kind::NotReady
+                }
+                () => Kind::Reply,
+            },
+            _ if text.contains("uthentication") => Kind::Denied,
+            _ => Kind::Reply,
+        };
+        Self::new(op, kind, text)
+    }
+
+    /// The transition or read that failed, such as `claim`.
+    #[must_use]
+    pub fn op(&self) -> &'static str {
+        self.op
+    }
+
+    /// What kind of failure it was.
+    #[must_use]
+    pub fn kind(&self) -> BrokerErrorKind {
+        self.kind
+    }
+
+    /// Whether the call may have been applied although it failed.
+    #[must_use]
+    pub fn may_have_been_applied(&self) -> bool {
+        matches!(self.kind, BrokerErrorKind::Uncertain | BrokerErrorKind::Reply)
+    }
+
+    /// Whether the same call may succeed later without anybody changing anything here.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(
+            self.kind,
+            BrokerErrorKind::Unreachable
+                | BrokerErrorKind::Uncertain
+                | BrokerErrorKind::NotReady
+                | BrokerErrorKind::Full
+                | BrokerErrorKind::ReadOnly
+        )
+    }
+
+    fn advice(&self) -> &'static str {
+        match self.kind {
+            BrokerErrorKind::Unreachable => {
+                "Redis cannot be reached: check that it runs and that the address is right"
+            }
+            BrokerErrorKind::Uncertain => "the connection to Redis broke: the call may have been applied",
+            BrokerErrorKind::NotReady => "Redis is not ready yet: try again later",
+            BrokerErrorKind::Full => {
+                "Redis is full: raise `maxmemory`, or let the workers drain the queues; keep `maxmemory-policy noeviction`"
+            }
+            BrokerErrorKind::ReadOnly => {
+                "Redis takes no writes: connect to the master, and check that it can save its data"
+            }
+            BrokerErrorKind::Denied => {
+                "Redis refused us: put the user and password into the address (redis://user:password@host)"
+            }
+            BrokerErrorKind::WrongType => {
+                "a key of this queue holds another type: rename or delete that key, or use another queue name"
+            }
+            BrokerErrorKind::Stale => "a later call of this worker was applied already",
+            BrokerErrorKind::Unsupported => {
+                "this server is too old: Redis 6.2 or newer, or Valkey, is needed"
+            }
+            BrokerErrorKind::Address => {
+                "the address is not understood: use redis://host:port/db, rediss://… for TLS, or unix:///path"
+            }
+            BrokerErrorKind::Reply => "Redis answered something unexpected",
+        }
+    }
+}
+
+impl fmt::Display for BrokerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.op, self.advice(), self.detail)
+    }
+}
+
+impl std::error::Error for BrokerError {}

@@ -1,0 +1,18 @@
+//! The only room that knows Redis: one method for each script, with the same order of keys.
+
+mod connection;
+mod error;
+mod lease;
+mod queue;
+mod read;
+mod recovery;
+mod script;
+mod wait;
+
+pub(crate) use self::connection::Broker;
+pub use self::error::{BrokerError, BrokerErrorKind};
+pub(crate) use self::lease::{LeaseKeeper, Reconciled};
+pub(crate) use self::queue::{BuryRequest, ClaimRequest, Claimed, MAX_BATCH, Place};
+pub(crate) use self::read::{DeadEntry, ServerFacts};
+pub(crate) use self::recovery::{DeadLimits, DeathLimits, Swept};
+pub(crate) use self::wait::Waiter;

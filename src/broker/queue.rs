@@ -1,0 +1,230 @@
+//! The moves of a message: enqueue, claim with release, retry, put back, bury, revive, purge.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::recovery::DeadLimits;
+use crate::broker::script;
+use crate::protocol::keys::QueueKeys;
+
+/// The most slots, or messages, that one call moves.
+pub(crate) const MAX_BATCH: usize = 512;
+
+/// What a worker asks of `claim`: see `lua/claim.lua`.
+#[derive(Debug)]
+pub(crate) struct ClaimRequest<'a> {
+    /// HASH of the worker.
+    pub(crate) worker_key: &'a str,
+    /// The number of this call.
+    pub(crate) seq: u64,
+    /// How long a live key is good for.
+    pub(crate) lease: Duration,
+    /// Whether a token was popped already.
+    pub(crate) in_hand: bool,
+    /// Whether the live keys of the free slots need a new lease.
+    pub(crate) renew: bool,
+    /// Released slots that succeeded and may be suspects; they stand first.
+    pub(crate) forgive: usize,
+    /// Released slots; they stand first.
+    pub(crate) released: usize,
+    /// Released slots that are not claimed again; they stand first.
+    pub(crate) kept: usize,
+    /// At most [`MAX_BATCH`] wire ids: released ones first, free ones last.
+    pub(crate) wire_ids: &'a [&'a str],
+}
+
+/// What `claim` answered.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    /// Released messages that this worker owned no more.
+    pub(crate) lost: u64,
+    /// Messages that still wait.
+    pub(crate) waiting: u64,
+    /// Whether messages are known that died with their workers.
+    pub(crate) suspects: bool,
+    /// The claimed messages, in the order of the free slots.
+    pub(crate) messages: Vec<Vec<u8>>,
+}
+
+/// Where a message is put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Before all that wait.
+    Head,
+    /// Behind all that wait.
+    Tail,
+}
+
+/// What a worker asks of `bury`.
+#[derive(Debug)]
+pub(crate) struct BuryRequest<'a> {
+    pub(crate) worker_key: &'a str,
+    pub(crate) seq: u64,
+    pub(crate) wire_id: &'a str,
+    pub(crate) limits: DeadLimits,
+    /// One word.
+    pub(crate) reason: &'static str,
+    /// A sentence.
+    pub(crate) detail: &'a str,
+    pub(crate) attempt: u32,
+    /// `host/pid/worker id`.
+    pub(crate) place: &'a str,
+}
+
+impl Broker {
+    /// Appends messages, each with its token, all or none. Gives the number that wait now.
+    pub(crate) async fn enqueue(&self, keys: &QueueKeys, messages: &[Vec<u8>]) -> Result<u64, BrokerError> {
+        let bytes = messages.iter().map(Vec::len).sum();
+        let mut command = script::ENQUEUE.command(&[&keys.queue, &keys.notifications], messages.len(), bytes);
+        for message in messages {
+            command.arg(message.as_slice());
+        }
+        match script::ENQUEUE.run(&mut self.commands.clone(), &command).await? {
+            Value::Int(waiting) => Ok(waiting.unsigned_abs()),
+            reply => Err(script::ENQUEUE.unexpected(&reply)),
+        }
+    }
+
+    /// Releases what finished and claims for the slots that are free.
+    pub(crate) async fn claim(
+        &self,
+        keys: &QueueKeys,
+        ask: &ClaimRequest<'_>,
+    ) -> Result<Claimed, BrokerError> {
+        let script_keys = [&keys.queue, &keys.notifications, &keys.processing, ask.worker_key, &keys.deaths];
+        let bytes = ask.wire_ids.iter().map(|id| id.len()).sum::<usize>() + 64;
+        let mut command = script::CLAIM.command(&script_keys, ask.wire_ids.len() + 7, bytes);
+        command
+            .arg(ask.seq)
+            .arg(milliseconds(ask.lease))
+            .arg(u8::from(ask.in_hand))
+            .arg(u8::from(ask.renew))
+            .arg(ask.forgive)
+            .arg(ask.released)
+            .arg(ask.kept);
+        for id in ask.wire_ids {
+            command.arg(*id);
+        }
+        let reply = script::CLAIM.run(&mut self.commands.clone(), &command).await?;
+        let Value::Array(reply) = reply else { return Err(script::CLAIM.unexpected(&reply)) };
+        let mut values = reply.into_iter();
+        let (Some(Value::Int(lost)), Some(Value::Int(waiting)), Some(Value::Int(suspects))) =
+            (values.next(), values.next(), values.next())
+        else {
+            return Err(script::CLAIM.unexpected(&Value::Nil));
+        };
+        let mut messages = Vec::with_capacity(values.len());
+        for value in values {
+            match value {
+                Value::BulkString(message) => messages.push(message),
+                other => return Err(script::CLAIM.unexpected(&other)),
+            }
+        }
+        let (lost, waiting) = (lost.unsigned_abs(), waiting.unsigned_abs());
+        Ok(Claimed { lost, waiting, suspects: suspects == 1, messages })
+    }
+
+    /// Moves a message from its slot to the tail of the queue. False: the slot owned nothing any more.
+    pub(crate) async fn retry(
+        &self,
+        keys: &QueueKeys,
+        worker_key: &str,
+        seq: u64,
+        wire_id: &str,
+        message: &[u8],
+    ) -> Result<bool, BrokerError> {
+        let script_keys = [&keys.queue, &keys.notifications, &keys.processing, worker_key];
+        let mut command = script::RETRY.command(&script_keys, 3, wire_id.len() + message.len() + 24);
+        command.arg(seq).arg(wire_id).arg(message);
+        match script::RETRY.run(&mut self.commands.clone(), &command).await? {
+            Value::Int(done) => Ok(done == 1),
+            reply => Err(script::RETRY.unexpected(&reply)),
+        }
+    }
+
+    /// Moves messages from their slots back to the queue, unchanged. Gives how many there were.
+    pub(crate) async fn put_back(
+        &self,
+        keys: &QueueKeys,
+        worker_key: &str,
+        seq: u64,
+        place: Place,
+        wire_ids: &[&str],
+    ) -> Result<u64, BrokerError> {
+        let script_keys = [&keys.queue, &keys.notifications, &keys.processing, worker_key];
+        let bytes = wire_ids.iter().map(|id| id.len()).sum::<usize>() + 32;
+        let mut command = script::PUT_BACK.command(&script_keys, wire_ids.len() + 2, bytes);
+        command.arg(seq).arg(if place == Place::Head { "head" } else { "tail" });
+        for id in wire_ids {
+            command.arg(*id);
+        }
+        match script::PUT_BACK.run(&mut self.commands.clone(), &command).await? {
+            Value::Int(count) => Ok(count.unsigned_abs()),
+            reply => Err(script::PUT_BACK.unexpected(&reply)),
+        }
+    }
+
+    /// Moves a message from its slot to the dead letters. Gives whether the slot still owned it, and how many
+    /// older dead letters had to go.
+    pub(crate) async fn bury(
+        &self,
+        keys: &QueueKeys,
+        ask: &BuryRequest<'_>,
+    ) -> Result<(bool, u64), BrokerError> {
+        let script_keys = [&keys.processing, ask.worker_key, &keys.dead, &keys.deaths];
+        let bytes = ask.detail.len() + ask.wire_id.len() + ask.place.len() + 128;
+        let mut command = script::BURY.command(&script_keys, 8, bytes);
+        command
+            .arg(ask.seq)
+            .arg(ask.wire_id)
+            .arg(ask.limits.max_count)
+            .arg(milliseconds(ask.limits.max_age))
+            .arg(ask.reason)
+            .arg(ask.detail)
+            .arg(ask.attempt)
+            .arg(ask.place);
+        match script::BURY.run(&mut self.commands.clone(), &command).await? {
+            Value::Array(reply) => match reply.as_slice() {
+                [Value::Int(done), Value::Int(trimmed)] => Ok((*done == 1, trimmed.unsigned_abs())),
+                _ => Err(script::BURY.unexpected(&Value::Array(reply))),
+            },
+            reply => Err(script::BURY.unexpected(&reply)),
+        }
+    }
+
+    /// Moves dead letters, given as (id, message), back to the tail of the queue. Gives how many there still were.
+    pub(crate) async fn revive(
+        &self,
+        keys: &QueueKeys,
+        letters: &[(String, Vec<u8>)],
+    ) -> Result<u64, BrokerError> {
+        let script_keys = [keys.queue.as_str(), &keys.notifications, &keys.dead];
+        let bytes = letters.iter().map(|(id, message)| id.len() + message.len()).sum();
+        let mut command = script::REVIVE.command(&script_keys, letters.len() * 2, bytes);
+        for (id, message) in letters {
+            command.arg(id).arg(message.as_slice());
+        }
+        match script::REVIVE.run(&mut self.commands.clone(), &command).await? {
+            Value::Int(count) => Ok(count.unsigned_abs()),
+            reply => Err(script::REVIVE.unexpected(&reply)),
+        }
+    }
+
+    /// Drops up to `count` (at most 10,000) waiting messages, oldest first. Gives how many there were.
+    pub(crate) async fn purge(&self, keys: &QueueKeys, count: u64) -> Result<u64, BrokerError> {
+        let mut command = script::PURGE.command(&[&keys.queue, &keys.notifications], 1, 16);
+        command.arg(count);
+        match script::PURGE.run(&mut self.commands.clone(), &command).await? {
+            Value::Int(count) => Ok(count.unsigned_abs()),
+            reply => Err(script::PURGE.unexpected(&reply)),
+        }
+    }
+}
+
+/// A duration as scripts take it; at least 1, since Redis refuses an expiry of 0.
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 2).max(1)
+}

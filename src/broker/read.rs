@@ -1,0 +1,179 @@
+//! What stands in Redis? Reads that change nothing, and the few single commands of an operator.
+
+use std::collections::HashMap;
+
+use redis::Value;
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::protocol::keys::{QUEUES, QueueKeys};
+
+/// What the server says of itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ServerFacts {
+    /// The version of Redis that it is compatible with, such as `7.2.4`.
+    pub(crate) redis_version: String,
+    /// All fields of `INFO`.
+    pub(crate) fields: HashMap<String, String>,
+}
+
+/// A dead letter as it stands in the stream.
+#[derive(Debug, Clone)]
+pub(crate) struct DeadEntry {
+    pub(crate) id: String,
+    pub(crate) fields: HashMap<String, Vec<u8>>,
+}
+
+impl Broker {
+    /// Where Redis is, without user and password.
+    pub(crate) fn address(&self) -> String {
+        self.target.address()
+    }
+
+    /// Runs one command and converts its reply.
+    async fn read<T: redis::FromRedisValue>(
+        &self,
+        op: &'static str,
+        command: &redis::Cmd,
+    ) -> Result<T, BrokerError> {
+        command
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis(op, &error))
+    }
+
+    /// What the server says of itself.
+    pub(crate) async fn server_facts(&self) -> Result<ServerFacts, BrokerError> {
+        let text: String = self.read("info", &redis::cmd("INFO")).await?;
+        let fields: HashMap<String, String> = text
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(field, value)| (field.to_owned(), value.trim().to_owned()))
+            .collect();
+        let redis_version = fields.get("redis_version").cloned().unwrap_or_default();
+        Ok(ServerFacts { redis_version, fields })
+    }
+
+    /// Settings of the server by pattern; empty where `CONFIG` is not allowed.
+    pub(crate) async fn server_config(&self, pattern: &str) -> Result<HashMap<String, String>, BrokerError> {
+        self.read("config", redis::cmd("CONFIG").arg("GET").arg(pattern)).await
+    }
+
+    /// The server's clock: seconds and microseconds.
+    pub(crate) async fn server_time(&self) -> Result<(u64, u64), BrokerError> {
+        self.read("time", &redis::cmd("TIME")).await
+    }
+
+    /// Remembers that a queue is in use, so that a sweeper finds it.
+    pub(crate) async fn register_queue(&self, queue: &str) -> Result<(), BrokerError> {
+        self.read::<Value>("register_queue", redis::cmd("SADD").arg(QUEUES).arg(queue)).await.map(drop)
+    }
+
+    /// The queues that a worker or client of ours has used.
+    pub(crate) async fn registered_queues(&self) -> Result<Vec<String>, BrokerError> {
+        self.read("registered_queues", redis::cmd("SMEMBERS").arg(QUEUES)).await
+    }
+
+    /// One step of a scan for keys of a type: the next cursor and the keys that match.
+    pub(crate) async fn scan_keys(
+        &self,
+        cursor: u64,
+        pattern: &str,
+        kind: &str,
+    ) -> Result<(u64, Vec<Vec<u8>>), BrokerError> {
+        let mut command = redis::cmd("SCAN");
+        command.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000).arg("TYPE").arg(kind);
+        self.read("scan_keys", &command).await
+    }
+
+    /// The lengths of a queue: waiting, tokens, owned, dead letters, suspects.
+    pub(crate) async fn lengths(&self, keys: &QueueKeys) -> Result<[u64; 5], BrokerError> {
+        let mut pipe = redis::pipe();
+        pipe.cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
+        pipe.cmd("HLEN").arg(&keys.processing).cmd("XLEN").arg(&keys.dead).cmd("HLEN").arg(&keys.deaths);
+        let lengths: (u64, u64, u64, u64, u64) = pipe
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("lengths", &error))?;
+        Ok(lengths.into())
+    }
+
+    /// Waiting messages, oldest first, from `start` on.
+    pub(crate) async fn waiting(
+        &self,
+        keys: &QueueKeys,
+        start: u64,
+        count: u64,
+    ) -> Result<Vec<Vec<u8>>, BrokerError> {
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        self.read("waiting", redis::cmd("LRANGE").arg(&keys.queue).arg(start).arg(start + count - 1)).await
+    }
+
+    /// What slots own, a part of them: the next cursor, and (wire id, message).
+    pub(crate) async fn owned(
+        &self,
+        keys: &QueueKeys,
+        cursor: u64,
+    ) -> Result<(u64, Vec<(String, Vec<u8>)>), BrokerError> {
+        self.read("owned", redis::cmd("HSCAN").arg(&keys.processing).arg(cursor).arg("COUNT").arg(200)).await
+    }
+
+    /// Whether each of these live keys is there.
+    pub(crate) async fn alive(&self, wire_ids: &[&str]) -> Result<Vec<bool>, BrokerError> {
+        let mut pipe = redis::pipe();
+        for id in wire_ids {
+            pipe.cmd("EXISTS").arg(*id);
+        }
+        pipe.query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("alive", &error))
+    }
+
+    /// Our workers on a queue: id, and the time in milliseconds at which its lease ends.
+    pub(crate) async fn workers(&self, keys: &QueueKeys) -> Result<Vec<(String, u64)>, BrokerError> {
+        self.read("workers", redis::cmd("ZRANGE").arg(&keys.workers).arg(0).arg(-1).arg("WITHSCORES")).await
+    }
+
+    /// What a worker says of itself, as MessagePack; none when its lease ended long ago.
+    pub(crate) async fn worker_info(&self, worker_key: &str) -> Result<Option<Vec<u8>>, BrokerError> {
+        self.read("worker_info", redis::cmd("HGET").arg(worker_key).arg("info")).await
+    }
+
+    /// Dead letters with ids above `after` (`-` for all), oldest first.
+    pub(crate) async fn dead_letters(
+        &self,
+        keys: &QueueKeys,
+        after: &str,
+        count: u64,
+    ) -> Result<Vec<DeadEntry>, BrokerError> {
+        let start = if after == "-" { after.to_owned() } else { format!("({after}") };
+        let mut command = redis::cmd("XRANGE");
+        command.arg(&keys.dead).arg(start).arg("+").arg("COUNT").arg(count);
+        let entries: Vec<(String, HashMap<String, Vec<u8>>)> = self.read("dead_letters", &command).await?;
+        Ok(entries.into_iter().map(|(id, fields)| DeadEntry { id, fields }).collect())
+    }
+
+    /// One dead letter.
+    pub(crate) async fn dead_letter(
+        &self,
+        keys: &QueueKeys,
+        id: &str,
+    ) -> Result<Option<DeadEntry>, BrokerError> {
+        let mut command = redis::cmd("XRANGE");
+        command.arg(&keys.dead).arg(id).arg(id);
+        let entries: Vec<(String, HashMap<String, Vec<u8>>)> = self.read("dead_letter", &command).await?;
+        Ok(entries.into_iter().next().map(|(id, fields)| DeadEntry { id, fields }))
+    }
+
+    /// Deletes dead letters by id. Gives how many there were.
+    pub(crate) async fn delete_dead(&self, keys: &QueueKeys, ids: &[String]) -> Result<u64, BrokerError> {
+        let mut command = redis::cmd("XDEL");
+        command.arg(&keys.dead);
+        for id in ids {
+            command.arg(id);
+        }
+        self.read("delete_dead", &command).await
+    }
+}

@@ -1,0 +1,116 @@
+//! What did the dead leave behind? Requeue it, balance notifications, take turns.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::broker::Broker;
+use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::queue::milliseconds;
+use crate::broker::script;
+use crate::protocol::keys::QueueKeys;
+
+/// How many dead letters a queue keeps, and for how long.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeadLimits {
+    pub(crate) max_count: u64,
+    pub(crate) max_age: Duration,
+}
+
+/// When a message that takes its workers down is buried.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeathLimits {
+    /// At how many deaths.
+    pub(crate) max_deaths: u32,
+    /// After how long without a death they are forgotten.
+    pub(crate) forget: Duration,
+}
+
+/// What one call of `requeue_lost` did.
+#[derive(Debug)]
+pub(crate) struct Swept {
+    /// Where to go on; 0 at the end.
+    pub(crate) cursor: u64,
+    pub(crate) requeued: u64,
+    pub(crate) buried: u64,
+    /// The wire ids of the dead slots.
+    pub(crate) dead: Vec<String>,
+}
+
+impl Broker {
+    /// Requeues what dead slots own, among about `count` slots from `cursor` on.
+    pub(crate) async fn requeue_lost(
+        &self,
+        keys: &QueueKeys,
+        cursor: u64,
+        count: u32,
+        deaths: DeathLimits,
+        dead: DeadLimits,
+    ) -> Result<Swept, BrokerError> {
+        let script_keys =
+            [keys.queue.as_str(), &keys.notifications, &keys.processing, &keys.dead, &keys.deaths];
+        let mut command = script::REQUEUE_LOST.command(&script_keys, 6, 64);
+        command
+            .arg(cursor)
+            .arg(count)
+            .arg(deaths.max_deaths)
+            .arg(milliseconds(deaths.forget))
+            .arg(dead.max_count)
+            .arg(milliseconds(dead.max_age));
+        let reply = script::REQUEUE_LOST.run(&mut self.commands.clone(), &command).await?;
+        redis::from_redis_value::<(u64, u64, u64, Vec<String>)>(reply)
+            .map(|(cursor, requeued, buried, dead)| Swept { cursor, requeued, buried, dead })
+            .map_err(|error| BrokerError::new("requeue_lost", BrokerErrorKind::Reply, error.to_string()))
+    }
+
+    /// Messages that wait less tokens for them, at one instant.
+    pub(crate) async fn gap(&self, keys: &QueueKeys) -> Result<i64, BrokerError> {
+        let mut pipe = redis::pipe();
+        pipe.atomic().cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
+        let (waiting, tokens): (i64, i64) = pipe
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("gap", &error))?;
+        Ok(waiting - tokens)
+    }
+
+    /// Adds up to `gap` tokens, or takes them away when it is negative, as far as the gap is still there.
+    pub(crate) async fn balance(&self, keys: &QueueKeys, gap: i64) -> Result<i64, BrokerError> {
+        let mut command = script::BALANCE.command(&[&keys.queue, &keys.notifications], 1, 24);
+        command.arg(gap);
+        match script::BALANCE.run(&mut self.commands.clone(), &command).await? {
+            Value::Int(changed) => Ok(changed),
+            reply => Err(script::BALANCE.unexpected(&reply)),
+        }
+    }
+
+    /// Takes the turn to sweep for `turn`, unless another process has it.
+    pub(crate) async fn take_turn(
+        &self,
+        keys: &QueueKeys,
+        who: &str,
+        turn: Duration,
+    ) -> Result<bool, BrokerError> {
+        let reply: Value = redis::cmd("SET")
+            .arg(&keys.sweep)
+            .arg(who)
+            .arg("NX")
+            .arg("PX")
+            .arg(milliseconds(turn))
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("take_turn", &error))?;
+        Ok(reply != Value::Nil)
+    }
+
+    /// Forgets workers whose leases ended more than a minute ago.
+    pub(crate) async fn forget_workers(&self, keys: &QueueKeys, now_ms: u64) -> Result<(), BrokerError> {
+        redis::cmd("ZREMRANGEBYSCORE")
+            .arg(&keys.workers)
+            .arg("-inf")
+            .arg(now_ms.saturating_sub(60_000))
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("forget_workers", &error))
+    }
+}

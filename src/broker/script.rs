@@ -1,0 +1,99 @@
+//! How is a script called? By its digest; a server that does not know it is told its text.
+
+use std::sync::LazyLock;
+
+use redis::aio::ConnectionLike;
+use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
+
+use crate::broker::error::{BrokerError, BrokerErrorKind};
+
+/// A Lua script of `lua/`.
+pub(super) struct Script {
+    pub(super) name: &'static str,
+    text: &'static str,
+    digest: LazyLock<String>,
+}
+
+macro_rules! scripts {
+    ($($constant:ident = $name:literal;)*) => {
+        $(pub(super) static $constant: Script = Script {
+            name: $name,
+            text: include_str!(concat!("../../lua/", $name, ".lua")),
+            digest: LazyLock::new(|| redis::Script::new($constant.text).get_hash().to_owned()),
+        };)*
+    };
+}
+
+scripts! {
+    ENQUEUE = "enqueue";
+    CLAIM = "claim";
+    RETRY = "retry";
+    PUT_BACK = "put_back";
+    BURY = "bury";
+    BEAT = "beat";
+    RECONCILE = "reconcile";
+    RESIGN = "resign";
+    REQUEUE_LOST = "requeue_lost";
+    BALANCE = "balance";
+    REVIVE = "revive";
+    PURGE = "purge";
+}
+
+impl Script {
+    /// A call with `keys`; `arguments` and `bytes` say how much will be appended, so that it is allocated once.
+    pub(super) fn command(&self, keys: &[&str], arguments: usize, bytes: usize) -> Cmd {
+        let key_bytes: usize = keys.iter().map(|key| key.len()).sum();
+        let mut command = Cmd::with_capacity(keys.len() + arguments + 3, key_bytes + bytes + 64);
+        command.arg("EVALSHA").arg(self.digest.as_str()).arg(keys.len());
+        for key in keys {
+            command.arg(*key);
+        }
+        command
+    }
+
+    /// Runs a call that [`Self::command`] began.
+    pub(super) async fn run<C>(&self, connection: &mut C, command: &Cmd) -> Result<Value, BrokerError>
+    where
+        C: ConnectionLike + Send,
+    {
+        let mut result = connection.req_packed_command(command).await;
+        if is_unknown_script(&result) {
+            // Refused before anything ran, so it is safe to send it again.
+            let load = redis::cmd("SCRIPT").arg("LOAD").arg(self.text).to_owned();
+            result = match connection.req_packed_command(&load).await {
+                Ok(_) => connection.req_packed_command(command).await,
+                Err(error) => Err(error),
+            };
+        }
+        result.and_then(Value::extract_error).map_err(|error| BrokerError::from_redis(self.name, &error))
+    }
+
+    /// Runs a call on a connection that blocks its thread.
+    pub(super) fn run_blocking(
+        &self,
+        connection: &mut redis::Connection,
+        command: &Cmd,
+    ) -> Result<Value, BrokerError> {
+        use redis::ConnectionLike as _;
+        let mut result = connection.req_command(command);
+        if is_unknown_script(&result) {
+            let load = redis::cmd("SCRIPT").arg("LOAD").arg(self.text).to_owned();
+            result = connection.req_command(&load).and_then(|_| connection.req_command(command));
+        }
+        result.and_then(Value::extract_error).map_err(|error| BrokerError::from_redis(self.name, &error))
+    }
+
+    /// The reply was of another shape than the script's header says.
+    pub(super) fn unexpected(&self, reply: &Value) -> BrokerError {
+        BrokerError::new(self.name, BrokerErrorKind::Reply, format!("{reply:?}"))
+    }
+}
+
+fn is_unknown_script(result: &RedisResult<Value>) -> bool {
+    let no_script = ErrorKind::Server(ServerErrorKind::NoScript);
+    match result {
+        Err(error) => error.kind() == no_script,
+        Ok(Value::ServerError(error)) => error.kind() == Some(ServerErrorKind::NoScript),
+        Ok(_) => false,
+    }
+}

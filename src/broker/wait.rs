@@ -1,0 +1,94 @@
+//! Is there something to do? Blocks on the notifications of several queues at once.
+
+use std::time::Duration;
+
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+
+use crate::broker::Broker;
+use crate::broker::error::{BrokerError, BrokerErrorKind};
+
+/// How long one `BLPOP` blocks: long enough to cost nothing, short enough to notice a peer that went silently.
+const BLOCK: Duration = Duration::from_secs(5);
+
+/// A connection of its own that waits for a token.
+pub(crate) struct Waiter {
+    connection: MultiplexedConnection,
+    client_id: u64,
+}
+
+impl Waiter {
+    /// Waits until one of `notifications` (keys, in order of preference) has a token and pops it. Gives its
+    /// place among the keys, or none when a while has passed or [`Broker::unblock`] was called.
+    ///
+    /// Not cancel-safe: a future that is dropped may have popped a token, which is then lost until a sweeper
+    /// balances the queue. Call `unblock` and await it instead.
+    pub(crate) async fn wait(&mut self, notifications: &[&str]) -> Result<Option<usize>, BrokerError> {
+        let mut command = redis::cmd("BLPOP");
+        for key in notifications {
+            command.arg(*key);
+        }
+        command.arg(BLOCK.as_secs());
+        let reply: Option<(String, Value)> = command
+            .query_async(&mut self.connection)
+            .await
+            .map_err(|error| BrokerError::from_redis("wait", &error))?;
+        match reply {
+            None => Ok(None),
+            Some((key, _)) => match notifications.iter().position(|candidate| *candidate == key) {
+                Some(place) => Ok(Some(place)),
+                None => Err(BrokerError::new("wait", BrokerErrorKind::Reply, key)),
+            },
+        }
+    }
+
+    /// What [`Broker::unblock`] needs.
+    pub(crate) fn client_id(&self) -> u64 {
+        self.client_id
+    }
+}
+
+impl Broker {
+    /// Opens a connection of its own to wait on.
+    pub(crate) async fn waiter(&self) -> Result<Waiter, BrokerError> {
+        let mut connection = self.target.connect_reader(BLOCK).await?;
+        let client_id = redis::cmd("CLIENT")
+            .arg("ID")
+            .query_async(&mut connection)
+            .await
+            .map_err(|error| BrokerError::connecting("wait", &error))?;
+        Ok(Waiter { connection, client_id })
+    }
+
+    /// Makes a waiter return at once, without a token lost.
+    pub(crate) async fn unblock(&self, client_id: u64) -> Result<(), BrokerError> {
+        redis::cmd("CLIENT")
+            .arg("UNBLOCK")
+            .arg(client_id)
+            .query_async::<Value>(&mut self.commands.clone())
+            .await
+            .map(drop)
+            .map_err(|error| BrokerError::from_redis("unblock", &error))
+    }
+
+    /// Gives a token back that was popped and is of no use to us, so that another worker wakes.
+    pub(crate) async fn give_token_back(&self, notifications: &str) -> Result<(), BrokerError> {
+        redis::cmd("LPUSH")
+            .arg(notifications)
+            .arg("1")
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("give_token_back", &error))
+    }
+
+    /// The number of tokens of each of `notifications`, in one round trip.
+    pub(crate) async fn tokens(&self, notifications: &[&str]) -> Result<Vec<u64>, BrokerError> {
+        let mut pipe = redis::pipe();
+        for key in notifications {
+            pipe.cmd("LLEN").arg(*key);
+        }
+        pipe.query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("tokens", &error))
+    }
+}
