@@ -3,6 +3,7 @@
 pub mod arguments;
 pub mod decode;
 pub mod encode;
+pub mod info;
 pub mod keys;
 pub mod message;
 pub mod names;

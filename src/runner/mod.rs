@@ -1,0 +1,7 @@
+//! Runs one message and says what happened. Knows nothing of queues, and never imports the broker.
+
+mod inline;
+mod outcome;
+
+pub(crate) use self::inline::{Run, run_blocking, start};
+pub use self::outcome::Outcome;

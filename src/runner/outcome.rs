@@ -1,0 +1,30 @@
+//! What happened to one run? Data, not an error.
+
+use crate::task::TaskError;
+
+/// What happened to one run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It came to its end.
+    Succeeded,
+    /// The task said that it failed.
+    Failed(TaskError),
+    /// The task panicked.
+    Panicked {
+        /// The panic's message, where it was text.
+        message: String,
+    },
+    /// The arguments do not fit the task; it did not run.
+    Arguments {
+        /// Which argument, what was expected, and what came.
+        problem: String,
+    },
+    /// There is no task of that name here; it did not run.
+    Unknown,
+    /// The bytes are not a message; nothing ran.
+    Malformed {
+        /// What is wrong with them.
+        problem: String,
+    },
+}

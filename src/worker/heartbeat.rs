@@ -1,0 +1,105 @@
+//! Is this worker still alive? Says so to Redis for as long as it may own a message.
+//!
+//! From a thread of its own, with a connection of its own: a runtime that is starved by its tasks does not look dead.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::broker::{BrokerError, LeaseKeeper};
+use crate::protocol::names::WorkerId;
+use crate::worker::lane::Lane;
+
+/// Live keys for one script call.
+const CHUNK: usize = 500;
+
+/// What is said of the worker at each beat.
+pub(super) struct Pulse {
+    pub(super) keeper: LeaseKeeper,
+    pub(super) lanes: Vec<Arc<Lane>>,
+    pub(super) worker: WorkerId,
+    pub(super) lease: Duration,
+    pub(super) period: Duration,
+    /// A worker's `info`, encoded.
+    pub(super) info: Vec<u8>,
+}
+
+/// A thread that beats until it is told to stop. Stop it after the last message is settled, not when draining
+/// begins: a draining worker still owns messages, and a silent owner's messages are requeued.
+pub(super) struct Heartbeat {
+    stop: Sender<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Heartbeat {
+    /// Starts the thread. The first beat should have been made: see [`Pulse::beat`].
+    pub(super) fn start(pulse: Pulse) -> std::io::Result<Self> {
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new()
+            .name("delayed-beat".into())
+            .stack_size(256 << 10)
+            .spawn(move || run(pulse, &stopped))?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// Stops beating; returns when a beat that is under way has ended.
+    pub(super) fn stop(&mut self) {
+        let _ = self.stop.send(());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that beats had panicked");
+        }
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Beats every period until told to stop. A beat that fails is tried again soon: the lease is four periods long.
+fn run(mut pulse: Pulse, stopped: &Receiver<()>) {
+    let mut last_success = Instant::now();
+    let mut pause = pulse.period;
+    loop {
+        match stopped.recv_timeout(pause) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+        match pulse.beat() {
+            Ok(()) => {
+                last_success = Instant::now();
+                pause = pulse.period;
+            }
+            Err(error) => {
+                let silent = last_success.elapsed();
+                if silent > pulse.lease {
+                    tracing::warn!(worker = %pulse.worker, %error, ?silent, "heartbeat failed; the lease has ended and others may run what this worker owns");
+                } else {
+                    tracing::warn!(worker = %pulse.worker, %error, "heartbeat failed");
+                }
+                pause = pulse.period / 4;
+            }
+        }
+    }
+}
+
+impl Pulse {
+    /// Renews the lease on every queue.
+    pub(super) fn beat(&mut self) -> Result<(), BrokerError> {
+        for lane in &self.lanes {
+            let slots = lane.to_cover();
+            let chunks = slots.chunks(CHUNK).chain(slots.is_empty().then_some(&[][..]));
+            for chunk in chunks {
+                let sent = lane.now();
+                let ids = lane.ids(chunk);
+                self.keeper.beat(&lane.keys, &lane.worker_key, self.worker.as_str(), self.lease, &self.info, &ids)?;
+                lane.cover(chunk, sent);
+            }
+        }
+        Ok(())
+    }
+}

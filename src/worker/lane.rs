@@ -1,0 +1,119 @@
+//! What does a worker keep for one of its queues? Its keys, its wire ids, and which of its slots must stay alive.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::protocol::keys::{self, QueueKeys};
+use crate::protocol::names::{QueueName, WorkerId};
+
+/// One queue of a worker: shared by the loop that claims and the thread that beats.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) queue: QueueName,
+    pub(super) keys: QueueKeys,
+    /// HASH of the worker on this queue.
+    pub(super) worker_key: String,
+    /// By slot.
+    pub(super) wire_ids: Vec<String>,
+    began: Instant,
+    /// By slot: when its live key was last given a whole lease, in milliseconds after `began`; 0 is never.
+    covered: Vec<AtomicU64>,
+    /// One bit for each slot that owns a message.
+    owned: Vec<AtomicU64>,
+    /// One bit for each slot that owned a message since the last beat: it will soon own another.
+    recent: Vec<AtomicU64>,
+}
+
+impl Lane {
+    pub(super) fn new(queue: QueueName, worker: &WorkerId, slots: usize) -> Self {
+        let words = || (0..slots.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            keys: QueueKeys::new(&queue),
+            worker_key: keys::worker(&queue, worker),
+            wire_ids: (0..slots).map(|slot| keys::wire_id(&queue, worker, slot)).collect(),
+            began: Instant::now(),
+            covered: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            owned: words(),
+            recent: words(),
+            queue,
+        }
+    }
+
+    /// The wire ids of `slots`.
+    pub(super) fn ids(&self, slots: &[usize]) -> Vec<&str> {
+        slots.iter().map(|slot| self.wire_ids[*slot].as_str()).collect()
+    }
+
+    /// Notes that a slot owns a message: its live key is kept from now on.
+    pub(super) fn own(&self, slot: usize) {
+        let bit = 1 << (slot % 64);
+        self.owned[slot / 64].fetch_or(bit, Ordering::Relaxed);
+        self.recent[slot / 64].fetch_or(bit, Ordering::Relaxed);
+    }
+
+    /// Notes that a slot owns nothing.
+    pub(super) fn disown(&self, slot: usize) {
+        self.owned[slot / 64].fetch_and(!(1 << (slot % 64)), Ordering::Relaxed);
+    }
+
+    /// The slots that a beat keeps alive: those that own something, and those that did since the last beat.
+    pub(super) fn to_cover(&self) -> Vec<usize> {
+        let mut slots = Vec::new();
+        for (word, (owned, recent)) in self.owned.iter().zip(&self.recent).enumerate() {
+            let mut bits = owned.load(Ordering::Relaxed) | recent.swap(0, Ordering::Relaxed);
+            while bits != 0 {
+                slots.push(word * 64 + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
+            }
+        }
+        slots
+    }
+
+    /// Milliseconds on this lane's clock; never 0.
+    pub(super) fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    /// Notes that the live keys of `slots` were given a whole lease by a request sent at `now`.
+    pub(super) fn cover(&self, slots: &[usize], now: u64) {
+        for slot in slots {
+            self.covered[*slot].store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether one of `slots` must get a new lease before it owns a message: less than half of its lease is left.
+    pub(super) fn needs_cover(&self, slots: &[usize], now: u64, lease: Duration) -> bool {
+        let half = u64::try_from(lease.as_millis() / 2).unwrap_or(u64::MAX);
+        slots.iter().any(|slot| {
+            let covered = self.covered[*slot].load(Ordering::Relaxed);
+            covered == 0 || now.saturating_sub(covered) > half
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beat_covers_what_is_owned_and_what_was_a_moment_ago() {
+        let lane = Lane::new(QueueName::default(), &WorkerId::random(), 130);
+        lane.own(0);
+        lane.own(63);
+        lane.own(129);
+        lane.disown(63);
+        assert_eq!(lane.to_cover(), [0, 63, 129]);
+        assert_eq!(lane.to_cover(), [0, 129]);
+    }
+
+    #[test]
+    fn a_slot_needs_cover_until_it_has_half_a_lease() {
+        let lane = Lane::new(QueueName::default(), &WorkerId::random(), 2);
+        let lease = Duration::from_secs(6);
+        assert!(lane.needs_cover(&[0], 1, lease));
+        lane.cover(&[0], 1);
+        assert!(!lane.needs_cover(&[0], 3001, lease));
+        assert!(lane.needs_cover(&[0], 3002, lease));
+        assert!(lane.needs_cover(&[0, 1], 2, lease));
+    }
+}

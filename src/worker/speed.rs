@@ -1,0 +1,67 @@
+//! Is a task quick enough to be polled where it was claimed?
+//!
+//! A task whose first poll is short costs less in place than it costs to spawn it. One that computes long, or blocks,
+//! would hold up every other slot; so a task begins spawned, earns its place, and loses it with the first long poll.
+
+use std::sync::atomic::{AtomicI8, Ordering};
+use std::time::Duration;
+
+/// A first poll of up to this length is quick.
+const QUICK: Duration = Duration::from_micros(30);
+/// A first poll of this length costs a task its place.
+const SLOW: Duration = Duration::from_micros(300);
+/// How many quick polls in a row it takes to earn a place, and to earn it again.
+const EARN: i8 = -2;
+const EARN_AGAIN: i8 = -64;
+
+/// What is known of one task. Below 0: so many quick polls are missing.
+#[derive(Debug)]
+pub(super) struct Speed(AtomicI8);
+
+impl Speed {
+    pub(super) fn new() -> Self {
+        Self(AtomicI8::new(EARN))
+    }
+
+    /// Whether the task may be polled in place.
+    pub(super) fn is_quick(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= 0
+    }
+
+    /// Learns how long a first poll took, or a whole run of a task that blocks.
+    pub(super) fn learn(&self, took: Duration) {
+        let score = self.0.load(Ordering::Relaxed);
+        let next = if took >= SLOW {
+            EARN_AGAIN
+        } else if score < 0 {
+            if took <= QUICK { score + 1 } else { EARN.min(score) }
+        } else {
+            return;
+        };
+        self.0.store(next, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_earned_lost_and_hard_to_earn_again() {
+        let speed = Speed::new();
+        assert!(!speed.is_quick());
+        speed.learn(Duration::from_micros(3));
+        speed.learn(Duration::from_micros(3));
+        assert!(speed.is_quick());
+        speed.learn(Duration::from_micros(200));
+        assert!(speed.is_quick(), "one that is only a little late stays");
+        speed.learn(Duration::from_millis(1));
+        assert!(!speed.is_quick());
+        for _ in 0..63 {
+            speed.learn(Duration::from_micros(3));
+        }
+        assert!(!speed.is_quick());
+        speed.learn(Duration::from_micros(3));
+        assert!(speed.is_quick());
+    }
+}
