@@ -1,0 +1,101 @@
+//! Where do functions that block run? On the runtime's blocking threads, many quick ones on one thread.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::protocol::message::Message;
+use crate::runner::{Outcome, run_blocking};
+use crate::task::{Cancellation, Registration, Scope, States};
+use crate::worker::lane::Lane;
+use crate::worker::speed::Speed;
+
+/// A run that waits for a thread.
+pub(super) struct Job {
+    pub(super) slot: usize,
+    pub(super) task: &'static Registration,
+    pub(super) speed: Arc<Speed>,
+    pub(super) lane: Arc<Lane>,
+    pub(super) message: Arc<[u8]>,
+}
+
+/// A run that ended.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) slot: usize,
+    pub(super) outcome: Outcome,
+}
+
+/// What all runs of a worker share.
+#[derive(Debug, Clone)]
+pub(super) struct Shared {
+    pub(super) states: Arc<States>,
+    pub(super) cancellation: Cancellation,
+}
+
+/// Runs that wait for a thread, and the threads that take them one by one until none is left.
+#[derive(Clone)]
+pub(super) struct BlockingRuns {
+    waiting: Arc<Mutex<VecDeque<Job>>>,
+    done: UnboundedSender<Done>,
+    shared: Shared,
+}
+
+impl BlockingRuns {
+    pub(super) fn new(done: UnboundedSender<Done>, shared: Shared) -> Self {
+        Self { waiting: Arc::default(), done, shared }
+    }
+
+    /// Hands over runs. Those of quick tasks share one thread, every other one gets a thread of its own.
+    pub(super) fn push(&self, jobs: Vec<Job>) {
+        let slow = jobs.iter().filter(|job| !job.speed.is_quick()).count();
+        let threads = slow + usize::from(slow < jobs.len());
+        self.queue().extend(jobs);
+        self.help(threads);
+    }
+
+    /// Gives every run that still waits a thread of its own: the one before it was not as quick as it used to be.
+    pub(super) fn help_all(&self) {
+        let waiting = self.queue().len();
+        self.help(waiting);
+    }
+
+    fn help(&self, threads: usize) {
+        for _ in 0..threads {
+            let this = self.clone();
+            tokio::task::spawn_blocking(move || this.work());
+        }
+    }
+
+    fn work(&self) {
+        loop {
+            let job = self.queue().pop_front();
+            let Some(job) = job else { return };
+            let began = Instant::now();
+            let outcome = self.run(&job);
+            job.speed.learn(began.elapsed());
+            if self.done.send(Done { slot: job.slot, outcome }).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn run(&self, job: &Job) -> Outcome {
+        // It was read once before it came here, so it can be read again.
+        match Message::decode(&job.message) {
+            Ok(message) => {
+                let scope = Scope::new(job.task.name, &job.lane.queue, &self.shared.states, &self.shared.cancellation)
+                    .attempt(message.attempts() + 1)
+                    .id(message.id());
+                run_blocking(job.task, message.arguments(), &scope)
+            }
+            Err(error) => Outcome::Malformed { problem: error.to_string() },
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Job>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,28 @@
+// How are calls sent? As two commands for each, without a transaction.
+package main
+
+import (
+	"encoding/hex"
+	"fmt"
+	"io"
+)
+
+func produce(q *queue, calls calls, out io.Writer) error {
+	sent := 0
+	err := calls(func(message []byte) error {
+		if err := q.enqueue(message); err != nil {
+			return err
+		}
+		sent++
+		return nil
+	})
+	fmt.Fprintf(out, "sent %d\n", sent)
+	return err
+}
+
+func printBytes(calls calls, out io.Writer) error {
+	return calls(func(message []byte) error {
+		_, err := fmt.Fprintln(out, hex.EncodeToString(message))
+		return err
+	})
+}

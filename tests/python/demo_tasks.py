@@ -1,0 +1,37 @@
+"""What can the Python worker run? Each run leaves one line in the file named by RECORD_FILE."""
+
+from __future__ import annotations
+
+import os
+
+import msgpack
+
+
+def record(n: int) -> None:
+    """Note `n`."""
+    _append(str(n))
+
+
+def add(a: int, b: int) -> None:
+    """Note a sum."""
+    _append(f"{a}+{b}={a + b}")
+
+
+def fail(n: int) -> None:
+    """Note `n`, then fail, so that the number of tries can be counted."""
+    _append(str(n))
+    raise RuntimeError(f"demo failure {n}")
+
+
+def record_bytes(*payload: int) -> None:
+    """Note the integer of a Go message: the worker hands its payload over byte by byte."""
+    _append(str(msgpack.unpackb(bytes(payload))))
+
+
+def _append(line: str) -> None:
+    """Write the line in one piece: several workers may share the file."""
+    file = os.open(os.environ["RECORD_FILE"], os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o644)
+    try:
+        os.write(file, f"{line}\n".encode())
+    finally:
+        os.close(file)

@@ -1,0 +1,55 @@
+"""What does a Python program put on a queue? Enqueues JSON lines through the original package."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime
+from typing import Any
+
+from delayed.queue import Queue
+from delayed.task import GoTask, PyTask
+
+from delayed_compat import RustTask
+from programs import arguments, connect
+
+
+def value(item: dict[str, Any]) -> Any:
+    """Read what JSON has no word for: `$bin` in hex, `$time`, `$float`."""
+    if len(item) == 1:
+        key, inner = next(iter(item.items()))
+        if key == "$bin":
+            return bytes.fromhex(inner)
+        if key == "$time":
+            return datetime.fromisoformat(inner.replace("Z", "+00:00"))
+        if key == "$float":
+            return float(inner)
+    return item
+
+
+def task(call: dict[str, Any]) -> Any:
+    """Make the task of one line; `args` of kind go may be a list or a bare argument."""
+    kind, path, args = call["kind"], call["path"], call.get("args")
+    if kind == "go":
+        return GoTask(path, args)
+    if kind == "py":
+        return PyTask(path, args, call.get("kwargs"), call.get("retry", 0))
+    if kind == "rust":
+        return RustTask(path, args, call.get("kwargs"), call.get("retry", 0))
+    raise SystemExit(f"kind is {kind!r}, not go, py or rust")
+
+
+def main() -> None:
+    """Enqueue every line of standard input."""
+    options = arguments(__doc__).parse_args()
+    queue: Any = Queue(options.queue, connect(options.redis))
+    sent = 0
+    for line in sys.stdin:
+        if line.strip():
+            queue.enqueue(task(json.loads(line, object_hook=value)))
+            sent += 1
+    print(f"sent {sent}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
