@@ -18,7 +18,9 @@ pub mod __private {
     //! What the code that `#[delayed::task]` writes refers to. Not for use by hand.
     pub use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
     pub use crate::protocol::encode::Encoder;
-    pub use crate::task::handler::{FromResult, FromValue, Handler, Returned, RunFuture};
+    pub use crate::task::handler::{
+        Handler, Returned, RunFuture, SettleError, SettleResult, SettleValue, boxed,
+    };
     pub use crate::task::{Registration, Scope, StateType, TaskOptions};
     pub use inventory;
 }

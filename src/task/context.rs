@@ -1,45 +1,146 @@
-//! What may a task ask for? (stub)
-use std::any::TypeId;
-use std::marker::PhantomData;
+//! What may a task ask for? Its run, as far as it may know it.
+
 use std::sync::Arc;
+use std::time::Instant;
 
-/// What a run knows of itself.
+use crate::protocol::names::QueueName;
+use crate::task::call::CallId;
+use crate::task::cancellation::Cancellation;
+use crate::task::state::{State, States};
+
+/// What a run knows of itself. A parameter of this type is not sent with the call; the worker gives it.
+///
+/// Cheap to clone.
+///
+/// ```
+/// use delayed::Context;
+///
+/// #[delayed::task]
+/// async fn crawl(pages: Vec<String>, ctx: Context) -> Result<(), String> {
+///     for page in pages {
+///         if ctx.is_cancelled() {
+///             return Err(format!("stopped before {page}, in attempt {}", ctx.attempt()));
+///         }
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug, Clone)]
-pub struct Context {}
+pub struct Context(Arc<Run>);
 
-/// A value of type `T` that the program gave with `App::state`, shared by all runs.
 #[derive(Debug)]
-pub struct State<T>(Arc<T>);
+struct Run {
+    task: &'static str,
+    queue: QueueName,
+    attempt: u32,
+    id: Option<CallId>,
+    cancellation: Cancellation,
+}
 
-/// The type of a state that a task asks for.
+impl Context {
+    /// The call's id. Only calls that asked for one have it: see `Call::id`.
+    #[must_use]
+    pub fn id(&self) -> Option<CallId> {
+        self.0.id
+    }
+
+    /// The task's path, such as `my_crate::tasks::add`.
+    #[must_use]
+    pub fn task(&self) -> &str {
+        self.0.task
+    }
+
+    /// Which attempt this is: 1 is the first.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.0.attempt
+    }
+
+    /// The queue from which the call came.
+    #[must_use]
+    pub fn queue(&self) -> &str {
+        self.0.queue.as_str()
+    }
+
+    /// When the worker, which is shutting down, will put the call back into its queue. None while that is not
+    /// known; it may become known, and may change, while the task runs.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.0.cancellation.deadline()
+    }
+
+    /// Whether the run should end, because the worker is shutting down.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancellation.is_cancelled()
+    }
+
+    /// Waits until the run should end. Cancel-safe.
+    pub async fn cancelled(&self) {
+        self.0.cancellation.cancelled().await;
+    }
+}
+
+/// What a run may hand to its function. Borrows, and allocates only for a function that asks for its context.
 #[derive(Debug, Clone, Copy)]
-pub struct StateType {
-    /// Its identity.
-    pub id: fn() -> TypeId,
-    /// Its name as written.
-    pub name: &'static str,
-}
-
-/// The values that the program gave, by type.
-#[derive(Debug, Clone, Default)]
-pub struct States {}
-
-/// What a run may hand to its function.
-#[derive(Debug)]
 pub struct Scope<'a> {
-    _lifetime: PhantomData<&'a ()>,
+    pub(crate) task: &'static str,
+    pub(crate) queue: &'a QueueName,
+    pub(crate) attempt: u32,
+    pub(crate) id: Option<CallId>,
+    pub(crate) states: &'a States,
+    pub(crate) cancellation: &'a Cancellation,
 }
 
-impl Scope<'_> {
+impl<'a> Scope<'a> {
+    /// The scope of the first attempt at a call of `task` without an id.
+    #[must_use]
+    pub fn new(
+        task: &'static str,
+        queue: &'a QueueName,
+        states: &'a States,
+        cancellation: &'a Cancellation,
+    ) -> Self {
+        Self { task, queue, attempt: 1, id: None, states, cancellation }
+    }
+
+    /// The same for another attempt: 1 is the first.
+    #[must_use]
+    pub fn attempt(self, attempt: u32) -> Self {
+        Self { attempt, ..self }
+    }
+
+    /// The same for a call that may have an id.
+    #[must_use]
+    pub fn id(self, id: Option<CallId>) -> Self {
+        Self { id, ..self }
+    }
+
     /// The context of this run.
     #[must_use]
     pub fn context(&self) -> Context {
-        Context {}
+        Context(Arc::new(Run {
+            task: self.task,
+            queue: self.queue.clone(),
+            attempt: self.attempt,
+            id: self.id,
+            cancellation: self.cancellation.clone(),
+        }))
     }
 
     /// The state of type `T`.
+    ///
+    /// # Panics
+    /// When there is none: `Registry::check_states` finds that before a worker starts.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(&self) -> State<T> {
-        unreachable!()
+        let Some(state) = self.states.get() else {
+            panic!(
+                "the task `{}` asks for State<{}>: give the program one with App::state",
+                self.task,
+                std::any::type_name::<T>()
+            )
+        };
+        state
     }
 }

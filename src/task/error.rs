@@ -1,5 +1,6 @@
 //! What may a task answer when it fails?
 
+use std::error::Error;
 use std::fmt;
 
 /// Why a task failed, and whether another attempt could help.
@@ -17,6 +18,17 @@ use std::fmt;
 ///     Ok(())
 /// }
 /// assert!(!charge(0).unwrap_err().is_retryable());
+/// ```
+///
+/// In a function that returns it, `?` takes any [`std::error::Error`], to be retried, with its sources in the text:
+///
+/// ```
+/// use delayed::TaskError;
+///
+/// fn parse(cents: &str) -> Result<i64, TaskError> {
+///     Ok(cents.parse()?)
+/// }
+/// assert_eq!(parse("x").unwrap_err().to_string(), "invalid digit found in string");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskError {
@@ -48,4 +60,24 @@ impl fmt::Display for TaskError {
     }
 }
 
-impl std::error::Error for TaskError {}
+// As `anyhow::Error`, it is no `std::error::Error` itself: that is what lets `?` turn any error into it.
+impl<E: Error> From<E> for TaskError {
+    /// [`TaskError::retry`], with the chain of sources in its text.
+    fn from(error: E) -> Self {
+        Self { message: chain(&error), retryable: true }
+    }
+}
+
+/// An error and its sources as `a: b: c`. A source that the text before it ends with is not said twice.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        source = error.source();
+    }
+    text
+}

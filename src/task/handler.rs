@@ -1,6 +1,7 @@
 //! How is a typed function called with the arguments of a message? Types are erased here.
 
 use std::any::Any;
+use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -9,10 +10,13 @@ use serde::Serialize;
 
 use crate::protocol::arguments::{ArgumentError, Arguments};
 use crate::task::context::Scope;
-use crate::task::error::TaskError;
+use crate::task::error::{TaskError, chain};
+
+/// What a run came to. What the function returned besides is dropped.
+pub type Answered = Result<(), TaskError>;
 
 /// A run of an asynchronous task: it owns its arguments.
-pub type RunFuture = Pin<Box<dyn Future<Output = Result<(), TaskError>> + Send + 'static>>;
+pub type RunFuture = Pin<Box<dyn Future<Output = Answered> + Send + 'static>>;
 
 /// A function with its types erased: reads its arguments and runs.
 #[derive(Clone, Copy)]
@@ -20,7 +24,7 @@ pub enum Handler {
     /// An `async fn`: the arguments are read at once, the future runs on the runtime.
     Async(for<'a> fn(Arguments<'a>, &Scope<'_>) -> Result<RunFuture, ArgumentError>),
     /// A `fn`: reads its arguments and runs to its end, on a blocking thread.
-    Blocking(for<'a> fn(Arguments<'a>, &Scope<'_>) -> Result<Result<(), TaskError>, ArgumentError>),
+    Blocking(for<'a> fn(Arguments<'a>, &Scope<'_>) -> Result<Answered, ArgumentError>),
 }
 
 impl fmt::Debug for Handler {
@@ -32,37 +36,94 @@ impl fmt::Debug for Handler {
     }
 }
 
-/// What a function returned. `Returned(value).settle()` picks the trait below that fits: a `Result` is
-/// looked into, any other value is a success.
+/// The future of a run, with its type erased.
+pub fn boxed(future: impl Future<Output = Answered> + Send + 'static) -> RunFuture {
+    Box::pin(future)
+}
+
+/// What a task may answer.
+#[diagnostic::on_unimplemented(
+    message = "a task cannot return `{Self}`",
+    label = "this cannot be written down as the task's answer",
+    note = "a task returns `()`, a value that is `serde::Serialize`, or a `Result` of one",
+    note = "`#[derive(serde::Serialize)]` on the type is the usual way"
+)]
+pub trait Answer {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + ?Sized> Answer for T {}
+
+/// What a task may fail with.
+#[diagnostic::on_unimplemented(
+    message = "a task cannot fail with `{Self}`",
+    label = "this error has no text: it is not `std::fmt::Display`",
+    note = "implement `std::fmt::Display` for the error, derive it with `thiserror`, or return `delayed::TaskError`"
+)]
+pub trait Failure: fmt::Display + 'static {}
+
+#[diagnostic::do_not_recommend]
+impl<E: fmt::Display + 'static> Failure for E {}
+
+/// What a function returned. `(&&&Returned(value)).settle()` picks the first of the traits below that fits: a
+/// `Result` is looked into, any other value is a success. What is asked of the types stands at the method, not
+/// at the impl: so a type that does not fit is an error that names it, and never falls through to the next trait.
 #[derive(Debug)]
 pub struct Returned<T>(pub T);
 
-/// For functions that return a `Result`.
-pub trait FromResult {
+/// For a `Result` with a [`std::error::Error`]: the sources are told too.
+pub trait SettleError<T> {
     /// Success, or the error as a [`TaskError`].
-    fn settle(self) -> Result<(), TaskError>;
+    fn settle(self) -> Answered
+    where
+        T: Answer;
 }
 
-impl<T: Serialize, E: fmt::Display + 'static> FromResult for Returned<Result<T, E>> {
-    fn settle(self) -> Result<(), TaskError> {
-        match self.0 {
-            Ok(_) => Ok(()),
-            Err(error) => Err(match (&error as &dyn Any).downcast_ref::<TaskError>() {
-                Some(ours) => ours.clone(),
-                None => TaskError::retry(format!("{error:#}")),
-            }),
-        }
+impl<T, E: Error> SettleError<T> for &&&Returned<Result<T, E>> {
+    fn settle(self) -> Answered {
+        self.0.as_ref().map(drop).map_err(|error| TaskError::retry(chain(error)))
     }
 }
 
-/// For functions that return anything else.
-pub trait FromValue {
-    /// Success.
-    fn settle(self) -> Result<(), TaskError>;
+/// For any other `Result`.
+pub trait SettleResult<T, E> {
+    /// Success, or the error as a [`TaskError`].
+    fn settle(self) -> Answered
+    where
+        T: Answer,
+        E: Failure;
 }
 
-impl<T: Serialize> FromValue for &Returned<T> {
-    fn settle(self) -> Result<(), TaskError> {
+impl<T, E> SettleResult<T, E> for &&Returned<Result<T, E>> {
+    fn settle(self) -> Answered
+    where
+        E: Failure,
+    {
+        self.0.as_ref().map(drop).map_err(|error| {
+            let any: &dyn Any = error;
+            if let Some(ours) = any.downcast_ref::<TaskError>() {
+                ours.clone()
+            } else if let Some(error) = any.downcast_ref::<Box<dyn Error + Send + Sync>>() {
+                TaskError::retry(chain(&**error))
+            } else if let Some(error) = any.downcast_ref::<Box<dyn Error>>() {
+                TaskError::retry(chain(&**error))
+            } else {
+                // `anyhow` and its like print their sources when asked in this way.
+                TaskError::retry(format_args!("{error:#}"))
+            }
+        })
+    }
+}
+
+/// For anything else.
+pub trait SettleValue<T> {
+    /// Success.
+    fn settle(self) -> Answered
+    where
+        T: Answer;
+}
+
+impl<T> SettleValue<T> for &Returned<T> {
+    fn settle(self) -> Answered {
         Ok(())
     }
 }

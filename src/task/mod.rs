@@ -2,12 +2,18 @@
 //! Knows neither Redis nor processes.
 
 pub mod call;
+pub mod cancellation;
 pub mod context;
 pub mod error;
 pub mod handler;
+pub mod registration;
 pub mod registry;
+pub mod state;
 
 pub use self::call::Call;
-pub use self::context::{Context, Scope, State, StateType, States};
+pub use self::cancellation::Cancellation;
+pub use self::context::{Context, Scope};
 pub use self::error::TaskError;
-pub use self::registry::{Registration, Registry, RegistryError, Task, TaskOptions};
+pub use self::registration::{Registration, Task, TaskOptions};
+pub use self::registry::{MissingState, Registry, RegistryError};
+pub use self::state::{State, StateType, States};

@@ -1,57 +1,156 @@
-//! Which tasks are there? (stub)
-use crate::protocol::arguments::Param;
-use crate::task::context::StateType;
-use crate::task::handler::Handler;
+//! Which tasks are there? Found by inventory, looked up by name.
 
-/// A function that was marked with `#[delayed::task]`; implemented by the macro.
-pub trait Task {
-    /// All that is known of it.
-    fn registration() -> &'static Registration;
-}
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
 
-/// The options of a task, as its attribute gives them.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct TaskOptions {
-    /// The queue of its calls; none is `default`.
-    pub queue: Option<&'static str>,
-    /// How often a call that failed is tried again; negative is for ever.
-    pub retry: i64,
-}
-
-impl TaskOptions {
-    /// No options: the queue `default`, no retry.
-    pub const DEFAULT: Self = Self { queue: None, retry: 0 };
-}
-
-/// All that is known of a task.
-#[derive(Debug, Clone, Copy)]
-pub struct Registration {
-    /// Its path on the wire.
-    pub name: &'static str,
-    /// Where it stands: `file:line`.
-    pub location: &'static str,
-    /// Its doc comment.
-    pub doc: &'static str,
-    /// The parameters that travel.
-    pub params: &'static [Param],
-    /// What it returns, as written.
-    pub returns: &'static str,
-    /// Its options.
-    pub options: TaskOptions,
-    /// The states that it asks for.
-    pub states: &'static [StateType],
-    /// How it is called.
-    pub handler: Handler,
-}
+use crate::task::registration::{Registration, Task};
+use crate::task::state::States;
 
 inventory::collect!(&'static Registration);
 
 /// The tasks that a worker can run, by name.
 #[derive(Debug, Clone, Default)]
-pub struct Registry {}
+pub struct Registry {
+    by_name: HashMap<&'static str, &'static Registration>,
+    sorted: Vec<&'static Registration>,
+}
 
-/// Why a registry could not be made.
+/// Why a registry could not be made, or does not suit the program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("registry")]
-pub struct RegistryError;
+#[non_exhaustive]
+pub enum RegistryError {
+    /// There is no task at all.
+    #[error(
+        "no task is registered: mark functions with `#[delayed::task]`; a crate that nobody names is not linked, \
+         so when they stand in a library add `use my_tasks as _;` to the program"
+    )]
+    Empty,
+    /// Two tasks have one name.
+    #[error(
+        "two tasks are called `{name}`: at {first} and at {second}; give one of them another name with \
+         `#[delayed::task(name = \"…\")]`"
+    )]
+    Duplicate {
+        /// The name.
+        name: &'static str,
+        /// Where the first stands: `file:line`.
+        first: &'static str,
+        /// Where the second stands: `file:line`.
+        second: &'static str,
+    },
+    /// Tasks ask for states that the program did not give.
+    #[error("{}", Lines(.0))]
+    MissingStates(Vec<MissingState>),
+}
+
+/// A state that a task asks for and the program did not give.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingState {
+    /// The task's name.
+    pub task: &'static str,
+    /// Where it stands: `file:line`.
+    pub location: &'static str,
+    /// The type as written.
+    pub ty: &'static str,
+}
+
+impl fmt::Display for MissingState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { task, location, ty } = self;
+        write!(
+            f,
+            "the task `{task}` ({location}) asks for State<{ty}>: give the program a `{ty}` with `App::state`"
+        )
+    }
+}
+
+struct Lines<'a>(&'a [MissingState]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, line) in self.0.iter().enumerate() {
+            write!(f, "{}{line}", if index > 0 { "\n" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl Registry {
+    /// No tasks.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All tasks that are linked into the program.
+    ///
+    /// # Errors
+    /// [`RegistryError::Empty`] when there is none, [`RegistryError::Duplicate`] when two have one name.
+    pub fn collect() -> Result<Self, RegistryError> {
+        let mut all: Vec<&'static Registration> =
+            inventory::iter::<&'static Registration>().copied().collect();
+        // Inventory has no order; an error should not change from run to run.
+        all.sort_unstable_by_key(|task| (task.name, task.location));
+        let registry = all.into_iter().try_fold(Self::new(), Self::add)?;
+        if registry.is_empty() { Err(RegistryError::Empty) } else { Ok(registry) }
+    }
+
+    /// Adds a task by hand: `Registry::new().with::<tasks::add>()`.
+    ///
+    /// # Errors
+    /// [`RegistryError::Duplicate`] when there is another task of its name.
+    pub fn with<T: Task>(self) -> Result<Self, RegistryError> {
+        self.add(T::registration())
+    }
+
+    fn add(mut self, task: &'static Registration) -> Result<Self, RegistryError> {
+        match self.by_name.entry(task.name) {
+            Entry::Occupied(first) => {
+                let first = first.get().location;
+                return Err(RegistryError::Duplicate { name: task.name, first, second: task.location });
+            }
+            Entry::Vacant(place) => place.insert(task),
+        };
+        let place = self.sorted.partition_point(|other| other.name < task.name);
+        self.sorted.insert(place, task);
+        Ok(self)
+    }
+
+    /// The task of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'static Registration> {
+        self.by_name.get(name).copied()
+    }
+
+    /// All tasks, sorted by name.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'static Registration> + '_ {
+        self.sorted.iter().copied()
+    }
+
+    /// How many tasks there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// Whether there is no task.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    /// Checks that the program gave every state that a task asks for.
+    ///
+    /// # Errors
+    /// [`RegistryError::MissingStates`] with all that are missing.
+    pub fn check_states(&self, states: &States) -> Result<(), RegistryError> {
+        let missing: Vec<MissingState> = self
+            .iter()
+            .flat_map(|task| task.states.iter().map(move |state| (task, state)))
+            .filter(|(_, state)| !states.has(state))
+            .map(|(task, state)| MissingState { task: task.name, location: task.location, ty: state.name })
+            .collect();
+        if missing.is_empty() { Ok(()) } else { Err(RegistryError::MissingStates(missing)) }
+    }
+}

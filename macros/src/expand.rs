@@ -1,0 +1,222 @@
+//! What is written beside the function: its struct, with `call`, and its registration.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+
+use crate::function::{Function, Task};
+use crate::options::Options;
+use crate::params::{Argument, Param, Presence};
+use crate::types;
+
+/// The struct of the function's name and all that hangs on it.
+pub(crate) fn beside(function: &Function, options: &Options, task: &Task) -> TokenStream {
+    let arguments: Vec<&Argument> = task.params.iter().filter_map(argument).collect();
+    let structure = structure(function, &arguments);
+    let registration = registration(function, options, task, &arguments);
+    quote!(#structure #registration)
+}
+
+fn argument(param: &Param) -> Option<&Argument> {
+    match param {
+        Param::Argument(argument) => Some(argument),
+        Param::Context | Param::State(_) => None,
+    }
+}
+
+/// A name that no name of the user's can be mistaken for, nor mistake for another.
+fn local(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
+}
+
+/// `struct add {}` has braces: so it leaves the function its name among values.
+fn structure(function: &Function, arguments: &[&Argument]) -> TokenStream {
+    let (name, visibility) = (function.name(), &function.visibility);
+    let conditions: Vec<_> = function.conditions().collect();
+    let notices = function.notices();
+    let plain = function.plain_name();
+    let about =
+        format!("The task `{plain}`: `{plain}::call(…)` makes a call of it, for a client to enqueue.");
+    let about_call = format!(
+        "A call of `{plain}` with these arguments, for a client to enqueue. Where it runs they are decoded into the same types."
+    );
+    let count = arguments.len();
+    let encoder = local("encoder");
+    let names = arguments.iter().map(|argument| &argument.name);
+    let types = arguments.iter().map(|argument| &argument.ty);
+    let encode = arguments.iter().map(|Argument { name, keyword, ty, .. }| {
+        let encode = quote_spanned!(ty.span()=> ::delayed::__private::Encoder::argument);
+        quote!(#encode(&mut #encoder, #keyword, &#name);)
+    });
+    let mutable = (count > 0).then(|| quote!(mut));
+    quote! {
+        #(#conditions)*
+        #(#notices)*
+        #[doc = #about]
+        #[allow(non_camel_case_types, dead_code, unreachable_pub)]
+        #visibility struct #name {}
+
+        #(#conditions)*
+        #[allow(
+            dead_code, deprecated, private_interfaces, unreachable_pub,
+            clippy::needless_pass_by_value, clippy::too_many_arguments
+        )]
+        impl #name {
+            #[doc = #about_call]
+            pub fn call(#(#names: #types),*) -> ::delayed::Call {
+                let #mutable #encoder = ::delayed::__private::Encoder::new(#count);
+                #(#encode)*
+                ::delayed::Call::new::<Self>(#encoder)
+            }
+        }
+    }
+}
+
+fn registration(function: &Function, options: &Options, task: &Task, arguments: &[&Argument]) -> TokenStream {
+    let name = function.name();
+    let conditions = function.conditions();
+    let plain = function.plain_name();
+    let path = match &options.name {
+        Some(path) => quote!(#path),
+        None => quote!(::core::concat!(::core::module_path!(), "::", #plain)),
+    };
+    let (doc, returns) = (function.doc(), function.returns());
+    let queue = options.queue.iter();
+    let retry = options.retry.iter();
+    let params = arguments.iter().map(|Argument { keyword, ty, presence, .. }| {
+        let ty = types::text(ty);
+        let presence = format_ident!(
+            "{}",
+            match presence {
+                Presence::Required => "Required",
+                Presence::Option | Presence::Default(_) => "Optional",
+                Presence::Variadic(_) => "Variadic",
+            }
+        );
+        quote!(::delayed::__private::Param {
+            name: #keyword,
+            ty: #ty,
+            presence: ::delayed::__private::Presence::#presence,
+        })
+    });
+    let states = task.params.iter().filter_map(|param| {
+        let Param::State(ty) = param else { return None };
+        let text = types::text(ty);
+        Some(quote_spanned!(ty.span()=> ::delayed::__private::StateType {
+            id: ::core::any::TypeId::of::<#ty>,
+            name: #text,
+        }))
+    });
+    let run = run(function, task);
+    let kind = format_ident!("{}", if function.signature.asyncness.is_some() { "Async" } else { "Blocking" });
+    quote! {
+        #(#conditions)*
+        #[allow(deprecated)]
+        const _: () = {
+            static __DELAYED_PARAMS: &[::delayed::__private::Param] = &[#(#params),*];
+
+            static __DELAYED_REGISTRATION: ::delayed::__private::Registration =
+                ::delayed::__private::Registration {
+                    name: #path,
+                    location: ::core::concat!(::core::file!(), ":", ::core::line!()),
+                    doc: #doc,
+                    params: __DELAYED_PARAMS,
+                    returns: #returns,
+                    options: ::delayed::__private::TaskOptions::DEFAULT #(.with_queue(#queue))* #(.with_retry(#retry))*,
+                    states: &[#(#states),*],
+                    handler: ::delayed::__private::Handler::#kind(__delayed_run),
+                };
+
+            #run
+
+            impl ::delayed::Task for #name {
+                fn registration() -> &'static ::delayed::__private::Registration {
+                    &__DELAYED_REGISTRATION
+                }
+            }
+
+            ::delayed::__private::inventory::submit! { &__DELAYED_REGISTRATION }
+        };
+    }
+}
+
+/// The value of one argument.
+fn from_reader(Argument { ty, presence, .. }: &Argument, reader: &Ident) -> TokenStream {
+    match presence {
+        Presence::Required => quote_spanned!(ty.span()=> #reader.required::<#ty>()?),
+        Presence::Option => {
+            quote_spanned!(ty.span()=> #reader.optional::<#ty>()?.unwrap_or(::core::option::Option::None))
+        }
+        Presence::Default(None) => {
+            quote_spanned!(ty.span()=> #reader.optional::<#ty>()?.unwrap_or_default())
+        }
+        Presence::Default(Some(default)) => {
+            let missing = quote_spanned!(default.span()=> ::core::option::Option::None => #default);
+            let there = quote_spanned!(ty.span()=> #reader.optional::<#ty>()?);
+            quote!(match #there { ::core::option::Option::Some(value) => value, #missing })
+        }
+        Presence::Variadic(element) => {
+            quote_spanned!(element.span()=> #reader.variadic::<#element>()?)
+        }
+    }
+}
+
+/// The function with its types erased.
+fn run(function: &Function, task: &Task) -> TokenStream {
+    let (arguments, scope, reader) = (local("arguments"), local("scope"), local("reader"));
+    let values: Vec<Ident> = (0..task.params.len()).map(|index| local(&format!("value_{index}"))).collect();
+    let read = task.params.iter().zip(&values).map(|(param, value)| {
+        let from = match param {
+            Param::Context => quote!(#scope.context()),
+            Param::State(ty) => quote_spanned!(ty.span()=> #scope.state::<#ty>()),
+            Param::Argument(argument) => from_reader(argument, &reader),
+        };
+        let ty = argument(param).map(|argument| {
+            let ty = &argument.ty;
+            quote!(: #ty)
+        });
+        quote!(let #value #ty = #from;)
+    });
+    let name = function.name();
+    let called = quote!(#name(#(#values),*));
+    // The trait that fits what it returned is found by the number of references.
+    let settled = |value: TokenStream| {
+        let returned = local("returned");
+        let settle = quote_spanned!(function.return_span()=> (&&&#returned).settle());
+        quote!({
+            let #returned = ::delayed::__private::Returned(#value);
+            #settle
+        })
+    };
+    let (answer, ran) = if function.signature.asyncness.is_some() {
+        let future = local("future");
+        let settled = settled(quote!(#future.await));
+        // Written at the function's name: that is where it is said that the future is not `Send`.
+        let boxed = quote_spanned!(name.span()=> ::delayed::__private::boxed(#future));
+        (
+            quote!(::delayed::__private::RunFuture),
+            quote!({
+                let #future = #called;
+                let #future = async move { #settled };
+                #boxed
+            }),
+        )
+    } else {
+        (quote!(::core::result::Result<(), ::delayed::TaskError>), settled(called))
+    };
+    let mutable = task.params.iter().any(|param| argument(param).is_some()).then(|| quote!(mut));
+    quote! {
+        #[allow(unused_variables, clippy::let_unit_value, clippy::needless_borrow)]
+        fn __delayed_run<'a>(
+            #arguments: ::delayed::__private::Arguments<'a>,
+            #scope: &::delayed::__private::Scope<'_>,
+        ) -> ::core::result::Result<#answer, ::delayed::__private::ArgumentError> {
+            #[allow(unused_imports)]
+            use ::delayed::__private::{SettleError as _, SettleResult as _, SettleValue as _};
+            let #mutable #reader = #arguments.reader(__DELAYED_PARAMS)?;
+            #(#read)*
+            #reader.finish()?;
+            ::core::result::Result::Ok(#ran)
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What is known of a task? All that its attribute and its signature say.
+
+use std::fmt::Write;
+
+use crate::protocol::arguments::{Param, Presence};
+use crate::task::handler::Handler;
+use crate::task::state::StateType;
+
+/// A function that was marked with `#[delayed::task]`; implemented by the macro, for the struct that has the
+/// function's name.
+pub trait Task {
+    /// All that is known of it.
+    fn registration() -> &'static Registration;
+}
+
+/// The options of a task, as its attribute gives them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskOptions {
+    /// The queue of its calls; none is `default`.
+    pub queue: Option<&'static str>,
+    /// How often a call that failed is tried again; negative is for ever.
+    pub retry: i64,
+}
+
+impl TaskOptions {
+    /// No options: the queue `default`, no retry.
+    pub const DEFAULT: Self = Self { queue: None, retry: 0 };
+
+    /// With `queue = "…"`.
+    #[must_use]
+    pub const fn with_queue(self, queue: &'static str) -> Self {
+        Self { queue: Some(queue), ..self }
+    }
+
+    /// With `retry = …`.
+    #[must_use]
+    pub const fn with_retry(self, retry: i64) -> Self {
+        Self { retry, ..self }
+    }
+}
+
+/// All that is known of a task.
+#[derive(Debug, Clone, Copy)]
+pub struct Registration {
+    /// Its path on the wire.
+    pub name: &'static str,
+    /// Where it stands: `file:line`.
+    pub location: &'static str,
+    /// Its doc comment.
+    pub doc: &'static str,
+    /// The parameters that travel.
+    pub params: &'static [Param],
+    /// What it returns, as written.
+    pub returns: &'static str,
+    /// Its options.
+    pub options: TaskOptions,
+    /// The states that it asks for.
+    pub states: &'static [StateType],
+    /// How it is called.
+    pub handler: Handler,
+}
+
+impl Registration {
+    /// How the task is called, for people: `async send(to: String, cc: Vec<String> = default, xs: ...i64) -> bool`.
+    ///
+    /// It begins with the last part of the task's name. A parameter that is no `Option` and may be missing has
+    /// ` = default`, a variadic one `...` and the type of its elements.
+    #[must_use]
+    pub fn signature(&self) -> String {
+        let mut text = String::from(match self.handler {
+            Handler::Async(_) => "async ",
+            Handler::Blocking(_) => "",
+        });
+        text.push_str(self.name.rsplit("::").next().unwrap_or(self.name));
+        text.push('(');
+        for (index, Param { name, ty, presence }) in self.params.iter().enumerate() {
+            let separator = if index > 0 { ", " } else { "" };
+            // Writing to a `String` does not fail.
+            let _ = match presence {
+                Presence::Variadic => write!(text, "{separator}{name}: ...{}", element(ty)),
+                Presence::Optional if !is_option(ty) => write!(text, "{separator}{name}: {ty} = default"),
+                Presence::Optional | Presence::Required => write!(text, "{separator}{name}: {ty}"),
+            };
+        }
+        text.push(')');
+        if self.returns != "()" {
+            text.push_str(" -> ");
+            text.push_str(self.returns);
+        }
+        text
+    }
+}
+
+fn is_option(ty: &str) -> bool {
+    ty.split('<').next().is_some_and(|path| path.rsplit("::").next() == Some("Option"))
+}
+
+/// `i64` of `Vec<i64>`.
+fn element(ty: &str) -> &str {
+    ty.split_once('<').and_then(|(_, rest)| rest.strip_suffix('>')).unwrap_or(ty)
+}
