@@ -4,7 +4,7 @@
 -- KEYS[2]  worker      HASH    seq: the number of the last call that was applied
 -- KEYS[3]  dead        STREAM  dead letters, oldest first
 -- KEYS[4]  deaths      HASH    SHA-1 of a message -> deaths of processes that owned it
--- ARGV[1]  seq        the number of this call, larger than any before
+-- ARGV[1]  seq        the number of this call: one more than the last that was applied
 -- ARGV[2]  wire id    of the slot
 -- ARGV[3]  max_count  how many dead letters are kept; the oldest go first
 -- ARGV[4]  max_age    for how many milliseconds they are kept
@@ -15,24 +15,25 @@
 --
 -- Returns an array: 1, or 0 when the slot owned nothing any more (then nothing was done), and the
 -- number of older dead letters that had to go.
--- Errors  STALE  the call is older than one that was applied.
+-- Errors  STALE  another call was to come before this one, or this one comes too late; nothing was done.
 
 local seq = tonumber(ARGV[1])
-if seq <= tonumber(redis.call('HGET', KEYS[2], 'seq') or 0) then
-  return redis.error_reply('STALE a later call of this worker was applied')
+local last = redis.call('HGET', KEYS[2], 'seq')
+if last and tonumber(last) ~= seq - 1 then
+  return redis.error_reply('STALE this is not the next call of this worker: ' .. last .. ' was applied last')
 end
 local before = redis.call('XLEN', KEYS[3])
 redis.call('HLEN', KEYS[4])
 
 local message = redis.call('HGET', KEYS[1], ARGV[2])
+redis.call('HDEL', KEYS[1], ARGV[2])
+redis.call('HSET', KEYS[2], 'seq', seq)
 if not message then
   return { 0, 0 }
 end
-redis.call('HDEL', KEYS[1], ARGV[2])
 redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[3], '*', 'message', message, 'reason', ARGV[5],
   'detail', ARGV[6], 'attempt', ARGV[7], 'worker', ARGV[8])
 local now = redis.call('TIME')
 redis.call('XTRIM', KEYS[3], 'MINID', math.max(0, now[1] * 1000 - tonumber(ARGV[4])))
 redis.call('HDEL', KEYS[4], redis.sha1hex(message))
-redis.call('HSET', KEYS[2], 'seq', seq)
 return { 1, before + 1 - redis.call('XLEN', KEYS[3]) }

@@ -11,7 +11,7 @@
 -- KEYS[3]  processing     HASH    wire id -> the message that this slot owns
 -- KEYS[4]  worker         HASH    seq: the number of the last call that was applied
 -- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it
--- ARGV[1]  seq            the number of this call, larger than any before
+-- ARGV[1]  seq            the number of this call: one more than the last that was applied
 -- ARGV[2]  lease          milliseconds that a live key is good for
 -- ARGV[3]  in_hand        tokens that the caller has popped already: 0 or 1
 -- ARGV[4]  renew          1 when the live keys of the free slots need a new lease, else 0
@@ -23,7 +23,7 @@
 -- Returns an array: the number of released messages that this worker owned no more, the number of
 -- messages that still wait, 1 when there are suspects (else 0), then the claimed messages: the first
 -- for the wire id behind the kept ones, and so on.
--- Errors  STALE  the call is older than one that was applied.
+-- Errors  STALE  another call was to come before this one, or this one comes too late; nothing was done.
 
 local BEFORE_IDS = 7
 local released, kept = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -31,8 +31,9 @@ local ids = #ARGV - BEFORE_IDS
 local free = ids - kept
 
 local seq = tonumber(ARGV[1])
-if seq <= tonumber(redis.call('HGET', KEYS[4], 'seq') or 0) then
-  return redis.error_reply('STALE a later call of this worker was applied')
+local last = redis.call('HGET', KEYS[4], 'seq')
+if last and tonumber(last) ~= seq - 1 then
+  return redis.error_reply('STALE this is not the next call of this worker: ' .. last .. ' was applied last')
 end
 
 local in_hand = tonumber(ARGV[3])
@@ -95,7 +96,8 @@ if #over > 0 then
   lost = lost + #over - removed
 end
 
-if claimed > 0 or removed > 0 then
-  redis.call('HSET', KEYS[4], 'seq', seq)
+if claimed == 0 and removed == 0 then
+  redis.call('PERSIST', KEYS[2]) -- nothing was written yet: a write that needs no memory, for a full Redis
 end
+redis.call('HSET', KEYS[4], 'seq', seq)
 return { lost, waiting - claimed, suspects, unpack(messages) }

@@ -7,16 +7,17 @@
 -- KEYS[2]  notifications  LIST  one token for each waiting message
 -- KEYS[3]  processing     HASH  wire id -> the message that this slot owns
 -- KEYS[4]  worker         HASH  seq: the number of the last call that was applied
--- ARGV[1]  seq    the number of this call, larger than any before
+-- ARGV[1]  seq    the number of this call: one more than the last that was applied
 -- ARGV[2]  place  head or tail
 -- ARGV[…]  wire ids, oldest claim first; the caller sends at most 1000
 --
 -- Returns the number of messages that were put back; the other slots owned nothing any more.
--- Errors  STALE  the call is older than one that was applied.
+-- Errors  STALE  another call was to come before this one, or this one comes too late; nothing was done.
 
 local seq = tonumber(ARGV[1])
-if seq <= tonumber(redis.call('HGET', KEYS[4], 'seq') or 0) then
-  return redis.error_reply('STALE a later call of this worker was applied')
+local last = redis.call('HGET', KEYS[4], 'seq')
+if last and tonumber(last) ~= seq - 1 then
+  return redis.error_reply('STALE this is not the next call of this worker: ' .. last .. ' was applied last')
 end
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
@@ -35,7 +36,8 @@ for i = first, last, step do
     count = count + 1
   end
 end
-if count > 0 then
-  redis.call('HSET', KEYS[4], 'seq', seq)
+if count == 0 then
+  redis.call('PERSIST', KEYS[2]) -- nothing was written yet: a write that needs no memory, for a full Redis
 end
+redis.call('HSET', KEYS[4], 'seq', seq)
 return count

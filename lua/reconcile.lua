@@ -1,11 +1,11 @@
 -- reconcile: find out what became of calls whose replies were lost, and refuse those still on their way.
 --
--- Stores a number larger than theirs, so that one that arrives later is STALE, and answers what was
+-- Stores a number far beyond theirs, so that one that arrives later is STALE, and answers what was
 -- applied and what each slot owns now.
 --
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH  seq: the number of the last call that was applied
--- ARGV[1]  seq  the number of this call, larger than any before
+-- ARGV[1]  seq  the number of this call, beyond any before; the next call of the worker is one more
 -- ARGV[2]  lease in milliseconds, for the worker's hash
 -- ARGV[…]  the wire ids of the slots in question, at least one; the caller sends at most 1000
 --

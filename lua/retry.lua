@@ -6,24 +6,25 @@
 -- KEYS[2]  notifications  LIST  one token for each waiting message
 -- KEYS[3]  processing     HASH  wire id -> the message that this slot owns
 -- KEYS[4]  worker         HASH  seq: the number of the last call that was applied
--- ARGV[1]  seq      the number of this call, larger than any before
+-- ARGV[1]  seq      the number of this call: one more than the last that was applied
 -- ARGV[2]  wire id  of the slot
 -- ARGV[3]  message  for the next attempt
 --
 -- Returns 1, or 0 when the slot owned nothing any more: then nothing was done.
--- Errors  STALE  the call is older than one that was applied.
+-- Errors  STALE  another call was to come before this one, or this one comes too late; nothing was done.
 
 local seq = tonumber(ARGV[1])
-if seq <= tonumber(redis.call('HGET', KEYS[4], 'seq') or 0) then
-  return redis.error_reply('STALE a later call of this worker was applied')
+local last = redis.call('HGET', KEYS[4], 'seq')
+if last and tonumber(last) ~= seq - 1 then
+  return redis.error_reply('STALE this is not the next call of this worker: ' .. last .. ' was applied last')
 end
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 
-if redis.call('HDEL', KEYS[3], ARGV[2]) == 0 then
-  return 0
+local owned = redis.call('HDEL', KEYS[3], ARGV[2])
+if owned == 1 then
+  redis.call('RPUSH', KEYS[1], ARGV[3])
+  redis.call('RPUSH', KEYS[2], '1')
 end
-redis.call('RPUSH', KEYS[1], ARGV[3])
-redis.call('RPUSH', KEYS[2], '1')
 redis.call('HSET', KEYS[4], 'seq', seq)
-return 1
+return owned

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::protocol::message::Message;
@@ -18,7 +19,7 @@ pub(super) struct Job {
     pub(super) task: &'static Registration,
     pub(super) speed: Arc<Speed>,
     pub(super) lane: Arc<Lane>,
-    pub(super) message: Arc<[u8]>,
+    pub(super) message: Bytes,
 }
 
 /// A run that ended.

@@ -1,0 +1,142 @@
+//! What may a worker ask of a queue, and what came of it?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::broker::{Broker, BrokerError, BuryRequest, ClaimRequest, Claimed, DeadLimits, Place, Reconciled};
+use crate::worker::lane::Lane;
+use crate::worker::slots::Settlement;
+
+/// One call of a script, numbered.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) lane: usize,
+    pub(super) seq: u64,
+    pub(super) kind: RequestKind,
+}
+
+#[derive(Debug)]
+pub(super) enum RequestKind {
+    /// Releases the first `released` of `slots` and claims for all but the first `kept` of them.
+    Claim { slots: Vec<usize>, released: usize, kept: usize, forgive: usize, in_hand: bool },
+    /// Carries out what was decided about one slot.
+    Settle { slot: usize, settlement: Settlement },
+    /// Puts back what slots own, to the head, in the order of their claims.
+    PutBackAll { slots: Vec<usize> },
+    /// Asks what became of other requests.
+    Reconcile { slots: Vec<usize> },
+}
+
+/// What a request ended with.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) request: Request,
+    pub(super) result: Result<Answer, BrokerError>,
+}
+
+#[derive(Debug)]
+pub(super) enum Answer {
+    Claimed(Claimed),
+    /// Whether the slot still owned its message.
+    Settled(bool),
+    /// How many slots still owned their messages.
+    PutBack(u64),
+    Reconciled(Reconciled),
+}
+
+/// What every request needs.
+#[derive(Debug, Clone)]
+pub(super) struct Sender {
+    pub(super) broker: Broker,
+    pub(super) lease: Duration,
+    pub(super) dead: DeadLimits,
+    /// `host/pid/worker id`, for dead letters.
+    pub(super) place: Arc<str>,
+}
+
+impl Request {
+    /// The slots that this request is about.
+    pub(super) fn slots(&self) -> &[usize] {
+        match &self.kind {
+            RequestKind::Claim { slots, .. }
+            | RequestKind::PutBackAll { slots }
+            | RequestKind::Reconcile { slots } => slots,
+            RequestKind::Settle { slot, .. } => std::slice::from_ref(slot),
+        }
+    }
+}
+
+impl Sender {
+    /// Sends a request and waits for its reply. Dropping the future leaves open whether it was applied.
+    pub(super) async fn send(self, lane: Arc<Lane>, request: Request) -> Reply {
+        let result = self.call(&lane, &request).await;
+        Reply { request, result }
+    }
+
+    async fn call(&self, lane: &Lane, request: &Request) -> Result<Answer, BrokerError> {
+        let (keys, worker_key, seq) = (&lane.keys, lane.worker_key.as_str(), request.seq);
+        match &request.kind {
+            RequestKind::Claim { slots, released, kept, forgive, in_hand } => {
+                let now = lane.now();
+                let free = &slots[*kept..];
+                let renew = !free.is_empty() && lane.needs_cover(free, now, self.lease);
+                let ask = ClaimRequest {
+                    worker_key,
+                    seq,
+                    lease: self.lease,
+                    in_hand: *in_hand,
+                    renew,
+                    forgive: *forgive,
+                    released: *released,
+                    kept: *kept,
+                    wire_ids: &lane.ids(slots),
+                };
+                let claimed = self.broker.claim(keys, &ask).await?;
+                if renew {
+                    lane.cover(&free[..claimed.messages.len()], now);
+                }
+                Ok(Answer::Claimed(claimed))
+            }
+            RequestKind::Settle { slot, settlement } => {
+                let wire_id = lane.wire_ids[*slot].as_str();
+                match settlement {
+                    Settlement::Retry(message) => {
+                        self.broker.retry(keys, worker_key, seq, wire_id, message).await.map(Answer::Settled)
+                    }
+                    Settlement::PutBack => {
+                        let ids = [wire_id];
+                        let count = self.broker.put_back(keys, worker_key, seq, Place::Tail, &ids).await?;
+                        Ok(Answer::Settled(count == 1))
+                    }
+                    Settlement::Bury { reason, detail, attempt } => {
+                        let ask = BuryRequest {
+                            worker_key,
+                            seq,
+                            wire_id,
+                            limits: self.dead,
+                            reason,
+                            detail,
+                            attempt: *attempt,
+                            place: &self.place,
+                        };
+                        let (done, trimmed) = self.broker.bury(keys, &ask).await?;
+                        if trimmed > 0 {
+                            tracing::warn!(queue = %lane.queue, trimmed, "the oldest dead letters had to go: look at them with `dead list`, or raise dead.max_count");
+                        }
+                        Ok(Answer::Settled(done))
+                    }
+                }
+            }
+            RequestKind::PutBackAll { slots } => self
+                .broker
+                .put_back(keys, worker_key, seq, Place::Head, &lane.ids(slots))
+                .await
+                .map(Answer::PutBack),
+            RequestKind::Reconcile { slots } => self
+                .broker
+                .reconcile(keys, worker_key, seq, self.lease, &lane.ids(slots))
+                .await
+                .map(Answer::Reconciled),
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What does each slot do? Room for one message each, and never more messages than slots.
+
+use bytes::Bytes;
+use tokio::task::AbortHandle;
+
+/// What is left to do about a message whose run has ended, other than to release it.
+#[derive(Debug, Clone)]
+pub(super) enum Settlement {
+    /// To the tail of the queue as these bytes.
+    Retry(Vec<u8>),
+    /// To the dead letters.
+    Bury { reason: &'static str, detail: String, attempt: u32 },
+    /// To the tail of the queue unchanged.
+    PutBack,
+}
+
+/// What one slot does.
+#[derive(Debug)]
+pub(super) enum Slot {
+    /// It owns nothing, or its message is being settled.
+    Idle,
+    /// Its message runs.
+    Running(Running),
+}
+
+/// A message that runs.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) lane: usize,
+    pub(super) message: Bytes,
+    /// Whether suspects were known when it was claimed, so that a success must be told.
+    pub(super) suspect: bool,
+    /// Its place in the order of claims.
+    pub(super) order: u64,
+    /// How to stop it; none for a function that blocks, which nothing can stop.
+    pub(super) abort: Option<AbortHandle>,
+}
+
+/// All slots of a worker.
+#[derive(Debug)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    running: usize,
+    claims: u64,
+}
+
+impl Slots {
+    pub(super) fn new(count: usize) -> Self {
+        let slots = (0..count).map(|_| Slot::Idle).collect();
+        // The last one is taken first: a worker with little to do uses few slots.
+        Self { slots, free: (0..count).rev().collect(), running: 0, claims: 0 }
+    }
+
+    /// How many slots a claim may be made for.
+    pub(super) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Takes up to `count` free slots.
+    pub(super) fn take(&mut self, count: usize) -> Vec<usize> {
+        let from = self.free.len().saturating_sub(count);
+        let mut taken = self.free.split_off(from);
+        taken.reverse();
+        taken
+    }
+
+    /// Gives a slot back that was taken and owns nothing.
+    pub(super) fn give(&mut self, slot: usize) {
+        self.free.push(slot);
+    }
+
+    /// How many messages run.
+    pub(super) fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Puts a message into a slot.
+    pub(super) fn begin(&mut self, slot: usize, lane: usize, message: Bytes, suspect: bool) {
+        debug_assert!(matches!(self.slots[slot], Slot::Idle), "a slot runs one message");
+        self.claims += 1;
+        self.slots[slot] = Slot::Running(Running { lane, message, suspect, order: self.claims, abort: None });
+        self.running += 1;
+    }
+
+    /// Remembers how to stop what runs in a slot.
+    pub(super) fn stoppable(&mut self, slot: usize, abort: AbortHandle) {
+        if let Slot::Running(running) = &mut self.slots[slot] {
+            running.abort = Some(abort);
+        }
+    }
+
+    /// Takes the message out of a slot when its run has ended; none when the slot was emptied before.
+    pub(super) fn end(&mut self, slot: usize) -> Option<Running> {
+        match std::mem::replace(&mut self.slots[slot], Slot::Idle) {
+            Slot::Idle => None,
+            Slot::Running(running) => {
+                self.running -= 1;
+                Some(running)
+            }
+        }
+    }
+
+    /// The slots that run, in the order of their claims.
+    pub(super) fn in_order(&self) -> Vec<usize> {
+        let mut running: Vec<(u64, usize)> = (self.slots.iter().enumerate())
+            .filter_map(|(slot, state)| match state {
+                Slot::Running(running) => Some((running.order, slot)),
+                Slot::Idle => None,
+            })
+            .collect();
+        running.sort_unstable();
+        running.into_iter().map(|(_, slot)| slot).collect()
+    }
+}
