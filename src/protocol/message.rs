@@ -1,24 +1,213 @@
-//! What travels? (stub)
+//! What travels? The frame of a message, in all the forms of `docs/protocol.md`.
+
 use crate::protocol::arguments::Arguments;
+use crate::protocol::call_id::CallId;
+use crate::protocol::decode::{DecodeError, Head, Reader, came};
+use crate::protocol::encode;
+use crate::protocol::meta::{self, Pairs};
 
 /// Why bytes are not a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("malformed")]
-pub struct MessageError;
+#[non_exhaustive]
+pub enum MessageError {
+    /// The bytes are not MessagePack.
+    #[error("not a message: {0}")]
+    Undecodable(#[from] DecodeError),
+    /// There are bytes after the message.
+    #[error("not a message: {count} bytes too many after its end")]
+    TrailingBytes {
+        /// How many.
+        count: usize,
+    },
+    /// A value of another type, or an array of another length.
+    #[error(
+        "not a message: expected the path of a task, or an array of 1 to 4 that begins with one, got {came}"
+    )]
+    Frame {
+        /// What came, shortened.
+        came: String,
+    },
+    /// The first element is not a path.
+    #[error("not a message: expected the path of a task first, got {came}")]
+    Path {
+        /// What came, shortened.
+        came: String,
+    },
+    /// The path has no characters.
+    #[error("not a message: the path of its task is empty")]
+    EmptyPath,
+    /// The second element is neither a payload nor Python's arguments.
+    #[error("not a message: expected a payload (bytes) or arguments (an array) second, got {came}")]
+    Payload {
+        /// What came, shortened.
+        came: String,
+    },
+    /// The third element is not a map.
+    #[error("not a message: expected {expected} third, got {came}")]
+    Third {
+        /// What belongs there.
+        expected: &'static str,
+        /// What came, shortened.
+        came: String,
+    },
+    /// There is a fourth element after a payload, or it is not a count of retries.
+    #[error("not a message: expected {expected} fourth, got {came}")]
+    Fourth {
+        /// What belongs there.
+        expected: &'static str,
+        /// What came, shortened.
+        came: String,
+    },
+    /// A key of the meta with a value that it cannot have.
+    #[error("not a message: expected {expected} as `{key}` of its meta, got {came}")]
+    Meta {
+        /// The key.
+        key: char,
+        /// What belongs there.
+        expected: &'static str,
+        /// What came, shortened.
+        came: String,
+    },
+}
+
+/// Which of the forms of `docs/protocol.md` a message has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// The path alone: Python's `GoTask` without arguments.
+    Bare,
+    /// `[path, payload]`: a call from Go, from Python's `GoTask`, or one of ours without options.
+    Payload,
+    /// `[path, args, kwargs, retry]`: Python's `PyTask`, with what is empty cut off at the end.
+    Python,
+    /// `[path, payload, meta]`: ours.
+    Native,
+}
 
 /// One message, borrowed from its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message<'a> {
+    bytes: &'a [u8],
     task: &'a str,
+    form: Form,
+    /// The payload, which is empty or nil without arguments; in Python's form the array of positional arguments, or nil.
+    payload: &'a [u8],
+    /// The arguments by keyword; that there are any, if only an empty map, makes the payload positional.
+    keywords: Option<&'a [u8]>,
+    attempts: u32,
+    retry: Option<i64>,
+    id: Option<CallId>,
+    meta: Pairs<'a>,
 }
+
+const NIL: &[u8] = &[0xc0];
+const EMPTY_ARRAY: &[u8] = &[0x90];
+const EMPTY_MAP: &[u8] = &[0x80];
 
 impl<'a> Message<'a> {
     /// Reads the frame of a message; arguments are only read when a task asks for them.
     ///
     /// # Errors
     /// Bytes that are none of the forms of `docs/protocol.md`.
-    pub fn decode(_bytes: &'a [u8]) -> Result<Self, MessageError> {
-        Err(MessageError)
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, MessageError> {
+        let mut reader = Reader::new(bytes);
+        let count = match reader.head()? {
+            Head::Array(count @ 1..=4) => count,
+            Head::Str(_) => 0,
+            _ => return Err(MessageError::Frame { came: came(bytes) }),
+        };
+        if count == 0 {
+            reader = Reader::new(bytes);
+        }
+        let mut message = Self {
+            bytes,
+            task: path(&mut reader)?,
+            form: Form::Bare,
+            payload: NIL,
+            keywords: None,
+            attempts: 0,
+            retry: None,
+            id: None,
+            meta: Pairs::default(),
+        };
+        match count {
+            0 => {}
+            1 => message.form = Form::Python,
+            _ => message.read_second(count, &mut reader)?,
+        }
+        match (message.form, count) {
+            (Form::Native, _) => message.read_meta(&mut reader)?,
+            (Form::Python, _) => message.read_python(count, &mut reader)?,
+            (Form::Bare | Form::Payload, _) => {}
+        }
+        match reader.rest.len() {
+            0 => Ok(message),
+            count => Err(MessageError::TrailingBytes { count }),
+        }
+    }
+
+    /// The second element decides which form it is.
+    fn read_second(&mut self, count: usize, reader: &mut Reader<'a>) -> Result<(), MessageError> {
+        let at = reader.rest;
+        match (reader.head()?, count) {
+            (Head::Bin(length), 2) => (self.form, self.payload) = (Form::Payload, reader.take(length)),
+            (Head::Bin(length), 3) => (self.form, self.payload) = (Form::Native, reader.take(length)),
+            (Head::Bin(length), _) => {
+                reader.take(length);
+                reader.value()?;
+                return Err(MessageError::Fourth { expected: "nothing", came: came(reader.rest) });
+            }
+            (Head::Nil, 2) => self.form = Form::Payload,
+            (Head::Nil, _) => self.form = Form::Python,
+            (Head::Array(_), _) => {
+                *reader = Reader::new(at);
+                (self.form, self.payload) = (Form::Python, reader.value()?);
+            }
+            _ => return Err(MessageError::Payload { came: came(at) }),
+        }
+        Ok(())
+    }
+
+    /// What follows the positional arguments.
+    fn read_python(&mut self, count: usize, reader: &mut Reader<'a>) -> Result<(), MessageError> {
+        self.keywords = Some(EMPTY_MAP);
+        if count > 2 {
+            let value = reader.value()?;
+            if !meta::may_be_keywords(value) {
+                let expected = "arguments by keyword (a map)";
+                return Err(MessageError::Third { expected, came: came(value) });
+            }
+            self.keywords = Some(value);
+        }
+        if count > 3 {
+            let value = reader.value()?;
+            self.retry = meta::retry(value)
+                .map_err(|expected| MessageError::Fourth { expected, came: came(value) })?;
+        }
+        Ok(())
+    }
+
+    fn read_meta(&mut self, reader: &mut Reader<'a>) -> Result<(), MessageError> {
+        let at = reader.rest;
+        let count = match reader.head()? {
+            Head::Map(count) => count,
+            Head::Nil => 0,
+            _ => return Err(MessageError::Third { expected: "a map after the payload", came: came(at) }),
+        };
+        let pairs = reader.rest;
+        for _ in 0..count {
+            let (key, value) = (reader.value()?, reader.value()?);
+            let refused = |key| move |expected| MessageError::Meta { key, expected, came: came(value) };
+            match key {
+                meta::ATTEMPTS => self.attempts = meta::attempts(value).map_err(refused('a'))?,
+                meta::ID => self.id = Some(meta::id(value).map_err(refused('i'))?),
+                meta::RETRY => self.retry = meta::retry(value).map_err(refused('r'))?,
+                meta::KEYWORDS if meta::may_be_keywords(value) => self.keywords = Some(value),
+                meta::KEYWORDS => return Err(refused('k')("a map")),
+                _ => {}
+            }
+        }
+        self.meta = Pairs::new(count, &pairs[..pairs.len() - reader.rest.len()]);
+        Ok(())
     }
 
     /// The path of the task.
@@ -27,9 +216,78 @@ impl<'a> Message<'a> {
         self.task
     }
 
+    /// The form that it came in.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
     /// The arguments, not yet read.
     #[must_use]
     pub fn arguments(&self) -> Arguments<'a> {
-        Arguments { _bytes: &[] }
+        match self.keywords {
+            Some(keywords) => Arguments::by_place_and_keyword(self.payload, keywords),
+            None => Arguments::from_payload(self.payload),
+        }
+    }
+
+    /// How many attempts failed so far.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// How often it may be retried, when the message says so; negative is for ever. None: the task's own count holds.
+    #[must_use]
+    pub fn retry(&self) -> Option<i64> {
+        self.retry
+    }
+
+    /// The id of the call, if it has one.
+    #[must_use]
+    pub fn id(&self) -> Option<CallId> {
+        self.id
+    }
+
+    /// The bytes of the message for the next attempt: our form, with one failed attempt more. The payload is copied
+    /// as it is, and so are the keys of the meta that this version does not know.
+    #[must_use]
+    pub fn retried(&self) -> Vec<u8> {
+        let attempts = encode::integer(u64::from(self.attempts.saturating_add(1)));
+        let retry = self.retry.map(encode::signed_integer);
+        let mut pairs = vec![(meta::ATTEMPTS, attempts.as_slice())];
+        if self.form == Form::Python {
+            pairs.extend(self.keywords.map(|keywords| (meta::KEYWORDS, keywords)));
+            pairs.extend(retry.as_ref().map(|retry| (meta::RETRY, retry.as_slice())));
+        }
+        pairs.extend(self.meta.iter().filter(|(key, _)| *key != meta::ATTEMPTS));
+        let payload = match self.form {
+            Form::Python if self.payload == NIL => EMPTY_ARRAY,
+            _ => self.payload,
+        };
+        meta::frame(self.task, payload, pairs)
+    }
+
+    /// The bytes of the same message, its failed attempts forgotten. Without any other meta it is what Go makes.
+    #[must_use]
+    pub fn revived(&self) -> Vec<u8> {
+        if self.form != Form::Native {
+            return self.bytes.to_vec();
+        }
+        let pairs = self.meta.iter().filter(|(key, _)| *key != meta::ATTEMPTS).collect();
+        meta::frame(self.task, self.payload, pairs)
     }
 }
+
+fn path<'a>(reader: &mut Reader<'a>) -> Result<&'a str, MessageError> {
+    let at = reader.rest;
+    let Head::Str(length) = reader.head()? else { return Err(MessageError::Path { came: came(at) }) };
+    match std::str::from_utf8(reader.take(length)) {
+        Ok("") => Err(MessageError::EmptyPath),
+        Ok(path) => Ok(path),
+        Err(_) => Err(MessageError::Path { came: came(at) }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,16 @@
 //! Which bytes and which keys? The Rust reading of `docs/protocol.md`: pure, without Redis and without tokio.
 
 pub mod arguments;
+pub mod call_id;
 pub mod decode;
 pub mod encode;
 pub mod info;
 pub mod keys;
 pub mod message;
+mod meta;
 pub mod names;
+pub mod timestamp;
+pub mod value;
 
 /// The version of `docs/protocol.md` that this crate speaks.
 pub const VERSION: u32 = 1;

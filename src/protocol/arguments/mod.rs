@@ -1,0 +1,82 @@
+//! How do the arguments of a message meet the parameters of a function? The rules of `docs/protocol.md`.
+
+mod error;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+pub use self::error::{ArgumentError, ArgumentErrorKind};
+pub use self::reader::ArgumentReader;
+
+/// A parameter that travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Param {
+    /// Its name in Rust, which is also its keyword.
+    pub name: &'static str,
+    /// Its type as written.
+    pub ty: &'static str,
+    /// Whether it may be missing.
+    pub presence: Presence,
+}
+
+/// Whether a parameter may be missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// It must be there.
+    Required,
+    /// An `Option`, or a parameter with a default.
+    Optional,
+    /// The last one: takes a list, or all that is left.
+    Variadic,
+}
+
+/// The arguments of a message, not yet read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arguments<'a> {
+    source: Source<'a>,
+}
+
+/// Where they stand, encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source<'a> {
+    /// As Go sends them: one by itself, several in an array.
+    Payload(&'a [u8]),
+    /// As Python sends them: an array and a map.
+    PlaceAndKeyword(&'a [u8], &'a [u8]),
+}
+
+impl<'a> Arguments<'a> {
+    /// The arguments in a payload, as [`Encoder`](crate::protocol::encode::Encoder) writes it: nothing or nil for
+    /// none, one by itself, several in an array.
+    #[must_use]
+    pub const fn from_payload(payload: &'a [u8]) -> Self {
+        Self { source: Source::Payload(payload) }
+    }
+
+    /// The arguments in an encoded array, by place, and in an encoded map, by keyword; both may be nil.
+    #[must_use]
+    pub(crate) const fn by_place_and_keyword(positional: &'a [u8], keywords: &'a [u8]) -> Self {
+        Self { source: Source::PlaceAndKeyword(positional, keywords) }
+    }
+
+    /// The encoded payload or positional array, and the encoded keywords when they came as Python sends them.
+    pub(crate) const fn parts(&self) -> (&'a [u8], Option<&'a [u8]>) {
+        match self.source {
+            Source::Payload(payload) => (payload, None),
+            Source::PlaceAndKeyword(positional, keywords) => (positional, Some(keywords)),
+        }
+    }
+
+    /// Begins to read them for the parameters `params`, in order.
+    ///
+    /// # Errors
+    /// Too many arguments, an unknown keyword, or arguments that are no array or no map.
+    pub fn reader(&self, params: &'static [Param]) -> Result<ArgumentReader<'a>, ArgumentError> {
+        match self.source {
+            Source::Payload(payload) => ArgumentReader::of_payload(params, payload),
+            Source::PlaceAndKeyword(positional, keywords) => {
+                ArgumentReader::of_place_and_keyword(params, positional, keywords)
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What does a message say of itself? The third element of our form.
+
+use crate::protocol::call_id::CallId;
+use crate::protocol::decode::{Head, Reader};
+use crate::protocol::encode;
+
+/// The keys, as they are encoded.
+pub(crate) const ATTEMPTS: &[u8] = &[0xa1, b'a'];
+pub(crate) const ID: &[u8] = &[0xa1, b'i'];
+pub(crate) const KEYWORDS: &[u8] = &[0xa1, b'k'];
+pub(crate) const RETRY: &[u8] = &[0xa1, b'r'];
+
+/// An encoded key and its encoded value.
+pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
+
+/// The pairs of a meta map: each was found to be well formed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Pairs<'a> {
+    count: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Pairs<'a> {
+    pub(crate) fn new(count: usize, bytes: &'a [u8]) -> Self {
+        Self { count, bytes }
+    }
+
+    pub(crate) fn iter(self) -> impl Iterator<Item = Pair<'a>> {
+        let mut reader = Reader::new(self.bytes);
+        (0..self.count).map_while(move |_| Some((reader.value().ok()?, reader.value().ok()?)))
+    }
+}
+
+/// Reads `a`; the error is what belongs there. So for those below.
+pub(crate) fn attempts(value: &[u8]) -> Result<u32, &'static str> {
+    match Reader::new(value).head() {
+        Ok(Head::Unsigned(attempts)) => u32::try_from(attempts).map_err(|_| "a count below 2^32"),
+        _ => Err("a count"),
+    }
+}
+
+/// Reads `i`.
+pub(crate) fn id(value: &[u8]) -> Result<CallId, &'static str> {
+    const EXPECTED: &str = "an id (16 bytes)";
+    let mut reader = Reader::new(value);
+    let Ok(Head::Bin(length)) = reader.head() else { return Err(EXPECTED) };
+    reader.take(length).try_into().map(CallId::from_bytes).map_err(|_| EXPECTED)
+}
+
+/// Reads `r`, or the fourth element of Python's form: a number, or nil when it does not say.
+pub(crate) fn retry(value: &[u8]) -> Result<Option<i64>, &'static str> {
+    const EXPECTED: &str = "a count of retries (an integer of 64 bits)";
+    match Reader::new(value).head() {
+        Ok(Head::Unsigned(retry)) => i64::try_from(retry).map(Some).map_err(|_| EXPECTED),
+        Ok(Head::Negative(retry)) => Ok(Some(retry)),
+        Ok(Head::Nil) => Ok(None),
+        _ => Err(EXPECTED),
+    }
+}
+
+/// A map or nil; and an array, which is Go's mistake and refused only when the arguments are read, so that the
+/// message can be named.
+pub(crate) fn may_be_keywords(value: &[u8]) -> bool {
+    matches!(Reader::new(value).head(), Ok(Head::Map(_) | Head::Array(_) | Head::Nil))
+}
+
+/// A message of our form, its `pairs` in alphabetical order, or of Go's form when there are none.
+pub(crate) fn frame(task: &str, payload: &[u8], mut pairs: Vec<Pair<'_>>) -> Vec<u8> {
+    pairs.sort_by_key(|(key, _)| content(key));
+    let pairs_length: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let mut message = Vec::with_capacity(task.len() + payload.len() + pairs_length + 16);
+    encode::array_head(&mut message, if pairs.is_empty() { 2 } else { 3 });
+    encode::text(&mut message, task);
+    encode::bytes(&mut message, payload);
+    if !pairs.is_empty() {
+        encode::map_head(&mut message, pairs.len());
+        for (key, value) in pairs {
+            message.extend_from_slice(key);
+            message.extend_from_slice(value);
+        }
+    }
+    message
+}
+
+/// The text of a key, or the key itself when it is none.
+fn content(key: &[u8]) -> &[u8] {
+    let mut reader = Reader::new(key);
+    match reader.head() {
+        Ok(Head::Str(length)) => reader.take(length),
+        _ => key,
+    }
+}

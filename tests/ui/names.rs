@@ -1,0 +1,20 @@
+#[delayed::task(name = "", queue = "")]
+fn empty() {}
+
+#[delayed::task(name = "send mail", queue = "high priority")]
+fn space() {}
+
+#[delayed::task(queue = "mail_noti")]
+fn suffix() {}
+
+#[delayed::task(queue = "_scheduled")]
+fn nothing_but_a_suffix() {}
+
+#[delayed::task(queue = "01234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789x")]
+fn long() {}
+
+fn main() {
+    for run in [empty, space, suffix, nothing_but_a_suffix, long] {
+        run();
+    }
+}

@@ -1,0 +1,8 @@
+#[delayed::task]
+fn serve() -> ! {
+    loop {}
+}
+
+fn main() {
+    let _ = serve;
+}

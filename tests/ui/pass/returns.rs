@@ -1,0 +1,56 @@
+//! What a task may return.
+#![deny(warnings)]
+
+use std::fmt;
+
+type Answer<T> = Result<T, Report>;
+
+/// As `anyhow::Error`: it has a text, and is no `std::error::Error`.
+struct Report;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("report")
+    }
+}
+
+#[delayed::task]
+fn nothing() {}
+
+#[delayed::task]
+fn unit() -> () {}
+
+#[delayed::task]
+fn alias() -> Answer<i64> {
+    Err(Report)
+}
+
+#[delayed::task]
+async fn alias_async() -> Answer<()> {
+    Err(Report)
+}
+
+#[delayed::task]
+async fn any_error() -> Result<Vec<String>, Box<dyn std::error::Error + Send + Sync>> {
+    Ok(vec!["1".parse::<i64>()?.to_string()])
+}
+
+#[delayed::task]
+fn ours() -> Result<(), delayed::TaskError> {
+    let _: i64 = "1".parse()?;
+    Ok(())
+}
+
+#[delayed::task]
+fn text() -> &'static str {
+    "text"
+}
+
+#[delayed::task]
+fn optional() -> Option<i64> {
+    None
+}
+
+fn main() {
+    assert_eq!(delayed::task::Registry::collect().map(|tasks| tasks.len()), Ok(8));
+}
