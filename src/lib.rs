@@ -5,10 +5,32 @@ extern crate self as delayed;
 
 #[cfg(feature = "broker")]
 mod broker;
+#[cfg(feature = "client")]
+mod client;
 pub mod config;
+#[cfg(feature = "broker")]
+mod error;
 pub mod protocol;
+#[cfg(feature = "worker")]
+mod runner;
+#[cfg(feature = "sweeper")]
+mod sweeper;
+#[cfg(feature = "worker")]
+mod sys;
 pub mod task;
+#[cfg(feature = "worker")]
+pub mod worker;
 
+#[cfg(feature = "broker")]
+pub use crate::broker::{BrokerError, BrokerErrorKind};
+#[cfg(feature = "client")]
+pub use crate::client::{BulkError, Client, Enqueued, Fate};
+#[cfg(feature = "broker")]
+pub use crate::error::Error;
+#[cfg(feature = "sweeper")]
+pub use crate::sweeper::{SweepReport, Sweeper};
+#[cfg(feature = "worker")]
+pub use crate::worker::Worker;
 pub use crate::task::{Call, Context, State, Task, TaskError};
 #[cfg(feature = "macros")]
 pub use delayed_macros::task;

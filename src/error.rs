@@ -1,0 +1,73 @@
+//! The few ways in which we can fail, over all rooms.
+
+use crate::broker::{BrokerError, BrokerErrorKind};
+use crate::config::ConfigError;
+use crate::protocol::encode::EncodeError;
+use crate::protocol::names::NameError;
+use crate::task::RegistryError;
+
+/// What can go wrong when a program talks to its queues.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Redis could not be reached, or did not do what it was asked.
+    #[error(transparent)]
+    Broker(#[from] BrokerError),
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A queue's name is not allowed.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// No tasks, two of one name, or a state is missing.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The arguments of a call could not be written.
+    #[error("the arguments of `{task}` cannot be written")]
+    Encode {
+        /// The task's path.
+        task: String,
+        /// Why.
+        #[source]
+        source: EncodeError,
+    },
+    /// A message is larger than the limit; it was not sent.
+    #[error(
+        "the call of `{task}` has {size} bytes, the limit is {limit}: send large data by reference, or raise \
+         client.max_message"
+    )]
+    TooLarge {
+        /// The task's path.
+        task: String,
+        /// The message's size in bytes.
+        size: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The operating system refused something.
+    #[error("the operating system refused")]
+    Io(#[source] std::io::Error),
+}
+
+impl Error {
+    /// Whether the call may have been applied although it failed: then to repeat it may run it twice.
+    #[must_use]
+    pub fn may_have_been_applied(&self) -> bool {
+        matches!(self, Self::Broker(error) if error.may_have_been_applied())
+    }
+
+    /// Whether the same call may succeed later, without any change.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Broker(error) if error.is_retryable())
+    }
+
+    /// The kind of trouble with Redis, when that is what it is.
+    #[must_use]
+    pub fn broker_kind(&self) -> Option<BrokerErrorKind> {
+        match self {
+            Self::Broker(error) => Some(error.kind()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What did the dead leave behind? A sweeper requeues what they owned and mends what others left uneven.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::broker::{Broker, BrokerError, DeadLimits, DeathLimits};
+use crate::config::{Config, DeadConfig, SweeperConfig};
+use crate::error::Error;
+use crate::protocol::keys::QueueKeys;
+use crate::protocol::names::{QueueName, WorkerId};
+
+/// How many slots one script call looks at: well below a millisecond of Redis.
+const SLOTS: u32 = 100;
+/// A gap between messages and tokens is watched so often, at this distance, before it is taken for real: a worker
+/// holds a token in hand for a moment, between its `BLPOP` and its claim.
+const SAMPLES: u32 = 40;
+const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+/// How many sweeps lie between two scans for queues that nobody registered.
+const SCAN_EVERY: u64 = 15;
+
+/// Requeues what dead workers owned. Several may run; each call of Redis is one step, so they do not get into each
+/// other's way.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), delayed::Error> {
+/// let sweeper = delayed::Sweeper::connect("redis://127.0.0.1:6379").await?;
+/// sweeper.run().await; // until the future is dropped
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Sweeper {
+    broker: Broker,
+    config: SweeperConfig,
+    dead: DeadConfig,
+    found: BTreeSet<QueueName>,
+    sweeps: u64,
+}
+
+/// What sweeps did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SweepReport {
+    /// Messages that were requeued.
+    pub requeued: u64,
+    /// Messages that had taken too many workers down, and were buried.
+    pub buried: u64,
+    /// Notifications that were added (negative: taken away).
+    pub balanced: i64,
+}
+
+impl Sweeper {
+    /// Connects to the Redis at `url`. Finds its queues by itself.
+    ///
+    /// # Errors
+    /// Redis cannot be reached or used.
+    pub async fn connect(url: &str) -> Result<Self, Error> {
+        let config = Config { redis: crate::config::RedisConfig::new(url), ..Config::default() };
+        Self::with_config(&config).await
+    }
+
+    /// Connects with these settings.
+    ///
+    /// # Errors
+    /// A setting out of its range, or a Redis that cannot be reached or used.
+    pub async fn with_config(config: &Config) -> Result<Self, Error> {
+        config.sweeper.validate()?;
+        config.dead.validate()?;
+        let broker = Broker::connect(&config.redis).await?;
+        Ok(Self::with_broker(broker, config.sweeper.clone(), config.dead.clone()))
+    }
+
+    pub(crate) fn with_broker(broker: Broker, config: SweeperConfig, dead: DeadConfig) -> Self {
+        Self { broker, config, dead, found: BTreeSet::new(), sweeps: 0 }
+    }
+
+    /// Sweeps for ever, with a rest between two sweeps. A sweep that fails is logged and does not end it.
+    ///
+    /// Cancel-safe: what it does, it does in single steps.
+    pub async fn run(mut self) {
+        tracing::info!(redis = self.broker.address(), interval = ?self.config.interval, "sweeping");
+        loop {
+            match self.sweep().await {
+                Ok(report) if report != SweepReport::default() => {
+                    tracing::info!(requeued = report.requeued, buried = report.buried, balanced = report.balanced, "swept");
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "the sweep failed; it is tried again"),
+            }
+            tokio::time::sleep(self.config.interval).await;
+        }
+    }
+
+    /// Sweeps for ever, each queue only when nobody else has just done it.
+    pub(crate) async fn run_by_turns(self, worker: WorkerId) {
+        let queues: Vec<(QueueName, QueueKeys)> =
+            self.config.queues.iter().map(|queue| (queue.clone(), QueueKeys::new(queue))).collect();
+        let turn = self.config.interval.mul_f64(0.9);
+        loop {
+            for (queue, keys) in &queues {
+                match self.broker.take_turn(keys, worker.as_str(), turn).await {
+                    Ok(false) => {}
+                    Ok(true) => match self.sweep_queue(keys).await {
+                        Ok(report) if report != SweepReport::default() => {
+                            tracing::info!(%queue, requeued = report.requeued, buried = report.buried, balanced = report.balanced, "swept");
+                        }
+                        Ok(_) => {}
+                        Err(error) => tracing::warn!(%queue, %error, "the sweep failed; it is tried again"),
+                    },
+                    Err(error) => tracing::debug!(%queue, %error, "could not take a turn to sweep"),
+                }
+            }
+            tokio::time::sleep(self.config.interval).await;
+        }
+    }
+
+    /// Sweeps every queue once.
+    ///
+    /// # Errors
+    /// The last queue's error; the other queues were swept all the same.
+    pub async fn sweep(&mut self) -> Result<SweepReport, Error> {
+        let mut total = SweepReport::default();
+        let mut result = Ok(());
+        for queue in self.queues().await? {
+            match self.sweep_queue(&QueueKeys::new(&queue)).await {
+                Ok(report) => {
+                    total.requeued += report.requeued;
+                    total.buried += report.buried;
+                    total.balanced += report.balanced;
+                }
+                Err(error) => {
+                    tracing::warn!(%queue, %error, "this queue could not be swept");
+                    result = Err(error.into());
+                }
+            }
+        }
+        self.sweeps += 1;
+        result.map(|()| total)
+    }
+
+    /// The queues to sweep: those that were named, or those that are registered or have something in hand.
+    async fn queues(&mut self) -> Result<BTreeSet<QueueName>, BrokerError> {
+        if !self.config.queues.is_empty() {
+            return Ok(self.config.queues.iter().cloned().collect());
+        }
+        if self.sweeps.is_multiple_of(SCAN_EVERY) {
+            self.found = find_queues(&self.broker).await?;
+        } else {
+            self.found.extend(self.broker.registered_queues().await?.iter().filter_map(|name| QueueName::parse(name).ok()));
+        }
+        Ok(self.found.clone())
+    }
+
+    async fn sweep_queue(&self, keys: &QueueKeys) -> Result<SweepReport, BrokerError> {
+        let mut report = SweepReport::default();
+        let deaths = DeathLimits { max_deaths: self.config.max_deaths, forget: SweeperConfig::FORGET_DEATHS };
+        let dead = DeadLimits { max_count: self.dead.max_count, max_age: self.dead.max_age };
+        let mut cursor = 0;
+        loop {
+            let swept = self.broker.requeue_lost(keys, cursor, SLOTS, deaths, dead).await?;
+            report.requeued += swept.requeued;
+            report.buried += swept.buried;
+            if !swept.dead.is_empty() {
+                tracing::warn!(queue = keys.queue, slots = ?swept.dead, requeued = swept.requeued, buried = swept.buried, "found messages of dead workers");
+            }
+            cursor = swept.cursor;
+            if cursor == 0 {
+                break;
+            }
+        }
+        let mut gap = self.real_gap(keys).await?;
+        while gap != 0 {
+            let changed = self.broker.balance(keys, gap).await?;
+            report.balanced += changed;
+            gap -= changed;
+            if changed == 0 {
+                break;
+            }
+        }
+        self.broker.forget_workers(keys, now_ms()).await?;
+        Ok(report)
+    }
+
+    /// How many tokens are missing (negative: too many), however the tokens move that workers hold in hand.
+    async fn real_gap(&self, keys: &QueueKeys) -> Result<i64, BrokerError> {
+        let first = self.broker.gap(keys).await?;
+        let (mut low, mut high) = (first, first);
+        for _ in 1..SAMPLES {
+            if low <= 0 && high >= 0 {
+                return Ok(0);
+            }
+            tokio::time::sleep(SAMPLE_EVERY).await;
+            let gap = self.broker.gap(keys).await?;
+            low = low.min(gap);
+            high = high.max(gap);
+        }
+        Ok(if low > 0 { low } else { high.min(0) })
+    }
+}
+
+/// The queues that are registered, and those that own something without being so.
+pub(crate) async fn find_queues(broker: &Broker) -> Result<BTreeSet<QueueName>, BrokerError> {
+    let mut queues: BTreeSet<QueueName> =
+        broker.registered_queues().await?.iter().filter_map(|name| QueueName::parse(name).ok()).collect();
+    for (suffix, kind) in [("_processing", "hash"), ("_noti", "list")] {
+        let mut cursor = 0;
+        loop {
+            let (next, keys) = broker.scan_keys(cursor, &format!("*{suffix}"), kind).await?;
+            queues.extend(keys.iter().filter_map(|key| {
+                let name = std::str::from_utf8(key).ok()?.strip_suffix(suffix)?;
+                QueueName::parse(name).ok()
+            }));
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+    }
+    Ok(queues)
+}
+
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,156 @@
+//! How is a worker made?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::broker::Broker;
+use crate::config::{Config, ConfigError, QueueWeight, RedisConfig, Unknown};
+use crate::error::Error;
+use crate::protocol::names::{QueueName, WorkerId};
+use crate::task::{Registry, States};
+use crate::worker::Worker;
+use crate::worker::shutdown::WorkerHandle;
+use crate::worker::stats::Counters;
+
+/// Makes a [`Worker`]. Every setting has a default; see [`WorkerConfig`](crate::config::WorkerConfig).
+#[derive(Debug)]
+pub struct WorkerBuilder {
+    config: Config,
+    /// Queues that were named; none: those of the configuration.
+    queues: Vec<Result<QueueWeight, ConfigError>>,
+    registry: Option<Registry>,
+    states: States,
+    signals: bool,
+}
+
+impl WorkerBuilder {
+    pub(super) fn new(config: Config) -> Self {
+        Self { config, queues: Vec::new(), registry: None, states: States::new(), signals: false }
+    }
+
+    /// Serves a queue, such as `mail` or, with a weight, `mail=3`. May be repeated; the first time it takes the
+    /// place of the configured queues. A name that is not allowed is an error of [`connect`](Self::connect).
+    #[must_use]
+    pub fn queue(mut self, queue: &str) -> Self {
+        self.queues.push(queue.parse());
+        self
+    }
+
+    /// How many calls run at a time: 1 to 4096.
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.config.worker.concurrency = concurrency;
+        self
+    }
+
+    /// How long Redis waits for a sign of life before what the worker owns is given to others: at least 1 s.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.config.worker.lease = lease;
+        self
+    }
+
+    /// How long running calls may go on after the worker was told to stop.
+    #[must_use]
+    pub fn shutdown(mut self, shutdown: Duration) -> Self {
+        self.config.worker.shutdown = shutdown;
+        self
+    }
+
+    /// What becomes of calls of tasks that this worker does not know.
+    #[must_use]
+    pub fn unknown(mut self, unknown: Unknown) -> Self {
+        self.config.worker.unknown = unknown;
+        self
+    }
+
+    /// Whether the worker sweeps too, by turns with all others.
+    #[must_use]
+    pub fn sweep(mut self, sweep: bool) -> Self {
+        self.config.worker.sweep = sweep;
+        self
+    }
+
+    /// Whether the worker ends when its queues are empty and all is settled.
+    #[must_use]
+    pub fn burst(mut self, burst: bool) -> Self {
+        self.config.worker.burst = burst;
+        self
+    }
+
+    /// The tasks that it can run. Default: all that are linked, [`Registry::collect`].
+    #[must_use]
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = Some(registry);
+        self
+    }
+
+    /// Gives tasks a value for their [`State<T>`](crate::State) parameters.
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.states.insert(value);
+        self
+    }
+
+    /// Gives tasks all of these values.
+    #[must_use]
+    pub fn states(mut self, states: States) -> Self {
+        self.states = states;
+        self
+    }
+
+    /// Whether the worker obeys signals: SIGTERM, SIGINT and SIGHUP stop it, SIGUSR1 and SIGTSTP make it quiet.
+    /// Default: false, since signals belong to the whole process.
+    #[must_use]
+    pub fn signals(mut self, signals: bool) -> Self {
+        self.signals = signals;
+        self
+    }
+
+    /// Connects to Redis.
+    ///
+    /// # Errors
+    /// A setting out of its range, no tasks or two of one name, a state that is missing, or a Redis that cannot be
+    /// reached or used.
+    pub async fn connect(mut self) -> Result<Worker, Error> {
+        if !self.queues.is_empty() {
+            self.config.worker.queues = self.queues.into_iter().collect::<Result<_, _>>()?;
+        }
+        self.config.validate()?;
+        let registry = match self.registry {
+            Some(registry) => registry,
+            None => Registry::collect()?,
+        };
+        registry.check_states(&self.states)?;
+        let broker = Broker::connect(&self.config.redis).await?;
+        Ok(Worker {
+            id: WorkerId::random(),
+            handle: WorkerHandle::new(self.config.worker.shutdown),
+            broker,
+            registry,
+            states: Arc::new(self.states),
+            signals: self.signals,
+            counters: Arc::new(Counters::default()),
+            config: self.config,
+        })
+    }
+}
+
+impl Worker {
+    /// Begins a worker for the Redis at `url`.
+    #[must_use]
+    pub fn builder(url: &str) -> WorkerBuilder {
+        WorkerBuilder::new(Config { redis: RedisConfig::new(url), ..Config::default() })
+    }
+
+    /// Begins a worker with these settings.
+    #[must_use]
+    pub fn with_config(config: Config) -> WorkerBuilder {
+        WorkerBuilder::new(config)
+    }
+
+    /// The queues that it serves, in order of preference.
+    pub fn queues(&self) -> impl Iterator<Item = &QueueName> {
+        self.config.worker.queues.iter().map(|entry| &entry.queue)
+    }
+}

@@ -1,0 +1,526 @@
+//! What does the worker do next? One loop claims, dispatches and settles; nothing else touches the slots.
+//!
+//! A turn makes all requests that can be made, then waits for a reply, an end of a run, a token, or an order. Requests
+//! of a lane are numbered without gaps and sent in that order. Up to two claims of a lane are under way, so that Redis
+//! works on one batch while the worker works on another.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::FutureExt;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+
+use crate::broker::{BrokerError, Claimed, MAX_BATCH};
+use crate::config::Unknown;
+use crate::task::{Registration, Registry};
+use crate::worker::backoff::Backoff;
+use crate::worker::blocking::{BlockingRuns, Done, Shared};
+use crate::worker::lane::Lane;
+use crate::worker::request::{Answer, Reply, Request, RequestKind, Sender};
+use crate::worker::shutdown::{Phase, StopReason};
+use crate::worker::slots::{Settlement, Slots};
+use crate::worker::speed::Speed;
+use crate::worker::stats::{Counters, count};
+use crate::worker::wait::{Doorbell, Woken};
+
+/// How many claims of one lane are under way at the most.
+const CLAIMS: usize = 2;
+/// How many requests of one lane are under way at the most.
+const REQUESTS: usize = 32;
+/// After how long runs of quick blocking tasks that still wait get threads of their own.
+const HELP_AFTER: Duration = Duration::from_millis(2);
+/// How often a wait is asked to end until it does.
+const END_WAIT_EVERY: Duration = Duration::from_millis(10);
+
+/// A task and what is known of its speed.
+pub(super) struct Known {
+    pub(super) task: &'static Registration,
+    pub(super) speed: Arc<Speed>,
+}
+
+/// What the loop keeps for one queue.
+pub(super) struct LaneState {
+    pub(super) lane: Arc<Lane>,
+    /// 0 when queues are asked strictly in their order.
+    pub(super) weight: u32,
+    /// The number of the last request that was made.
+    pub(super) seq: u64,
+    /// The number of the last request that is known to be applied.
+    pub(super) applied: u64,
+    /// Slots whose messages are to be released, and whether suspects are to be forgiven.
+    pub(super) finished: Vec<(usize, bool)>,
+    pub(super) settlements: VecDeque<(usize, Settlement)>,
+    pub(super) requests: usize,
+    pub(super) claims: usize,
+    /// A request was refused: no other is made until those under way have been answered.
+    pub(super) refused: bool,
+    /// Requests of which we do not know whether they were applied.
+    pub(super) doubt: Vec<Request>,
+    /// The last claim got less than it asked for.
+    pub(super) dry: bool,
+    /// A token is in hand.
+    pub(super) token: bool,
+    pub(super) waiting: u64,
+    pub(super) suspects: bool,
+    pub(super) backoff: Backoff,
+    /// How many claims in a row brought nothing but tasks of other workers.
+    pub(super) foreign: u32,
+    /// The pause after such a claim, for those workers.
+    pub(super) rest: Backoff,
+}
+
+impl LaneState {
+    pub(super) fn new(lane: Arc<Lane>, weight: u32) -> Self {
+        Self {
+            lane,
+            weight,
+            seq: 0,
+            applied: 0,
+            finished: Vec::new(),
+            settlements: VecDeque::new(),
+            requests: 0,
+            claims: 0,
+            refused: false,
+            doubt: Vec::new(),
+            dry: false,
+            token: false,
+            waiting: 0,
+            suspects: false,
+            backoff: Backoff::default(),
+            foreign: 0,
+            rest: Backoff::default(),
+        }
+    }
+
+    /// Whether an ordinary request may be made now.
+    fn is_open(&self) -> bool {
+        self.doubt.is_empty() && !self.refused && self.backoff.until().is_none() && self.requests < REQUESTS
+    }
+
+    fn has_work(&self) -> bool {
+        !self.finished.is_empty() || !self.settlements.is_empty() || !self.doubt.is_empty() || self.requests > 0
+    }
+}
+
+/// How the loop ended.
+pub(super) struct Ended {
+    pub(super) reason: StopReason,
+    /// Runs of functions that block and cannot be stopped; their messages were put back.
+    pub(super) still_running: usize,
+}
+
+/// The loop and all that it owns.
+pub(super) struct ClaimLoop {
+    pub(super) lanes: Vec<LaneState>,
+    pub(super) slots: Slots,
+    pub(super) sender: Sender,
+    pub(super) known: HashMap<&'static str, Known>,
+    pub(super) shared: Shared,
+    pub(super) unknown: Unknown,
+    pub(super) counters: Arc<Counters>,
+    pub(super) done: UnboundedSender<Done>,
+    pub(super) blocking: BlockingRuns,
+    pub(super) help_at: Option<Instant>,
+    ended: UnboundedReceiver<Done>,
+    under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Reply> + Send>>>,
+    /// Replies that came while a request was being made.
+    early: VecDeque<Reply>,
+    doorbell: Doorbell,
+    end_wait_at: Option<Instant>,
+    phase: watch::Receiver<Phase>,
+    burst: bool,
+    /// The loop is over; only what is left is settled.
+    pub(super) closing: bool,
+    /// How many slots must have finished before a second claim is made beside one that is under way.
+    pub(super) chunk: usize,
+}
+
+/// What the loop is made of.
+pub(super) struct Parts {
+    pub(super) lanes: Vec<(Arc<Lane>, u32)>,
+    pub(super) concurrency: usize,
+    pub(super) sender: Sender,
+    pub(super) registry: Registry,
+    pub(super) shared: Shared,
+    pub(super) unknown: Unknown,
+    pub(super) counters: Arc<Counters>,
+    pub(super) phase: watch::Receiver<Phase>,
+    pub(super) burst: bool,
+}
+
+impl ClaimLoop {
+    pub(super) fn new(parts: Parts) -> Self {
+        let (done, ended) = unbounded_channel();
+        let shared_lanes = parts.lanes.iter().map(|(lane, _)| Arc::clone(lane)).collect();
+        let known = parts.registry.iter().map(|task| (task.name, Known { task, speed: Arc::new(Speed::new()) }));
+        Self {
+            slots: Slots::new(parts.concurrency),
+            known: known.collect(),
+            blocking: BlockingRuns::new(done.clone(), parts.shared.clone()),
+            doorbell: Doorbell::start(&parts.sender.broker, shared_lanes),
+            lanes: parts.lanes.into_iter().map(|(lane, weight)| LaneState::new(lane, weight)).collect(),
+            sender: parts.sender,
+            shared: parts.shared,
+            unknown: parts.unknown,
+            counters: parts.counters,
+            done,
+            help_at: None,
+            ended,
+            under_way: FuturesUnordered::new(),
+            early: VecDeque::new(),
+            end_wait_at: None,
+            phase: parts.phase,
+            burst: parts.burst,
+            closing: false,
+            chunk: parts.concurrency.div_ceil(CLAIMS),
+        }
+    }
+
+    /// Runs until the worker is told to end, and everything is settled or put back.
+    pub(super) async fn run(mut self) -> Ended {
+        let mut batch = Vec::with_capacity(256);
+        let reason = loop {
+            self.pump();
+            while let Some(reply) = self.early.pop_front() {
+                self.on_reply(reply);
+                self.pump();
+            }
+            if let Some(reason) = self.is_over() {
+                break reason;
+            }
+            let timer = self.next_timer();
+            tokio::select! {
+                biased;
+                Some(reply) = self.under_way.next(), if !self.under_way.is_empty() => self.on_reply(reply),
+                _ = self.ended.recv_many(&mut batch, 256) => {
+                    for done in batch.drain(..) {
+                        self.on_done(done.slot, done.outcome);
+                    }
+                }
+                woken = self.doorbell.ended() => self.on_woken(woken),
+                Ok(()) = self.phase.changed() => self.on_phase(),
+                () = sleep_until(timer), if timer.is_some() => self.on_timer(),
+            }
+        };
+        let still_running = self.put_back_all().await;
+        Ended { reason, still_running }
+    }
+
+    fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    fn accepts(&self) -> bool {
+        !self.closing && self.phase() == Phase::Running
+    }
+
+    /// Whether the loop may end: nothing runs and nothing is left to settle, or there is no more time.
+    fn is_over(&self) -> Option<StopReason> {
+        let idle = self.slots.running() == 0 && !self.lanes.iter().any(LaneState::has_work);
+        match self.phase() {
+            Phase::Now => Some(StopReason::Requested),
+            Phase::Stopping { deadline } if idle || Instant::now() >= deadline => Some(StopReason::Requested),
+            Phase::Running if self.burst && idle => {
+                let drained = |lane: &LaneState| lane.dry && !lane.token && lane.waiting == 0;
+                self.lanes.iter().all(drained).then_some(StopReason::Drained)
+            }
+            _ => None,
+        }
+    }
+
+    fn next_timer(&self) -> Option<Instant> {
+        let deadline = match self.phase() {
+            Phase::Stopping { deadline } => Some(deadline),
+            _ => None,
+        };
+        let backoffs = self.lanes.iter().filter_map(|lane| lane.backoff.until());
+        let rests = self.lanes.iter().filter_map(|lane| lane.rest.until());
+        backoffs.chain(rests).chain(deadline).chain(self.help_at).chain(self.end_wait_at).min()
+    }
+
+    fn on_timer(&mut self) {
+        let now = Instant::now();
+        if self.help_at.is_some_and(|at| at <= now) {
+            self.help_at = None;
+            self.blocking.help_all();
+        }
+        if self.end_wait_at.is_some_and(|at| at <= now) {
+            self.end_wait_at = None;
+        }
+    }
+
+    fn on_phase(&mut self) {
+        if let Phase::Stopping { deadline } = self.phase() {
+            self.shared.cancellation.set_deadline(deadline);
+        }
+    }
+
+    /// Notes that quick blocking tasks were handed over, and looks after them a little later.
+    pub(super) fn help_later(&mut self) {
+        self.help_at.get_or_insert_with(|| Instant::now() + HELP_AFTER);
+    }
+
+    /// Makes every request that can be made now, and waits for tokens where a queue is dry.
+    pub(super) fn pump(&mut self) {
+        while let Some(request) = self.next_request() {
+            self.issue(request);
+        }
+        self.mind_doorbell();
+    }
+
+    fn next_request(&mut self) -> Option<Request> {
+        for index in 0..self.lanes.len() {
+            let lane = &mut self.lanes[index];
+            if lane.refused && lane.requests == 0 {
+                // All that were behind the refused one have been refused too: the numbers go on after the last applied.
+                lane.refused = false;
+                lane.seq = lane.applied;
+            }
+            if !lane.doubt.is_empty() && lane.requests == 0 && lane.backoff.until().is_none() {
+                return Some(self.reconcile(index));
+            }
+            if lane.is_open()
+                && let Some((slot, settlement)) = lane.settlements.pop_front()
+            {
+                return Some(self.numbered(index, RequestKind::Settle { slot, settlement }));
+            }
+        }
+        let preferred = if self.accepts() { self.preferred() } else { None };
+        if let Some(index) = preferred
+            && let Some(request) = self.claim(index)
+        {
+            return Some(request);
+        }
+        (0..self.lanes.len()).find_map(|index| if Some(index) == preferred { None } else { self.release(index) })
+    }
+
+    /// The lane to claim from: the first that is not dry, or one drawn by weight.
+    fn preferred(&self) -> Option<usize> {
+        let candidates = || {
+            self.lanes.iter().enumerate().filter(|(_, lane)| {
+                lane.is_open() && lane.rest.until().is_none() && (!lane.dry || lane.token)
+            })
+        };
+        let total: u32 = candidates().map(|(_, lane)| lane.weight).sum();
+        if total == 0 {
+            return candidates().next().map(|(index, _)| index);
+        }
+        let mut drawn = (uuid::Uuid::new_v4().as_u128() as u32) % total;
+        candidates().find(|(_, lane)| {
+            let hit = drawn < lane.weight;
+            drawn = drawn.saturating_sub(lane.weight);
+            hit
+        })
+        .map(|(index, _)| index)
+    }
+
+    /// Releases what finished in a lane and claims for those slots and all free ones.
+    fn claim(&mut self, index: usize) -> Option<Request> {
+        let lane = &mut self.lanes[index];
+        let ready = lane.finished.len() + self.slots.free();
+        let enough = if lane.claims == 0 { 1 } else { self.chunk };
+        if lane.claims >= CLAIMS || ready < enough {
+            return None;
+        }
+        let (mut slots, forgive) = take_finished(&mut lane.finished);
+        let released = slots.len();
+        slots.extend(self.slots.take(MAX_BATCH - released));
+        let in_hand = std::mem::take(&mut lane.token);
+        Some(self.numbered(index, RequestKind::Claim { slots, released, kept: 0, forgive, in_hand }))
+    }
+
+    /// Releases what finished in a lane from which nothing is claimed now.
+    fn release(&mut self, index: usize) -> Option<Request> {
+        let lane = &mut self.lanes[index];
+        if lane.finished.is_empty() || !lane.is_open() || lane.claims > 0 {
+            return None;
+        }
+        let (slots, forgive) = take_finished(&mut lane.finished);
+        let released = slots.len();
+        let kind = RequestKind::Claim { slots, released, kept: released, forgive, in_hand: false };
+        Some(self.numbered(index, kind))
+    }
+
+    pub(super) fn numbered(&mut self, index: usize, kind: RequestKind) -> Request {
+        let lane = &mut self.lanes[index];
+        lane.seq += 1;
+        Request { lane: index, seq: lane.seq, kind }
+    }
+
+    fn issue(&mut self, request: Request) {
+        let lane = &mut self.lanes[request.lane];
+        lane.requests += 1;
+        lane.claims += usize::from(matches!(request.kind, RequestKind::Claim { .. }));
+        self.under_way.push(Box::pin(self.sender.clone().send(Arc::clone(&lane.lane), request)));
+        // Polled once, so that requests go out in the order of their numbers, and now.
+        if let Some(Some(reply)) = self.under_way.next().now_or_never() {
+            self.early.push_back(reply);
+        }
+    }
+
+    fn on_reply(&mut self, reply: Reply) {
+        let Reply { request, result } = reply;
+        let lane = &mut self.lanes[request.lane];
+        lane.requests -= 1;
+        lane.claims -= usize::from(matches!(request.kind, RequestKind::Claim { .. }));
+        match result {
+            Ok(answer) => {
+                lane.applied = lane.applied.max(request.seq);
+                if lane.backoff.is_failing() && lane.doubt.is_empty() {
+                    tracing::info!(queue = %lane.lane.queue, "Redis answers again");
+                    lane.backoff.succeed();
+                }
+                match answer {
+                    Answer::Claimed(claimed) => self.on_claimed(request, claimed),
+                    Answer::Settled(owned) => self.on_settled(&request, owned),
+                    Answer::PutBack(_) => {}
+                    Answer::Reconciled(reconciled) => self.on_reconciled(request, reconciled),
+                }
+            }
+            Err(error) => self.on_error(request, &error),
+        }
+    }
+
+    fn on_claimed(&mut self, request: Request, claimed: Claimed) {
+        let RequestKind::Claim { slots, released, kept, .. } = request.kind else { return };
+        let lane = &mut self.lanes[request.lane];
+        let Claimed { lost, waiting, suspects, messages } = claimed;
+        if lost > 0 {
+            count(&self.counters.lost, lost);
+            tracing::warn!(queue = %lane.lane.queue, lost, "finished runs of messages that were taken away from us: the lease had ended, they run again elsewhere");
+        }
+        for slot in &slots[..released] {
+            lane.lane.disown(*slot);
+        }
+        let (over, open) = slots.split_at(kept);
+        let (filled, empty) = open.split_at(messages.len().min(open.len()));
+        for slot in empty.iter().rev().chain(over) {
+            self.slots.give(*slot);
+        }
+        lane.waiting = waiting;
+        lane.suspects = suspects;
+        if !open.is_empty() {
+            lane.dry = messages.len() < open.len();
+        }
+        if !messages.is_empty() {
+            count(&self.counters.claimed, messages.len() as u64);
+            self.dispatch(request.lane, filled, messages);
+        }
+    }
+
+    /// A token came: for whoever has a free slot, else for another worker.
+    fn on_woken(&mut self, woken: Woken) {
+        self.end_wait_at = None;
+        let Some(index) = woken else { return };
+        let room = self.slots.free() > 0 || self.lanes.iter().any(|lane| !lane.finished.is_empty());
+        let accepts = self.accepts();
+        let lane = &mut self.lanes[index];
+        lane.dry = false;
+        if accepts && room && !lane.token {
+            lane.token = true;
+        } else {
+            self.give_token_back(index);
+        }
+    }
+
+    fn give_token_back(&self, index: usize) {
+        let (broker, lane) = (self.sender.broker.clone(), Arc::clone(&self.lanes[index].lane));
+        tokio::spawn(async move {
+            if let Err(error) = broker.give_token_back(&lane.keys.notifications).await {
+                tracing::warn!(queue = %lane.queue, %error, "could not give a notification back; a sweeper will");
+            }
+        });
+    }
+
+    /// Waits for tokens of dry lanes, and ends a wait that no longer is for the right lanes.
+    fn mind_doorbell(&mut self) {
+        let accepts = self.accepts();
+        let wanted = |lane: &LaneState| accepts && lane.dry && !lane.token && lane.backoff.until().is_none();
+        match self.doorbell.waiting() {
+            None => {
+                let lanes: Vec<usize> =
+                    (0..self.lanes.len()).filter(|index| wanted(&self.lanes[*index])).collect();
+                if !lanes.is_empty() {
+                    self.doorbell.wait(lanes);
+                }
+            }
+            Some(lanes) => {
+                let missing = (0..self.lanes.len()).any(|i| wanted(&self.lanes[i]) && !lanes.contains(&i));
+                if (missing || !accepts) && self.end_wait_at.is_none() {
+                    self.doorbell.end_wait();
+                    self.end_wait_at = Some(Instant::now() + END_WAIT_EVERY);
+                }
+            }
+        }
+    }
+
+    /// Ends a wait and gives back the tokens that are in hand. Before the loop ends.
+    pub(super) async fn hang_up(&mut self, until: Instant) {
+        while self.doorbell.waiting().is_some() && Instant::now() < until {
+            self.doorbell.end_wait();
+            if let Ok(woken) = tokio::time::timeout(END_WAIT_EVERY, self.doorbell.ended()).await {
+                self.on_woken(woken);
+            }
+        }
+        for index in 0..self.lanes.len() {
+            if std::mem::take(&mut self.lanes[index].token) {
+                self.give_token_back(index);
+            }
+        }
+    }
+
+    /// The next reply of a request that is under way; none when there is none.
+    pub(super) async fn next_reply(&mut self) -> Option<Reply> {
+        match self.early.pop_front() {
+            Some(reply) => Some(reply),
+            None => self.under_way.next().await,
+        }
+    }
+
+    /// Takes in the ends of runs that have come so far.
+    pub(super) fn take_ended(&mut self) {
+        while let Ok(done) = self.ended.try_recv() {
+            self.on_done(done.slot, done.outcome);
+        }
+    }
+
+    /// Handles one reply that [`Self::next_reply`] gave.
+    pub(super) fn take_reply(&mut self, reply: Reply) {
+        self.on_reply(reply);
+    }
+
+    /// Waits for the end of a run, for up to `pause`.
+    pub(super) async fn wait_ended(&mut self, pause: Duration) {
+        if let Ok(Some(done)) = tokio::time::timeout(pause, self.ended.recv()).await {
+            self.on_done(done.slot, done.outcome);
+        }
+    }
+
+    pub(super) fn log_error(&self, index: usize, error: &BrokerError, pause: Duration) {
+        let lane = &self.lanes[index];
+        tracing::warn!(queue = %lane.lane.queue, %error, ?pause, "Redis did not do what the worker asked; it is asked again");
+    }
+}
+
+/// Takes up to a batch of finished slots: those to forgive first, and how many those are.
+fn take_finished(finished: &mut Vec<(usize, bool)>) -> (Vec<usize>, usize) {
+    let rest = finished.split_off(finished.len().min(MAX_BATCH));
+    let mut taken = std::mem::replace(finished, rest);
+    let forgive = taken.iter().filter(|(_, forgive)| *forgive).count();
+    if forgive > 0 {
+        taken.sort_by_key(|(_, forgive)| !forgive);
+    }
+    (taken.into_iter().map(|(slot, _)| slot).collect(), forgive)
+}
+
+async fn sleep_until(timer: Option<Instant>) {
+    match timer {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,206 @@
+//! Claims calls and runs them. One file for each loop, all of the same shape.
+
+mod backoff;
+mod blocking;
+mod builder;
+mod claim;
+mod dispatch;
+mod heartbeat;
+mod lane;
+mod request;
+mod settle;
+mod shutdown;
+mod slots;
+mod speed;
+mod stats;
+mod verdict;
+mod wait;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+pub use self::builder::WorkerBuilder;
+pub use self::shutdown::{StopReason, WorkerHandle};
+pub use self::stats::Stats;
+
+use crate::broker::{Broker, DeadLimits};
+use crate::config::Config;
+use crate::error::Error;
+use crate::protocol::info::WorkerInfo;
+use crate::protocol::names::WorkerId;
+use crate::sweeper::Sweeper;
+use crate::sys;
+use crate::task::{Cancellation, Registry, States};
+use crate::worker::blocking::Shared;
+use crate::worker::claim::{ClaimLoop, Parts};
+use crate::worker::heartbeat::{Heartbeat, Pulse};
+use crate::worker::lane::Lane;
+use crate::worker::request::Sender;
+use crate::worker::stats::Counters;
+
+/// Live keys for one script call.
+const CHUNK: usize = 500;
+
+/// Claims calls from queues and runs them.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), delayed::Error> {
+/// let worker = delayed::Worker::builder("redis://127.0.0.1:6379").queue("mail").concurrency(64).connect().await?;
+/// let handle = worker.handle(); // handle.stop() ends it from elsewhere
+/// let stopped = worker.run().await?;
+/// println!("{} calls succeeded", stopped.stats.succeeded);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Worker {
+    id: WorkerId,
+    config: Config,
+    broker: Broker,
+    registry: Registry,
+    states: Arc<States>,
+    signals: bool,
+    handle: WorkerHandle,
+    counters: Arc<Counters>,
+}
+
+/// How a worker ended.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Stopped {
+    /// Why.
+    pub reason: StopReason,
+    /// What it had done.
+    pub stats: Stats,
+    /// Functions that block and were still running: nothing can stop those but the end of the process. Their
+    /// messages were put back.
+    pub still_running: usize,
+}
+
+impl Worker {
+    /// Its id, as it stands in Redis.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.id.as_str()
+    }
+
+    /// The means to stop it from elsewhere.
+    #[must_use]
+    pub fn handle(&self) -> WorkerHandle {
+        self.handle.clone()
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.counters.snapshot()
+    }
+
+    /// Runs until it is stopped. Needs a multi-thread tokio runtime.
+    ///
+    /// When Redis goes away it keeps what it holds, comes back with growing pauses, and settles then. Dropping the
+    /// future is like killing the worker: what it owns is requeued when its lease ends.
+    ///
+    /// # Errors
+    /// Redis cannot be used at the start, or the thread that beats cannot be started.
+    pub async fn run(self) -> Result<Stopped, Error> {
+        let config = &self.config.worker;
+        let lanes: Vec<Arc<Lane>> = (config.queues.iter())
+            .map(|entry| Arc::new(Lane::new(entry.queue.clone(), &self.id, config.concurrency)))
+            .collect();
+        for lane in &lanes {
+            self.broker.register_queue(lane.queue.as_str()).await?;
+        }
+        let pulse = self.pulse(&lanes);
+        let (pulse, first) = tokio::task::spawn_blocking(move || {
+            let mut pulse = pulse;
+            let first = pulse.beat();
+            (pulse, first)
+        })
+        .await
+        .expect("the first beat does not panic");
+        first?;
+        let mut heartbeat = Heartbeat::start(pulse).map_err(Error::Io)?;
+
+        let cancellation = Cancellation::new();
+        let shared = Shared { states: Arc::clone(&self.states), cancellation };
+        let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
+        let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
+        let parts = Parts {
+            lanes: lanes.iter().cloned().zip(config.queues.iter().map(|entry| entry.weight.unwrap_or(0))).collect(),
+            concurrency: config.concurrency,
+            sender: Sender { broker: self.broker.clone(), lease: config.lease, dead, place: place.into() },
+            registry: self.registry.clone(),
+            shared,
+            unknown: config.unknown,
+            counters: Arc::clone(&self.counters),
+            phase: self.handle.watch(),
+            burst: config.burst,
+        };
+        let signals = self.signals.then(|| tokio::spawn(shutdown::obey_signals(self.handle.clone())));
+        let sweeps = config.sweep.then(|| {
+            let mut sweeper = self.config.sweeper.clone();
+            sweeper.queues = self.queues().cloned().collect();
+            // A short lease is of no use when nobody looks.
+            sweeper.interval = sweeper.interval.min(config.beat_period());
+            let sweeper = Sweeper::with_broker(self.broker.clone(), sweeper, self.config.dead.clone());
+            tokio::spawn(sweeper.run_by_turns(self.id.clone()))
+        });
+
+        let queues = self.queues().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        tracing::info!(worker = %self.id, %queues, concurrency = config.concurrency, tasks = self.registry.len(), redis = self.broker.address(), "serving");
+        let ended = ClaimLoop::new(parts).run().await;
+
+        if let Some(sweeps) = sweeps {
+            sweeps.abort();
+        }
+        if let Some(signals) = signals {
+            signals.abort();
+        }
+        // Only now: a worker that drains still owns messages.
+        let stopped = tokio::task::spawn_blocking(move || heartbeat.stop()).await;
+        debug_assert!(stopped.is_ok(), "stopping to beat does not panic");
+        self.resign(&lanes).await;
+        let stats = self.counters.snapshot();
+        if ended.still_running > 0 {
+            tracing::warn!(runs = ended.still_running, "functions that block are still running; their messages were put back");
+        }
+        tracing::info!(worker = %self.id, reason = ?ended.reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, buried = stats.buried, put_back = stats.put_back, lost = stats.lost, "stopped");
+        Ok(Stopped { reason: ended.reason, stats, still_running: ended.still_running })
+    }
+
+    fn pulse(&self, lanes: &[Arc<Lane>]) -> Pulse {
+        let config = &self.config.worker;
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let info = WorkerInfo {
+            host: sys::host(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            protocol: crate::protocol::VERSION,
+            started_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
+            concurrency: config.concurrency as u64,
+            queues: self.queues().map(ToString::to_string).collect(),
+            lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
+        };
+        Pulse {
+            keeper: self.broker.lease_keeper(),
+            lanes: lanes.to_vec(),
+            worker: self.id.clone(),
+            lease: config.lease,
+            period: config.beat_period(),
+            info: info.encode(),
+        }
+    }
+
+    /// Ends the lease, so that what it should still own is requeued at once.
+    async fn resign(&self, lanes: &[Arc<Lane>]) {
+        for lane in lanes {
+            let ids: Vec<&str> = lane.wire_ids.iter().map(String::as_str).collect();
+            for chunk in ids.chunks(CHUNK) {
+                if let Err(error) = self.broker.resign(&lane.keys, &lane.worker_key, self.id.as_str(), chunk).await {
+                    tracing::warn!(queue = %lane.queue, %error, "could not resign; the lease will run out");
+                    break;
+                }
+            }
+        }
+    }
+}

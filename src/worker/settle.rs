@@ -1,0 +1,278 @@
+//! What becomes of a message whose run has ended, and of a request that failed? Verdicts are carried out until Redis
+//! answers; what is uncertain is reconciled, never guessed at.
+
+use std::time::{Duration, Instant};
+
+use crate::broker::{BrokerError, BrokerErrorKind, Reconciled};
+use crate::protocol::message::Message;
+use crate::runner::Outcome;
+use crate::task::TaskOptions;
+use crate::worker::claim::ClaimLoop;
+use crate::worker::request::{Request, RequestKind};
+use crate::worker::slots::Settlement;
+use crate::worker::stats::count;
+use crate::worker::verdict::{Verdict, decide};
+
+/// How far a reconciliation jumps ahead of all requests that may still be on their way.
+const JUMP: u64 = 1 << 20;
+/// How long runs may react to their cancellation before they are dropped.
+const REACT: Duration = Duration::from_millis(100);
+/// How long Redis may take to answer the last requests of a worker.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
+
+impl ClaimLoop {
+    /// A run has ended: decides, and queues what is to be done.
+    pub(super) fn on_done(&mut self, slot: usize, outcome: Outcome) {
+        let Some(running) = self.slots.end(slot) else { return };
+        let lane = &mut self.lanes[running.lane];
+        if outcome == Outcome::Succeeded {
+            count(&self.counters.succeeded, 1);
+            if lane.foreign > 0 {
+                lane.foreign = 0;
+                lane.rest.succeed();
+            }
+            lane.finished.push((slot, running.suspect));
+            return;
+        }
+        let message = Message::decode(&running.message).ok();
+        let options = message
+            .and_then(|message| self.known.get(message.task()))
+            .map_or(TaskOptions::DEFAULT, |known| known.task.options);
+        let verdict = decide(&outcome, message.as_ref(), options, self.unknown);
+        let task = message.map_or("", |message| message.task());
+        if matches!(outcome, Outcome::Failed(_) | Outcome::Panicked { .. }) {
+            count(&self.counters.failed, 1);
+        }
+        let settlement = match verdict {
+            Verdict::Release => {
+                tracing::debug!(queue = %lane.lane.queue, task, "unknown task ignored");
+                lane.finished.push((slot, running.suspect));
+                return;
+            }
+            Verdict::Retry(bytes) => {
+                count(&self.counters.retried, 1);
+                tracing::warn!(queue = %lane.lane.queue, task, ?outcome, "failed; it is tried again");
+                Settlement::Retry(bytes)
+            }
+            Verdict::Bury { reason, detail, attempt } => {
+                count(&self.counters.buried, 1);
+                tracing::error!(queue = %lane.lane.queue, task, reason, detail, attempt, "sent to the dead letters");
+                Settlement::Bury { reason, detail, attempt }
+            }
+            Verdict::PutBack => {
+                count(&self.counters.put_back, 1);
+                lane.foreign += 1;
+                Settlement::PutBack
+            }
+        };
+        lane.settlements.push_back((slot, settlement));
+    }
+
+    /// A verdict was carried out, or came too late.
+    pub(super) fn on_settled(&mut self, request: &Request, owned: bool) {
+        let RequestKind::Settle { slot, settlement } = &request.kind else { return };
+        let lane = &mut self.lanes[request.lane];
+        lane.lane.disown(*slot);
+        self.slots.give(*slot);
+        if !owned {
+            count(&self.counters.lost, 1);
+            tracing::warn!(queue = %lane.lane.queue, "a message was taken away from us before it was settled: the lease had ended, it runs again elsewhere");
+            return;
+        }
+        match settlement {
+            // It may be the only one in the queue.
+            Settlement::Retry(_) => lane.dry = false,
+            // Others shall have the time to take it: the more of these in a row, the longer.
+            Settlement::PutBack if lane.foreign > 0 => {
+                lane.rest.fail();
+                lane.dry = false;
+            }
+            Settlement::PutBack | Settlement::Bury { .. } => {}
+        }
+    }
+
+    /// A request failed: what was not applied is taken back, what is uncertain is put in doubt.
+    pub(super) fn on_error(&mut self, request: Request, error: &BrokerError) {
+        let index = request.lane;
+        let pause = self.lanes[index].backoff.fail();
+        self.log_error(index, error, pause);
+        if let RequestKind::Reconcile { .. } = request.kind {
+            return; // What it asked about is still in doubt.
+        }
+        if error.may_have_been_applied() || error.kind() == BrokerErrorKind::Stale {
+            self.lanes[index].doubt.push(request);
+        } else {
+            self.lanes[index].refused = true;
+            self.take_back(request);
+        }
+    }
+
+    /// A request was not applied: its slots are as they were before it.
+    fn take_back(&mut self, request: Request) {
+        let lane = &mut self.lanes[request.lane];
+        match request.kind {
+            RequestKind::Claim { slots, released, forgive, in_hand, .. } => {
+                for (place, slot) in slots.into_iter().enumerate() {
+                    if place < released {
+                        lane.finished.push((slot, place < forgive));
+                    } else {
+                        self.slots.give(slot);
+                    }
+                }
+                lane.token |= in_hand;
+            }
+            RequestKind::Settle { slot, settlement } => lane.settlements.push_back((slot, settlement)),
+            RequestKind::PutBackAll { .. } | RequestKind::Reconcile { .. } => {}
+        }
+    }
+
+    /// Asks what became of the requests in doubt.
+    pub(super) fn reconcile(&mut self, index: usize) -> Request {
+        let lane = &mut self.lanes[index];
+        let mut slots: Vec<usize> = lane.doubt.iter().flat_map(|request| request.slots()).copied().collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots.truncate(1000);
+        lane.seq += JUMP;
+        Request { lane: index, seq: lane.seq, kind: RequestKind::Reconcile { slots } }
+    }
+
+    /// Knows now which requests in doubt were applied: those up to the number that Redis had stored.
+    pub(super) fn on_reconciled(&mut self, request: Request, reconciled: Reconciled) {
+        let index = request.lane;
+        let RequestKind::Reconcile { slots } = request.kind else { return };
+        let owned = slots.into_iter().zip(reconciled.owned);
+        let mut owned: std::collections::HashMap<usize, Option<Vec<u8>>> = owned.collect();
+        let mut found = Vec::new();
+        let doubt = std::mem::take(&mut self.lanes[index].doubt);
+        tracing::info!(queue = %self.lanes[index].lane.queue, applied = ?reconciled.applied, requests = doubt.len(), "reconciled what was uncertain");
+        for request in doubt {
+            // When Redis does not know, it forgot the worker: then what a slot owns is run, at worst once more.
+            let applied = reconciled.applied.is_none_or(|applied| request.seq <= applied);
+            let lane = &mut self.lanes[index];
+            match request.kind {
+                RequestKind::Claim { slots, released, forgive, .. } => {
+                    for (place, slot) in slots.into_iter().enumerate() {
+                        match owned.remove(&slot).flatten() {
+                            // Not released yet, and known to be done.
+                            Some(_) if !applied && place < released => lane.finished.push((slot, place < forgive)),
+                            Some(message) => found.push((slot, message)),
+                            None => {
+                                lane.lane.disown(slot);
+                                self.slots.give(slot);
+                            }
+                        }
+                    }
+                }
+                RequestKind::Settle { slot, settlement } => match owned.remove(&slot).flatten() {
+                    Some(_) if !applied => lane.settlements.push_back((slot, settlement)),
+                    Some(message) => found.push((slot, message)),
+                    None => {
+                        lane.lane.disown(slot);
+                        self.slots.give(slot);
+                    }
+                },
+                RequestKind::PutBackAll { .. } | RequestKind::Reconcile { .. } => {}
+            }
+        }
+        let (slots, messages): (Vec<usize>, Vec<Vec<u8>>) = found.into_iter().unzip();
+        count(&self.counters.claimed, messages.len() as u64);
+        self.lanes[index].dry = false;
+        self.dispatch(index, &slots, messages);
+    }
+
+    /// The end: cancels what runs, puts it back to the heads of its queues, and settles the rest, as long as Redis
+    /// answers. Gives the number of runs that nothing can stop.
+    pub(super) async fn put_back_all(&mut self) -> usize {
+        self.closing = true;
+        let last = Instant::now() + LAST_REQUESTS;
+        self.shared.cancellation.cancel();
+        let react = Instant::now() + REACT;
+        while self.slots.running() > 0 && Instant::now() < react {
+            self.wait_ended(react.saturating_duration_since(Instant::now())).await;
+        }
+        self.settle_rest(last).await;
+        let mut by_lane: Vec<Vec<usize>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        let mut still_running = 0;
+        for slot in self.slots.in_order() {
+            let Some(running) = self.slots.end(slot) else { continue };
+            match running.abort {
+                Some(abort) => abort.abort(),
+                None => still_running += 1,
+            }
+            by_lane[running.lane].push(slot);
+        }
+        // Give the runtime a turn, so that the runs that were aborted are dropped before others begin them anew.
+        tokio::task::yield_now().await;
+        for (index, slots) in by_lane.into_iter().enumerate() {
+            for chunk in slots.rchunks(512) {
+                self.put_back_chunk(index, chunk.to_vec(), last).await;
+            }
+        }
+        self.hang_up(last).await;
+        still_running
+    }
+
+    /// Makes the requests that are left, until all are answered or `until`.
+    async fn settle_rest(&mut self, until: Instant) {
+        loop {
+            self.pump();
+            let reply = tokio::time::timeout_at(until.into(), self.next_reply()).await;
+            match reply {
+                Ok(Some(reply)) => self.take_reply(reply),
+                Ok(None) => {
+                    let pause = self.lanes.iter().filter_map(|lane| lane.backoff.until()).min();
+                    match pause {
+                        Some(pause) if pause < until => tokio::time::sleep_until(pause.into()).await,
+                        _ => return,
+                    }
+                }
+                Err(_) => {
+                    tracing::error!("Redis did not answer; what this worker owns is requeued when its lease ends");
+                    return;
+                }
+            }
+            self.take_ended();
+        }
+    }
+
+    async fn put_back_chunk(&mut self, index: usize, slots: Vec<usize>, until: Instant) {
+        let (lane, sender) = (std::sync::Arc::clone(&self.lanes[index].lane), self.sender.clone());
+        let total = slots.len() as u64;
+        loop {
+            let request = self.numbered(index, RequestKind::PutBackAll { slots: slots.clone() });
+            let reply = tokio::time::timeout_at(until.into(), sender.clone().send(lane.clone(), request)).await;
+            match reply.map(|reply| reply.result) {
+                Ok(Ok(crate::worker::request::Answer::PutBack(put_back))) => {
+                    count(&self.counters.put_back, put_back);
+                    count(&self.counters.lost, total - put_back);
+                    for slot in slots {
+                        lane.disown(slot);
+                    }
+                    return;
+                }
+                Ok(Ok(_)) => return,
+                Ok(Err(error)) => {
+                    let pause = self.lanes[index].backoff.fail();
+                    self.log_error(index, &error, pause);
+                    if Instant::now() + pause > until {
+                        tracing::error!(queue = %lane.queue, "could not put back what runs; it is requeued when the lease ends");
+                        return;
+                    }
+                    tokio::time::sleep(pause).await;
+                    // Whatever became of it, a later number is accepted again after this.
+                    self.lanes[index].seq += JUMP;
+                    let (seq, ids) = (self.lanes[index].seq, lane.ids(&slots));
+                    let lease = sender.lease;
+                    if let Err(error) = sender.broker.reconcile(&lane.keys, &lane.worker_key, seq, lease, &ids).await {
+                        tracing::debug!(%error, "could not reconcile");
+                    }
+                }
+                Err(_) => {
+                    tracing::error!(queue = %lane.queue, "Redis did not answer; what runs is requeued when the lease ends");
+                    return;
+                }
+            }
+        }
+    }
+}
