@@ -6,7 +6,9 @@ extern crate self as delayed;
 pub mod protocol;
 pub mod task;
 
-pub use crate::task::{Call, Context, State, Task, TaskError};
+pub use crate::protocol::call_id::CallId;
+pub use crate::protocol::timestamp::Timestamp;
+pub use crate::task::{Call, Context, GoTask, PyTask, State, Task, TaskError};
 #[cfg(feature = "macros")]
 pub use delayed_macros::task;
 
@@ -15,6 +17,7 @@ pub mod __private {
     //! What the code that `#[delayed::task]` writes refers to. Not for use by hand.
     pub use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
     pub use crate::protocol::encode::Encoder;
+    pub use crate::task::argument;
     pub use crate::task::handler::{
         Handler, Returned, RunFuture, SettleError, SettleResult, SettleValue, boxed,
     };
