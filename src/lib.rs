@@ -27,11 +27,13 @@ pub use crate::broker::{BrokerError, BrokerErrorKind};
 pub use crate::client::{BulkError, Client, Enqueued, Fate};
 #[cfg(feature = "broker")]
 pub use crate::error::Error;
+pub use crate::protocol::call_id::CallId;
+pub use crate::protocol::timestamp::Timestamp;
 #[cfg(feature = "sweeper")]
 pub use crate::sweeper::{SweepReport, Sweeper};
+pub use crate::task::{Call, Context, GoTask, PyTask, State, Task, TaskError};
 #[cfg(feature = "worker")]
 pub use crate::worker::Worker;
-pub use crate::task::{Call, Context, State, Task, TaskError};
 #[cfg(feature = "macros")]
 pub use delayed_macros::task;
 
@@ -40,6 +42,7 @@ pub mod __private {
     //! What the code that `#[delayed::task]` writes refers to. Not for use by hand.
     pub use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
     pub use crate::protocol::encode::Encoder;
+    pub use crate::task::argument;
     pub use crate::task::handler::{
         Handler, Returned, RunFuture, SettleError, SettleResult, SettleValue, boxed,
     };

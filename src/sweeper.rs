@@ -81,7 +81,12 @@ impl Sweeper {
         loop {
             match self.sweep().await {
                 Ok(report) if report != SweepReport::default() => {
-                    tracing::info!(requeued = report.requeued, buried = report.buried, balanced = report.balanced, "swept");
+                    tracing::info!(
+                        requeued = report.requeued,
+                        buried = report.buried,
+                        balanced = report.balanced,
+                        "swept"
+                    );
                 }
                 Ok(_) => {}
                 Err(error) => tracing::warn!(%error, "the sweep failed; it is tried again"),
@@ -145,7 +150,9 @@ impl Sweeper {
         if self.sweeps.is_multiple_of(SCAN_EVERY) {
             self.found = find_queues(&self.broker).await?;
         } else {
-            self.found.extend(self.broker.registered_queues().await?.iter().filter_map(|name| QueueName::parse(name).ok()));
+            self.found.extend(
+                self.broker.registered_queues().await?.iter().filter_map(|name| QueueName::parse(name).ok()),
+            );
         }
         Ok(self.found.clone())
     }

@@ -45,8 +45,10 @@ fn structure(function: &Function, arguments: &[&Argument]) -> TokenStream {
     let names = arguments.iter().map(|argument| &argument.name);
     let types = arguments.iter().map(|argument| &argument.ty);
     let encode = arguments.iter().map(|Argument { name, keyword, ty, .. }| {
-        let encode = quote_spanned!(ty.span()=> ::delayed::__private::Encoder::argument);
-        quote!(#encode(&mut #encoder, #keyword, &#name);)
+        let mut value = name.clone();
+        // Found by the user's name, and told at the user's type when that does not fit.
+        value.set_span(name.span().located_at(ty.span()));
+        quote_spanned!(ty.span()=> ::delayed::__private::argument::write(&mut #encoder, #keyword, &#value);)
     });
     let mutable = (count > 0).then(|| quote!(mut));
     quote! {
@@ -142,21 +144,28 @@ fn registration(function: &Function, options: &Options, task: &Task, arguments: 
 
 /// The value of one argument.
 fn from_reader(Argument { ty, presence, .. }: &Argument, reader: &Ident) -> TokenStream {
+    let optional = quote_spanned!(ty.span()=> ::delayed::__private::argument::optional::<#ty>(&mut #reader)?);
     match presence {
-        Presence::Required => quote_spanned!(ty.span()=> #reader.required::<#ty>()?),
-        Presence::Option => {
-            quote_spanned!(ty.span()=> #reader.optional::<#ty>()?.unwrap_or(::core::option::Option::None))
+        Presence::Required => {
+            quote_spanned!(ty.span()=> ::delayed::__private::argument::required::<#ty>(&mut #reader)?)
         }
-        Presence::Default(None) => {
-            quote_spanned!(ty.span()=> #reader.optional::<#ty>()?.unwrap_or_default())
-        }
-        Presence::Default(Some(default)) => {
-            let missing = quote_spanned!(default.span()=> ::core::option::Option::None => #default);
-            let there = quote_spanned!(ty.span()=> #reader.optional::<#ty>()?);
-            quote!(match #there { ::core::option::Option::Some(value) => value, #missing })
+        Presence::Option => quote!(::core::option::Option::flatten(#optional)),
+        Presence::Default(default) => {
+            let default = match default {
+                Some(default) => quote!(#default),
+                None => quote_spanned!(ty.span()=> <#ty as ::core::default::Default>::default()),
+            };
+            let (there, missing) = (local("there"), local("missing"));
+            quote!(match #optional {
+                ::core::option::Option::Some(#there) => #there,
+                ::core::option::Option::None => {
+                    let #missing: #ty = #default;
+                    #missing
+                }
+            })
         }
         Presence::Variadic(element) => {
-            quote_spanned!(element.span()=> #reader.variadic::<#element>()?)
+            quote_spanned!(element.span()=> ::delayed::__private::argument::variadic::<#element>(&mut #reader)?)
         }
     }
 }

@@ -74,20 +74,25 @@ impl Function {
         (mistakes.count() == before).then_some(Task { params })
     }
 
-    fn check_attributes(&self, mistakes: &mut Mistakes) {
-        for attribute in &self.attributes {
-            let path = attribute.path();
-            if path.segments.len() == 2
-                && path.segments[0].ident == "delayed"
-                && path.segments[1].ident == "task"
-            {
-                mistakes.push(attribute, "a function is one task: keep one `#[delayed::task]`");
-            }
+    /// A second `#[delayed::task]` goes, or it would tell all mistakes again.
+    fn check_attributes(&mut self, mistakes: &mut Mistakes) {
+        let again = |attribute: &mut Attribute| {
+            attribute.path().segments.iter().map(|segment| &segment.ident).eq(&["delayed", "task"])
+        };
+        for attribute in self.attributes.extract_if(.., again) {
+            mistakes.push(attribute, "a function is one task: keep one `#[delayed::task]`");
         }
     }
 
-    fn check_qualifiers(&self, mistakes: &mut Mistakes) {
-        let Signature { constness, unsafety, abi, generics, variadic, .. } = &self.signature;
+    fn check_qualifiers(&mut self, mistakes: &mut Mistakes) {
+        // The compiler has its own errors about this one.
+        if let Some(variadic) = self.signature.variadic.take() {
+            mistakes.push(
+                variadic,
+                "a task has no C arguments: take the last parameter as `#[task(variadic)] rest: Vec<T>`",
+            );
+        }
+        let Signature { constness, unsafety, abi, generics, .. } = &self.signature;
         if let Some(constness) = constness {
             mistakes.push(constness, "a task runs at run time: remove `const`");
         }
@@ -99,12 +104,6 @@ impl Function {
         }
         if let Some(abi) = abi {
             mistakes.push(abi, "a task is a Rust function: remove `extern`");
-        }
-        if let Some(variadic) = variadic {
-            mistakes.push(
-                variadic,
-                "a task has no C arguments: take the last parameter as `#[task(variadic)] rest: Vec<T>`",
-            );
         }
         if !generics.params.is_empty() {
             let lifetimes_alone = generics.lifetimes().count() == generics.params.len();

@@ -7,7 +7,10 @@ use quote::ToTokens;
 
 /// The mistakes found so far.
 #[derive(Default)]
-pub(crate) struct Mistakes(Option<syn::Error>);
+pub(crate) struct Mistakes {
+    error: Option<syn::Error>,
+    count: usize,
+}
 
 impl Mistakes {
     /// A mistake at `place`; the text names the fix.
@@ -17,19 +20,25 @@ impl Mistakes {
 
     /// A mistake that knows its place.
     pub(crate) fn push_error(&mut self, error: syn::Error) {
-        match &mut self.0 {
+        self.count += 1;
+        match &mut self.error {
             Some(all) => all.combine(error),
             none => *none = Some(error),
         }
     }
 
+    /// A mistake that the compiler tells by itself.
+    pub(crate) fn push_told(&mut self) {
+        self.count += 1;
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        self.0.as_ref().map_or(0, |all| all.into_iter().count())
+        self.count
     }
 
     /// One `compile_error!` for each.
     pub(crate) fn into_tokens(self) -> Option<TokenStream> {
-        self.0.map(syn::Error::into_compile_error)
+        self.error.map(syn::Error::into_compile_error)
     }
 }

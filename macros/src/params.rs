@@ -44,7 +44,7 @@ pub(crate) enum Presence {
 pub(crate) fn check(signature: &mut Signature, mistakes: &mut Mistakes) -> Vec<Param> {
     let last = signature.inputs.iter().rposition(travels);
     let mut params = Vec::new();
-    let mut names: Vec<String> = Vec::new();
+    let (mut names, mut count) = (Vec::new(), 0);
     for (index, input) in signature.inputs.iter_mut().enumerate() {
         let param = match input {
             FnArg::Receiver(receiver) => {
@@ -56,14 +56,12 @@ pub(crate) fn check(signature: &mut Signature, mistakes: &mut Mistakes) -> Vec<P
                 check_one(typed, last == Some(index), mistakes)
             }
         };
-        if matches!(param, Some(Param::Argument(_)))
-            && params.iter().filter(|param| matches!(param, Param::Argument(_))).count() == MAX_PARAMS
-        {
-            mistakes.push(
-                &*input,
-                format!("a task takes up to {MAX_PARAMS} arguments: take a struct that holds them"),
-            );
-            break;
+        if matches!(param, Some(Param::Argument(_))) {
+            count += 1;
+            if count == MAX_PARAMS + 1 {
+                let fix = format!("a task takes up to {MAX_PARAMS} arguments: take a struct that holds them");
+                mistakes.push(&*input, fix);
+            }
         }
         params.extend(param);
     }
@@ -140,8 +138,7 @@ fn injected(ty: &Type, mistakes: &mut Mistakes) -> Option<Param> {
     if is_state(ty) {
         let state = types::type_argument(ty).cloned();
         if state.is_none() {
-            mistakes
-                .push(ty, "`State` needs the type that the program gave with `App::state`: write `State<T>`");
+            mistakes.push_told();
         }
         return Some(Param::State(Box::new(state.unwrap_or_else(|| ty.clone()))));
     }

@@ -8,8 +8,9 @@ use std::task::{Context as PollContext, Poll};
 
 use crate::protocol::arguments::Arguments;
 use crate::runner::outcome::Outcome;
+use crate::task::handler::Handler;
 use crate::task::handler::RunFuture;
-use crate::task::{Handler, Registration, Scope, TaskError};
+use crate::task::{Registration, Scope, TaskError};
 
 /// A run of an asynchronous task. Resolves to its outcome; never panics.
 ///
@@ -35,7 +36,11 @@ pub(crate) fn start(
 }
 
 /// Runs a task that blocks to its end, on this thread.
-pub(crate) fn run_blocking(task: &'static Registration, arguments: Arguments<'_>, scope: &Scope<'_>) -> Outcome {
+pub(crate) fn run_blocking(
+    task: &'static Registration,
+    arguments: Arguments<'_>,
+    scope: &Scope<'_>,
+) -> Outcome {
     let Handler::Blocking(function) = task.handler else {
         return Outcome::Failed(TaskError::fatal("an asynchronous task cannot run on a blocking thread"));
     };

@@ -2,15 +2,14 @@
 
 use std::sync::LazyLock;
 
-use crate::protocol::encode::{EncodeError, Encoder};
+use crate::protocol::call_id::CallId;
+use crate::protocol::encode::{self, EncodeError, Encoder, Meta};
 use crate::protocol::names::{NameError, QueueName};
+use crate::task::foreign::{GoTask, PyTask};
 use crate::task::registration::Task;
 
-/// The id of a call. (stub: moves to the protocol)
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CallId([u8; 16]);
-
-/// A task with its arguments and options, ready to be enqueued. `tasks::add::call(1, 2)` makes one.
+/// A task with its arguments and options, ready to be enqueued. `tasks::add::call(1, 2)` makes one; a [`PyTask`]
+/// or a [`GoTask`] becomes one.
 ///
 /// ```
 /// mod tasks {
@@ -19,6 +18,7 @@ pub struct CallId([u8; 16]);
 ///         a + b
 ///     }
 /// }
+///
 /// let call = tasks::add::call(1, 2).retry(3);
 /// assert_eq!(call.queue_name().unwrap().as_str(), "sums");
 /// assert!(call.task().ends_with("::tasks::add"));
@@ -26,11 +26,16 @@ pub struct CallId([u8; 16]);
 #[derive(Debug, Clone)]
 #[must_use = "a call does nothing until a client enqueues it"]
 pub struct Call {
-    task: &'static str,
     queue: QueueChoice,
-    payload: Result<Vec<u8>, EncodeError>,
-    retry: Option<i64>,
-    id: Option<CallId>,
+    kind: Kind,
+}
+
+/// Who is to run it.
+#[derive(Debug, Clone)]
+enum Kind {
+    Native { task: &'static str, payload: Result<Vec<u8>, EncodeError>, meta: Meta },
+    Python(PyTask),
+    Go(GoTask),
 }
 
 impl Call {
@@ -38,13 +43,8 @@ impl Call {
     #[doc(hidden)]
     pub fn new<T: Task>(encoder: Encoder) -> Self {
         let registration = T::registration();
-        Self {
-            task: registration.name,
-            queue: registration.options.queue.map(QueueChoice::from).unwrap_or_default(),
-            payload: encoder.finish(),
-            retry: None,
-            id: None,
-        }
+        let kind = Kind::Native { task: registration.name, payload: encoder.finish(), meta: Meta::default() };
+        Self { queue: registration.options.queue.map(QueueChoice::from).unwrap_or_default(), kind }
     }
 
     /// Into this queue: a `&str`, a `String` or a [`QueueName`]. A name that is not allowed is an error of
@@ -54,25 +54,49 @@ impl Call {
     }
 
     /// May be retried so often, whatever the task's own `retry` says; negative is for ever.
-    pub fn retry(self, retry: i64) -> Self {
-        Self { retry: Some(retry), ..self }
+    ///
+    /// It means nothing to a [`GoTask`]: Go's worker does not retry.
+    pub fn retry(mut self, retry: i64) -> Self {
+        match &mut self.kind {
+            Kind::Native { meta, .. } => meta.retry = Some(retry),
+            Kind::Python(task) => task.set_retry(retry),
+            Kind::Go(_) => {}
+        }
+        self
     }
 
-    /// With this id, which the task can read from its `Context`.
-    pub fn id(self, id: CallId) -> Self {
-        Self { id: Some(id), ..self }
+    /// With this id, which the task can read from its [`Context`](crate::Context).
+    ///
+    /// It means nothing to a [`PyTask`] or a [`GoTask`], whose messages have no place for one.
+    pub fn id(mut self, id: CallId) -> Self {
+        if let Kind::Native { meta, .. } = &mut self.kind {
+            meta.id = Some(id);
+        }
+        self
+    }
+
+    /// With a new id: [`call_id`](Self::call_id) tells it.
+    pub fn with_id(self) -> Self {
+        self.id(CallId::new())
     }
 
     /// The path of the task.
     #[must_use]
     pub fn task(&self) -> &str {
-        self.task
+        match &self.kind {
+            Kind::Native { task, .. } => task,
+            Kind::Python(task) => task.path(),
+            Kind::Go(task) => task.path(),
+        }
     }
 
     /// The id, when the call has one.
     #[must_use]
     pub fn call_id(&self) -> Option<CallId> {
-        self.id
+        match &self.kind {
+            Kind::Native { meta, .. } => meta.id,
+            Kind::Python(_) | Kind::Go(_) => None,
+        }
     }
 
     /// The queue that the call goes to.
@@ -83,17 +107,30 @@ impl Call {
         self.queue.0.clone()
     }
 
-    /// The bytes that stand in the queue.
+    /// The bytes that stand in the queue. Without options they are what Go makes of the same call.
     ///
     /// # Errors
     /// An argument that could not be written.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
-        let payload = self.payload.clone()?;
-        let mut message = Vec::with_capacity(payload.len() + self.task.len() + 16);
-        let written = rmp::encode::write_array_len(&mut message, 2)
-            .and_then(|_| rmp::encode::write_str(&mut message, self.task))
-            .and_then(|()| rmp::encode::write_bin(&mut message, &payload));
-        written.map(|()| message).map_err(|_| EncodeError)
+        match &self.kind {
+            Kind::Native { task, payload, meta } => {
+                payload.as_ref().map(|payload| encode::native(task, payload, meta)).map_err(Clone::clone)
+            }
+            Kind::Python(task) => task.encode(),
+            Kind::Go(task) => task.encode(),
+        }
+    }
+}
+
+impl From<PyTask> for Call {
+    fn from(task: PyTask) -> Self {
+        Self { queue: QueueChoice::default(), kind: Kind::Python(task) }
+    }
+}
+
+impl From<GoTask> for Call {
+    fn from(task: GoTask) -> Self {
+        Self { queue: QueueChoice::default(), kind: Kind::Go(task) }
     }
 }
 

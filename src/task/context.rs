@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
-use crate::task::call::CallId;
 use crate::task::cancellation::Cancellation;
 use crate::task::state::{State, States};
 

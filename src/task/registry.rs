@@ -145,12 +145,15 @@ impl Registry {
     /// # Errors
     /// [`RegistryError::MissingStates`] with all that are missing.
     pub fn check_states(&self, states: &States) -> Result<(), RegistryError> {
-        let missing: Vec<MissingState> = self
-            .iter()
-            .flat_map(|task| task.states.iter().map(move |state| (task, state)))
-            .filter(|(_, state)| !states.has(state))
-            .map(|(task, state)| MissingState { task: task.name, location: task.location, ty: state.name })
-            .collect();
+        let mut missing = Vec::new();
+        for task in self.iter() {
+            for state in task.states.iter().filter(|state| !states.has(state)) {
+                let found = MissingState { task: task.name, location: task.location, ty: state.name };
+                if !missing.contains(&found) {
+                    missing.push(found);
+                }
+            }
+        }
         if missing.is_empty() { Ok(()) } else { Err(RegistryError::MissingStates(missing)) }
     }
 }

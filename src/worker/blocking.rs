@@ -87,9 +87,14 @@ impl BlockingRuns {
         // It was read once before it came here, so it can be read again.
         match Message::decode(&job.message) {
             Ok(message) => {
-                let scope = Scope::new(job.task.name, &job.lane.queue, &self.shared.states, &self.shared.cancellation)
-                    .attempt(message.attempts() + 1)
-                    .id(message.id());
+                let scope = Scope::new(
+                    job.task.name,
+                    &job.lane.queue,
+                    &self.shared.states,
+                    &self.shared.cancellation,
+                )
+                .attempt(message.attempts() + 1)
+                .id(message.id());
                 run_blocking(job.task, message.arguments(), &scope)
             }
             Err(error) => Outcome::Malformed { problem: error.to_string() },

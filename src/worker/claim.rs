@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
@@ -103,7 +103,10 @@ impl LaneState {
     }
 
     fn has_work(&self) -> bool {
-        !self.finished.is_empty() || !self.settlements.is_empty() || !self.doubt.is_empty() || self.requests > 0
+        !self.finished.is_empty()
+            || !self.settlements.is_empty()
+            || !self.doubt.is_empty()
+            || self.requests > 0
     }
 }
 
@@ -157,7 +160,8 @@ impl ClaimLoop {
     pub(super) fn new(parts: Parts) -> Self {
         let (done, ended) = unbounded_channel();
         let shared_lanes = parts.lanes.iter().map(|(lane, _)| Arc::clone(lane)).collect();
-        let known = parts.registry.iter().map(|task| (task.name, Known { task, speed: Arc::new(Speed::new()) }));
+        let known =
+            parts.registry.iter().map(|task| (task.name, Known { task, speed: Arc::new(Speed::new()) }));
         Self {
             slots: Slots::new(parts.concurrency),
             known: known.collect(),
@@ -296,7 +300,8 @@ impl ClaimLoop {
         {
             return Some(request);
         }
-        (0..self.lanes.len()).find_map(|index| if Some(index) == preferred { None } else { self.release(index) })
+        (0..self.lanes.len())
+            .find_map(|index| if Some(index) == preferred { None } else { self.release(index) })
     }
 
     /// The lane to claim from: the first that is not dry, or one drawn by weight.
@@ -311,12 +316,13 @@ impl ClaimLoop {
             return candidates().next().map(|(index, _)| index);
         }
         let mut drawn = (uuid::Uuid::new_v4().as_u128() as u32) % total;
-        candidates().find(|(_, lane)| {
-            let hit = drawn < lane.weight;
-            drawn = drawn.saturating_sub(lane.weight);
-            hit
-        })
-        .map(|(index, _)| index)
+        candidates()
+            .find(|(_, lane)| {
+                let hit = drawn < lane.weight;
+                drawn = drawn.saturating_sub(lane.weight);
+                hit
+            })
+            .map(|(index, _)| index)
     }
 
     /// Releases what finished in a lane and claims for those slots and all free ones.

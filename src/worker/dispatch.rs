@@ -9,7 +9,8 @@ use futures_util::FutureExt;
 
 use crate::protocol::message::Message;
 use crate::runner::{Outcome, Run, start};
-use crate::task::{Handler, Scope};
+use crate::task::Scope;
+use crate::task::handler::Handler;
 use crate::worker::blocking::{Done, Job};
 use crate::worker::claim::ClaimLoop;
 use crate::worker::speed::Speed;

@@ -2,8 +2,8 @@
 //!
 //! From a thread of its own, with a connection of its own: a runtime that is starved by its tasks does not look dead.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,14 @@ impl Pulse {
             for chunk in chunks {
                 let sent = lane.now();
                 let ids = lane.ids(chunk);
-                self.keeper.beat(&lane.keys, &lane.worker_key, self.worker.as_str(), self.lease, &self.info, &ids)?;
+                self.keeper.beat(
+                    &lane.keys,
+                    &lane.worker_key,
+                    self.worker.as_str(),
+                    self.lease,
+                    &self.info,
+                    &ids,
+                )?;
                 lane.cover(chunk, sent);
             }
         }

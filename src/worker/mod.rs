@@ -126,7 +126,11 @@ impl Worker {
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let parts = Parts {
-            lanes: lanes.iter().cloned().zip(config.queues.iter().map(|entry| entry.weight.unwrap_or(0))).collect(),
+            lanes: lanes
+                .iter()
+                .cloned()
+                .zip(config.queues.iter().map(|entry| entry.weight.unwrap_or(0)))
+                .collect(),
             concurrency: config.concurrency,
             sender: Sender { broker: self.broker.clone(), lease: config.lease, dead, place: place.into() },
             registry: self.registry.clone(),
@@ -162,7 +166,10 @@ impl Worker {
         self.resign(&lanes).await;
         let stats = self.counters.snapshot();
         if ended.still_running > 0 {
-            tracing::warn!(runs = ended.still_running, "functions that block are still running; their messages were put back");
+            tracing::warn!(
+                runs = ended.still_running,
+                "functions that block are still running; their messages were put back"
+            );
         }
         tracing::info!(worker = %self.id, reason = ?ended.reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, buried = stats.buried, put_back = stats.put_back, lost = stats.lost, "stopped");
         Ok(Stopped { reason: ended.reason, stats, still_running: ended.still_running })
@@ -196,7 +203,9 @@ impl Worker {
         for lane in lanes {
             let ids: Vec<&str> = lane.wire_ids.iter().map(String::as_str).collect();
             for chunk in ids.chunks(CHUNK) {
-                if let Err(error) = self.broker.resign(&lane.keys, &lane.worker_key, self.id.as_str(), chunk).await {
+                if let Err(error) =
+                    self.broker.resign(&lane.keys, &lane.worker_key, self.id.as_str(), chunk).await
+                {
                     tracing::warn!(queue = %lane.queue, %error, "could not resign; the lease will run out");
                     break;
                 }

@@ -155,7 +155,9 @@ impl ClaimLoop {
                     for (place, slot) in slots.into_iter().enumerate() {
                         match owned.remove(&slot).flatten() {
                             // Not released yet, and known to be done.
-                            Some(_) if !applied && place < released => lane.finished.push((slot, place < forgive)),
+                            Some(_) if !applied && place < released => {
+                                lane.finished.push((slot, place < forgive))
+                            }
                             Some(message) => found.push((slot, message)),
                             None => {
                                 lane.lane.disown(slot);
@@ -228,7 +230,9 @@ impl ClaimLoop {
                     }
                 }
                 Err(_) => {
-                    tracing::error!("Redis did not answer; what this worker owns is requeued when its lease ends");
+                    tracing::error!(
+                        "Redis did not answer; what this worker owns is requeued when its lease ends"
+                    );
                     return;
                 }
             }
@@ -241,7 +245,8 @@ impl ClaimLoop {
         let total = slots.len() as u64;
         loop {
             let request = self.numbered(index, RequestKind::PutBackAll { slots: slots.clone() });
-            let reply = tokio::time::timeout_at(until.into(), sender.clone().send(lane.clone(), request)).await;
+            let reply =
+                tokio::time::timeout_at(until.into(), sender.clone().send(lane.clone(), request)).await;
             match reply.map(|reply| reply.result) {
                 Ok(Ok(crate::worker::request::Answer::PutBack(put_back))) => {
                     count(&self.counters.put_back, put_back);
@@ -264,7 +269,9 @@ impl ClaimLoop {
                     self.lanes[index].seq += JUMP;
                     let (seq, ids) = (self.lanes[index].seq, lane.ids(&slots));
                     let lease = sender.lease;
-                    if let Err(error) = sender.broker.reconcile(&lane.keys, &lane.worker_key, seq, lease, &ids).await {
+                    if let Err(error) =
+                        sender.broker.reconcile(&lane.keys, &lane.worker_key, seq, lease, &ids).await
+                    {
                         tracing::debug!(%error, "could not reconcile");
                     }
                 }

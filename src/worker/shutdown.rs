@@ -57,7 +57,11 @@ impl WorkerHandle {
     /// second time, it ends at once.
     pub fn stop(&self) {
         let stopping = matches!(*self.phase.borrow(), Phase::Stopping { .. });
-        if stopping { self.stop_now() } else { self.go(Phase::Stopping { deadline: Instant::now() + self.shutdown }) }
+        if stopping {
+            self.stop_now()
+        } else {
+            self.go(Phase::Stopping { deadline: Instant::now() + self.shutdown })
+        }
     }
 
     /// Puts back what is running and ends at once.
@@ -67,7 +71,8 @@ impl WorkerHandle {
 
     fn go(&self, to: Phase) {
         self.phase.send_if_modified(|phase| {
-            let later = to > *phase && !matches!((*phase, to), (Phase::Stopping { .. }, Phase::Stopping { .. }));
+            let later =
+                to > *phase && !matches!((*phase, to), (Phase::Stopping { .. }, Phase::Stopping { .. }));
             if later {
                 *phase = to;
             }

@@ -45,7 +45,9 @@ pub(crate) fn decide(
         Outcome::Unknown => match unknown {
             Unknown::Bury => bury(
                 "unknown",
-                format!("no task `{task}` is registered in this worker: link its crate, or use --unknown requeue"),
+                format!(
+                    "no task `{task}` is registered in this worker: link its crate, or use --unknown requeue"
+                ),
             ),
             Unknown::Requeue => Verdict::PutBack,
             Unknown::Ignore => Verdict::Release,
@@ -56,5 +58,9 @@ pub(crate) fn decide(
 fn retry_or(message: Option<&Message<'_>>, options: TaskOptions, bury: impl FnOnce() -> Verdict) -> Verdict {
     let Some(message) = message else { return bury() };
     let limit = message.retry().unwrap_or(options.retry);
-    if limit < 0 || i64::from(message.attempts()) < limit { Verdict::Retry(message.retried()) } else { bury() }
+    if limit < 0 || i64::from(message.attempts()) < limit {
+        Verdict::Retry(message.retried())
+    } else {
+        bury()
+    }
 }

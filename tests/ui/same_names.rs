@@ -1,7 +1,6 @@
 #[delayed::task]
-fn add(a: i64, mut a: i64) -> i64 {
-    a += 1;
-    a
+fn add(a: i64, a: i64) -> i64 {
+    a + 1
 }
 
 fn main() {
