@@ -189,6 +189,10 @@ impl ClaimLoop {
     pub(super) async fn run(mut self) -> Ended {
         let mut batch = Vec::with_capacity(256);
         let reason = loop {
+            if self.help_at.is_some() {
+                // Not left to the timer alone: it is asked last, and a busy loop may never come to it.
+                self.on_timer();
+            }
             self.pump();
             while let Some(reply) = self.early.pop_front() {
                 self.on_reply(reply);
@@ -200,6 +204,7 @@ impl ClaimLoop {
             let timer = self.next_timer();
             tokio::select! {
                 biased;
+                Ok(()) = self.phase.changed() => self.on_phase(),
                 Some(reply) = self.under_way.next(), if !self.under_way.is_empty() => self.on_reply(reply),
                 _ = self.ended.recv_many(&mut batch, 256) => {
                     for done in batch.drain(..) {
@@ -207,7 +212,6 @@ impl ClaimLoop {
                     }
                 }
                 woken = self.doorbell.ended() => self.on_woken(woken),
-                Ok(()) = self.phase.changed() => self.on_phase(),
                 () = sleep_until(timer), if timer.is_some() => self.on_timer(),
             }
         };
