@@ -2,4 +2,5 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests die and print")]
 
+mod scripts;
 mod support;
