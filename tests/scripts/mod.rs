@@ -124,6 +124,23 @@ impl Bench {
         assert!(refused.to_string().contains(FULL), "expected a full Redis, it says: {refused}");
     }
 
+    /// Does something in a full Redis that is not full any more afterwards.
+    fn when_full<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        self.fill();
+        let done = act(self);
+        let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).query(&mut self.redis).unwrap();
+        done
+    }
+
+    /// All keys are as they were.
+    #[track_caller]
+    fn assert_unchanged(&mut self, before: &BTreeMap<String, (Vec<u8>, bool)>, why: &str) {
+        let after = everything(&mut self.redis);
+        let keys: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let changed: Vec<_> = keys.into_iter().filter(|key| before.get(*key) != after.get(*key)).collect();
+        assert!(changed.is_empty(), "{why}: expected nothing to be changed, but {changed:?} were");
+    }
+
     /// The call fails with `word` and changes nothing at all.
     #[track_caller]
     fn refuses<T: std::fmt::Debug>(
@@ -140,10 +157,7 @@ impl Bench {
                 assert!(says, "{why}: expected {word}, it says: {error}");
             }
         }
-        let after = everything(&mut self.redis);
-        let changed: Vec<&String> =
-            before.keys().chain(after.keys()).filter(|key| before.get(*key) != after.get(*key)).collect();
-        assert!(changed.is_empty(), "{why}: expected nothing to be changed, but {changed:?} were");
+        self.assert_unchanged(&before, why);
     }
 }
 
@@ -168,7 +182,7 @@ fn changes_nothing_it_may_not<T: std::fmt::Debug>(
     bench.refuses(READ_ONLY, "on a replica", &call);
 }
 
-/// A worker's call whose number is not larger than the stored one is refused.
+/// A worker's call is refused unless its number is the next one; when Redis knows of none, any will do.
 #[track_caller]
 fn refuses_stale_calls<T: std::fmt::Debug>(
     seed: impl Fn(&mut Bench),
@@ -177,12 +191,34 @@ fn refuses_stale_calls<T: std::fmt::Debug>(
     let mut bench = Bench::new();
     seed(&mut bench);
     let () = bench.redis.hset(WORKER, "seq", 10).unwrap();
-    for seq in [10, 9] {
+    for seq in [10, 9, 12] {
         bench.refuses(STALE, &format!("call {seq} after call 10"), |bench| call(bench, seq));
     }
-    call(&mut bench, 11)
-        .unwrap_or_else(|error| panic!("expected call 11 after call 10 to be applied: {error}"));
-    assert_eq!(bench.seq(), Some(11), "expected the number of the call to be stored");
+    for seq in [11, 12] {
+        let done = call(&mut bench, seq);
+        done.unwrap_or_else(|error| panic!("expected call {seq} to be applied as the next: {error}"));
+        assert_eq!(bench.seq(), Some(seq), "expected the number of the call to be stored");
+    }
+    let () = bench.redis.del(WORKER).unwrap();
+    call(&mut bench, 77).unwrap_or_else(|error| panic!("expected any number when none is known: {error}"));
+    assert_eq!(bench.seq(), Some(77), "expected the number of the call to be stored");
+}
+
+/// A call that finds nothing to do stores its number and changes nothing else, also in a full Redis.
+#[track_caller]
+fn changes_only_its_number<T>(
+    bench: &mut Bench,
+    seq: u64,
+    call: impl Fn(&mut Bench, u64) -> RedisResult<T>,
+) -> T {
+    call(bench, seq).unwrap_or_else(|error| panic!("expected call {seq} to be answered: {error}"));
+    let before = everything(&mut bench.redis);
+    let reply = bench.when_full(|bench| call(bench, seq + 1));
+    assert_eq!(bench.seq(), Some(seq + 1), "expected the number of the call to be stored");
+    let () = bench.redis.hset(WORKER, "seq", seq).unwrap();
+    bench.assert_unchanged(&before, "for a call that found nothing to do");
+    let () = bench.redis.hset(WORKER, "seq", seq + 1).unwrap();
+    reply.unwrap_or_else(|error| panic!("expected a full Redis to be no obstacle: {error}"))
 }
 
 /// The wire id of one of our slots.

@@ -30,7 +30,7 @@ fn tells_what_was_applied_and_what_each_slot_owns() {
     );
     bench.refuses(STALE, "a call that was on its way", |bench| {
         bench.call::<u64>("retry", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).arg(8).arg(slot(0)).arg("a");
+            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).arg(6).arg(slot(0)).arg("a");
         })
     });
 }
@@ -82,5 +82,9 @@ fn works_when_redis_is_full() {
 #[test]
 fn changes_nothing_when_it_is_refused() {
     changes_nothing_it_may_not(&[PROCESSING, WORKER], seed, |bench| reconcile(bench, 9, &slots(3)));
-    refuses_stale_calls(seed, |bench, seq| reconcile(bench, seq, &slots(3)));
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    for seq in [5, 4] {
+        bench.refuses(STALE, &format!("{seq} after call 5"), |bench| reconcile(bench, seq, &slots(3)));
+    }
 }

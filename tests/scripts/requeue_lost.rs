@@ -79,7 +79,7 @@ fn finds_nothing_to_do() {
     bench.own(&[(&of('a', 0), "alive")]);
     let before = everything(&mut bench.redis);
     assert_eq!(sweep(&mut bench, 0, &ASK).unwrap(), (0, 0, 0, vec![]), "expected nobody to be dead");
-    assert_eq!(everything(&mut bench.redis), before, "expected nothing to be changed");
+    bench.assert_unchanged(&before, "with nothing to do");
 }
 
 #[test]

@@ -52,11 +52,11 @@ impl World {
     }
 
     fn claim(&mut self, ask: &Ask) -> Reply {
+        self.seq = Some(ask.seq);
         let mut reply = Reply { suspects: !self.deaths.is_empty(), ..Reply::default() };
         for (i, id) in ask.ids[..ask.released].iter().enumerate() {
             match self.processing.remove(id) {
                 Some(message) => {
-                    self.seq = Some(ask.seq);
                     if i < ask.forgive {
                         self.deaths.remove(&digest(std::str::from_utf8(&message).unwrap()));
                     }
@@ -81,7 +81,6 @@ impl World {
             let message = self.waiting.pop_front().unwrap();
             self.processing.insert(id.clone(), message.clone());
             self.live.insert(id.clone());
-            self.seq = Some(ask.seq);
             reply.messages.push(message);
         }
         reply.waiting = i64::try_from(self.waiting.len()).unwrap();
