@@ -2,5 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests die and print")]
 
+mod architecture;
+mod lua_headers;
 mod scripts;
 mod support;
