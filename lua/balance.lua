@@ -1,7 +1,8 @@
 -- balance: make the notifications of a queue as many as its messages.
 --
 -- The caller has watched the gap for a while and says how much of it is real: a token that a worker
--- holds between its BLPOP and its claim is no gap.
+-- holds between its BLPOP and its claim is no gap. A write that needs no memory comes first, so the
+-- workers of a Redis that is full can be woken to drain it.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message
@@ -13,6 +14,7 @@ local wanted = tonumber(ARGV[1])
 local gap = redis.call('LLEN', KEYS[1]) - redis.call('LLEN', KEYS[2])
 if wanted > 0 and gap > 0 then
   local add = math.min(wanted, gap, 10000)
+  redis.call('PERSIST', KEYS[2]) -- needs no memory
   for first = 1, add, 1000 do
     local tokens = {}
     for i = 1, math.min(1000, add - first + 1) do

@@ -1,7 +1,7 @@
 -- beat: renew a worker's lease, and the live keys of the slots that own something.
 --
--- PEXPIRE comes first: it is a write that needs no memory, after which a full Redis lets the rest
--- of the script run. A worker must not look dead because Redis is full.
+-- PEXPIRE is the first write: it needs no memory, after which a full Redis lets the rest of the
+-- script run. A worker must not look dead because Redis is full.
 --
 -- KEYS[1]  worker   HASH    info: who this is
 -- KEYS[2]  workers  ZSET    worker id -> the time in milliseconds at which its lease ends
@@ -11,6 +11,9 @@
 -- ARGV[3]  info       MessagePack, as docs/protocol.md has it
 --
 -- Returns 1.
+
+redis.call('HLEN', KEYS[1]) -- PEXPIRE would take any type
+redis.call('ZCARD', KEYS[2])
 
 local lease = tonumber(ARGV[1])
 redis.call('PEXPIRE', KEYS[1], 4 * lease)

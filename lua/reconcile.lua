@@ -1,19 +1,34 @@
 -- reconcile: find out what became of calls whose replies were lost, and refuse those still on their way.
 --
 -- Stores a number far beyond theirs, so that one that arrives later is STALE, and answers what was
--- applied and what each slot owns now.
+-- applied and what each slot owns now. Its own number is remembered as a fence, with its answer: when
+-- this reply is lost too, the next reconcile gives the same answer and does not take the fence for a
+-- call that was applied. To send it again with the same number is allowed.
 --
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
--- KEYS[2]  worker      HASH  seq: the number of the last call that was applied
+-- KEYS[2]  worker      HASH  seq: the number of the last call that was applied; fence, applied: the
+--                            number of the last reconcile, and its answer
 -- ARGV[1]  seq  the number of this call, beyond any before; the next call of the worker is one more
 -- ARGV[2]  lease in milliseconds, for the worker's hash
 -- ARGV[…]  the wire ids of the slots in question, at least one; the caller sends at most 1000
 --
 -- Returns an array: the number of the last call that was applied (-1 when Redis does not know), then
 -- the message of each slot, or nil.
+-- Errors  STALE  a later call was applied; nothing was done.
 
-redis.call('PEXPIRE', KEYS[2], 4 * tonumber(ARGV[2])) -- first: needs no memory
-local applied = redis.call('HGET', KEYS[2], 'seq') or -1
-redis.call('HSET', KEYS[2], 'seq', ARGV[1])
+local seq = tonumber(ARGV[1])
+local worker = redis.call('HMGET', KEYS[2], 'seq', 'fence', 'applied')
+local last, applied = tonumber(worker[1] or -1), tonumber(worker[1] or -1)
+local fenced = worker[1] and worker[1] == worker[2]
+if seq < last or (seq == last and not fenced) then
+  return redis.error_reply('STALE a later call of this worker was applied')
+end
+if fenced then
+  applied = tonumber(worker[3])
+end
+local owned = redis.call('HMGET', KEYS[1], unpack(ARGV, 3))
+
+redis.call('PEXPIRE', KEYS[2], 4 * tonumber(ARGV[2])) -- the first write: needs no memory
+redis.call('HSET', KEYS[2], 'seq', seq, 'fence', seq, 'applied', applied)
 redis.call('PEXPIRE', KEYS[2], 4 * tonumber(ARGV[2]))
-return { tonumber(applied), unpack(redis.call('HMGET', KEYS[1], unpack(ARGV, 3))) }
+return { applied, unpack(owned) }

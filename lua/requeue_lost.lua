@@ -2,14 +2,14 @@
 --
 -- Looks at a part of the slots; the caller comes back with the cursor until it is 0. A slot is dead
 -- when it has no live key. What a process owned when it died may have killed it: its death is counted
--- for each message, once for the process however many of its slots held the same bytes. A message
--- that took too many processes down is buried.
+-- for each message, once for the process however many of its slots held the same bytes, also when the
+-- slots of several processes come mixed. A message that took too many processes down is buried.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
 -- KEYS[3]  processing     HASH    wire id -> the message that this slot owns
 -- KEYS[4]  dead           STREAM  dead letters, oldest first
--- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths, a space, the process that died last
+-- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths, then the processes that died
 -- ARGV[1]  cursor      0 at first
 -- ARGV[2]  count       how many slots to look at, about
 -- ARGV[3]  max_deaths  at which a message is buried
@@ -27,9 +27,12 @@ redis.call('XLEN', KEYS[4])
 redis.call('HLEN', KEYS[5])
 
 local max_deaths = tonumber(ARGV[3])
+local forget = math.min(tonumber(ARGV[4]), 1e14) -- PEXPIRE raises when the time overflows
+local oldest = math.max(0, redis.call('TIME')[1] * 1000 - tonumber(ARGV[6]))
 local scan = redis.call('HSCAN', KEYS[3], ARGV[1], 'COUNT', ARGV[2])
 local slots = scan[2]
 local requeued, buried, dead = 0, 0, {}
+local counted = {} -- message and process: deaths that this call has counted, also of what it buried
 for i = 1, #slots, 2 do
   local id, message = slots[i], slots[i + 1]
   if redis.call('EXISTS', id) == 0 and redis.call('HDEL', KEYS[3], id) == 1 then
@@ -37,23 +40,24 @@ for i = 1, #slots, 2 do
     -- ours are queue:worker:slot; an ancestor's worker has one slot, named as the worker
     local process = string.match(id, '^(.+:' .. string.rep('[a-z2-7]', 16) .. '):%d+$') or id
     local digest = redis.sha1hex(message)
-    local deaths, last = string.match(redis.call('HGET', KEYS[5], digest) or '0 ', '^(%d+) (.*)$')
-    deaths = tonumber(deaths)
-    if last ~= process then
-      deaths = deaths + 1
-    end
+    local deaths, processes = string.match(redis.call('HGET', KEYS[5], digest) or '', '^(%d+) (.+)$')
+    deaths, processes = tonumber(deaths) or 0, processes or ''
+    local name = digest .. process
+    local new = not counted[name] and not string.find(' ' .. processes .. ' ', ' ' .. process .. ' ', 1, true)
+    counted[name] = true
+    deaths = math.max(1, deaths + (new and 1 or 0))
     if deaths >= max_deaths then
       redis.call('HDEL', KEYS[5], digest)
       redis.call('XADD', KEYS[4], 'MAXLEN', ARGV[5], '*', 'message', message, 'reason', 'lost',
         'detail', deaths .. ' processes died while they owned this message, the last one as ' .. id,
         'attempt', deaths, 'worker', id)
-      local now = redis.call('TIME')
-      redis.call('XTRIM', KEYS[4], 'MINID', math.max(0, now[1] * 1000 - tonumber(ARGV[6])))
+      redis.call('XTRIM', KEYS[4], 'MINID', oldest)
       buried = buried + 1
     else
-      if last ~= process then
-        redis.call('HSET', KEYS[5], digest, deaths .. ' ' .. process)
-        redis.call('PEXPIRE', KEYS[5], ARGV[4])
+      if new then
+        processes = string.sub(processes, -4000) -- as many names as are worth remembering
+        redis.call('HSET', KEYS[5], digest, deaths .. ' ' .. processes .. ' ' .. process)
+        redis.call('PEXPIRE', KEYS[5], forget)
       end
       redis.call('LPUSH', KEYS[1], message)
       redis.call('LPUSH', KEYS[2], '1')

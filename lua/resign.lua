@@ -7,6 +7,9 @@
 --
 -- Returns 1 when the worker was known, else 0.
 
+redis.call('HLEN', KEYS[1]) -- UNLINK would take any type
+redis.call('ZCARD', KEYS[2])
+
 redis.call('UNLINK', KEYS[1])
 for i = 3, #KEYS do
   redis.call('UNLINK', KEYS[i])

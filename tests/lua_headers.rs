@@ -1,0 +1,212 @@
+//! The header of each script is its contract: it is held against the body, the method that calls it, and the documents.
+
+use std::collections::BTreeSet;
+
+use crate::support::root;
+
+/// What may be unpacked, and why it is small enough: Lua's stack takes 8000 values.
+const UNPACKED: [(&str, &str, &str); 9] = [
+    ("balance", "tokens", "1000 at a time"),
+    ("claim", "live", "at most as many as wire ids"),
+    ("claim", "messages", "at most as many as wire ids"),
+    ("claim", "over", "at most as many as wire ids"),
+    ("claim", "owned", "two for each wire id"),
+    ("enqueue", "ARGV, first, last", "1000 at a time"),
+    ("enqueue", "tokens", "1000 at a time"),
+    ("reconcile", "ARGV, 3", "at most 1000 wire ids"),
+    ("reconcile", "owned", "at most as many as wire ids"),
+];
+
+struct Script {
+    name: String,
+    text: String,
+    header: Vec<String>,
+    body: String,
+}
+
+impl Script {
+    fn new(name: &str, text: &str) -> Self {
+        let header = text.lines().take_while(|line| line.starts_with("--"));
+        let header: Vec<String> = header.map(|line| line[2..].trim().to_owned()).collect();
+        // What is said in comments is not done.
+        let code = text.lines().skip(header.len()).map(|line| line.split("--").next().unwrap_or(""));
+        let body = code.collect::<Vec<_>>().join("\n");
+        Self { name: name.into(), text: text.into(), header, body }
+    }
+
+    fn all() -> Vec<Self> {
+        let mut paths: Vec<_> = std::fs::read_dir(root().join("lua"))
+            .expect("expected the directory lua")
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "lua"))
+            .collect();
+        paths.sort();
+        assert!(paths.len() >= 12, "expected the scripts in lua/, found {paths:?}");
+        let read = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap();
+        paths.iter().map(|path| Self::new(path.file_stem().unwrap().to_str().unwrap(), &read(path))).collect()
+    }
+
+    /// The places of `KEYS` or `ARGV` that the header describes, `…` among them.
+    fn described(&self, array: &str) -> BTreeSet<String> {
+        let lines = self.header.iter().filter_map(|line| line.strip_prefix(array)?.strip_prefix('['));
+        lines
+            .filter_map(|line| line.split_once(']'))
+            .filter(|(_, text)| text.starts_with("  ") && text.trim().len() > 2)
+            .map(|(place, _)| place.to_owned())
+            .collect()
+    }
+
+    /// The places that the body uses; `…` for all that is not a plain number.
+    fn used(&self, array: &str) -> BTreeSet<String> {
+        let mut places = BTreeSet::new();
+        for (at, _) in self.body.match_indices(array) {
+            let after = &self.body[at + array.len()..];
+            let place =
+                after.strip_prefix('[').and_then(|after| after.split_once(']')).map(|(place, _)| place);
+            match place {
+                Some(place) if place.parse::<u32>().is_ok() => places.insert(place.to_owned()),
+                _ => places.insert("…".into()),
+            };
+        }
+        places
+    }
+
+    /// What is wrong with it.
+    fn mistakes(&self) -> Vec<String> {
+        let mut mistakes = Vec::new();
+        let mut expect = |holds: bool, what: String| {
+            if !holds {
+                mistakes.push(format!("lua/{}.lua: {what}", self.name));
+            }
+        };
+        let first = self.header.first().map_or("", String::as_str);
+        let sentence = first.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix(": "));
+        expect(
+            sentence.is_some_and(|sentence| sentence.len() > 20 && sentence.ends_with('.')),
+            format!("expected the first line `-- {}: a sentence.`, it is {first:?}", self.name),
+        );
+        for array in ["KEYS", "ARGV"] {
+            let (described, used) = (self.described(array), self.used(array));
+            for place in used.difference(&described) {
+                expect(
+                    false,
+                    format!("expected a line of the header for {array}[{place}], which the body uses"),
+                );
+            }
+            for place in described.difference(&used) {
+                expect(
+                    false,
+                    format!("expected the body to use {array}[{place}], which the header describes"),
+                );
+            }
+        }
+        expect(
+            self.header.iter().any(|line| line.starts_with("Returns ")),
+            "expected a line `-- Returns …` in the header".into(),
+        );
+        let errors = self.header.iter().skip_while(|line| !line.starts_with("Errors  "));
+        let errors: Vec<&str> = errors.flat_map(|line| line.split_whitespace()).collect();
+        for raised in self.body.split("error_reply('").skip(1) {
+            let word = raised.split([' ', '\'']).next().unwrap_or("");
+            let shouted = word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+            expect(shouted, format!("expected an error to begin with one word in capitals, not {word:?}"));
+            expect(errors.contains(&word), format!("expected a line `-- Errors  {word}  …` in the header"));
+        }
+        expect(
+            errors.is_empty() || self.body.contains("error_reply("),
+            "expected an error in the body, as the header has a line for errors".into(),
+        );
+        expect(!self.body.contains("== nil"), "expected `not x`: an absent reply is false, never nil".into());
+        for unpacked in self.body.split("unpack(").skip(1) {
+            let what = argument(unpacked);
+            let known = UNPACKED.iter().any(|(name, known, _)| *name == self.name && *known == what);
+            expect(
+                known,
+                format!("expected `unpack({what})` in the list of what is bounded, with the reason"),
+            );
+        }
+        let lines = self.text.lines().count();
+        expect(lines <= 120, format!("expected at most 120 lines, there are {lines}"));
+        mistakes
+    }
+}
+
+/// The text up to the parenthesis that closes it.
+fn argument(text: &str) -> &str {
+    let mut depth = 1;
+    let end = text.find(|c| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        depth == 0
+    });
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// All files of a directory of the repository, as one text.
+fn texts(directory: &str, extension: &str) -> String {
+    let entries = std::fs::read_dir(root().join(directory)).unwrap().map(|entry| entry.unwrap().path());
+    let of_kind = entries.filter(|path| path.extension().is_some_and(|found| found == extension));
+    of_kind.map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
+
+#[test]
+fn every_header_states_what_its_script_does() {
+    let mistakes: Vec<String> = Script::all().iter().flat_map(Script::mistakes).collect();
+    assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+}
+
+#[test]
+fn every_script_has_a_method_of_its_name_and_a_place_in_the_documents() {
+    let broker = texts("src/broker", "rs");
+    let lifecycle = std::fs::read_to_string(root().join("docs/lifecycle.md")).unwrap();
+    for Script { name, .. } in Script::all() {
+        assert!(broker.contains(&format!("fn {name}(")), "expected a method `{name}` in src/broker");
+        assert!(
+            lifecycle.contains(&format!("lua/{name}.lua")),
+            "expected `lua/{name}.lua` in docs/lifecycle.md"
+        );
+    }
+}
+
+#[test]
+fn every_reason_for_unpacking_is_needed() {
+    let scripts = Script::all();
+    let unpacks = |name: &str, what: &str| {
+        let script = scripts.iter().find(|script| script.name == name);
+        script.is_some_and(|script| script.body.split("unpack(").skip(1).any(|text| argument(text) == what))
+    };
+    let unused: Vec<_> = UNPACKED.iter().filter(|(name, what, _)| !unpacks(name, what)).collect();
+    assert!(unused.is_empty(), "expected these to be unpacked by their scripts: {unused:?}");
+}
+
+#[test]
+fn the_mistakes_of_a_made_up_script_are_found() {
+    let text = "\
+-- wrong: a sentence that is long enough
+--
+-- KEYS[1]  queue  LIST
+-- KEYS[2]  unused  LIST
+-- ARGV[2]
+--
+-- Errors  OTHER  of which there is no trace
+local x = redis.call('GET', KEYS[1]) -- KEYS[3] in a comment does not count
+if x == nil then
+  return redis.error_reply('WORD and prose')
+end
+return unpack(ARGV, 2, tonumber(ARGV[1]))
+";
+    let found = Script::new("made_up", text).mistakes().join("\n");
+    for expected in [
+        "`-- made_up: a sentence.`",
+        "KEYS[2], which the header describes",
+        "header for ARGV[1], which the body uses",
+        "header for ARGV[…], which the body uses",
+        "`-- Returns …`",
+        "`-- Errors  WORD  …`",
+        "never nil",
+        "`unpack(ARGV, 2, tonumber(ARGV[1]))`",
+    ] {
+        assert!(found.contains(expected), "expected a complaint with {expected:?} among:\n{found}");
+    }
+    assert!(!found.contains("KEYS[3]"), "expected comments to be left out:\n{found}");
+    assert!(!found.contains("KEYS[1]"), "expected no complaint about what is right:\n{found}");
+}

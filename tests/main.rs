@@ -1,0 +1,8 @@
+//! All tests that need a Redis, a process or the source tree, in one binary: they link once and share `support`.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests die and print")]
+
+mod architecture;
+mod lua_headers;
+mod scripts;
+mod support;

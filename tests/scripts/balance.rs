@@ -1,0 +1,79 @@
+use super::*;
+
+fn balance(bench: &mut Bench, gap: i64) -> RedisResult<i64> {
+    bench.call("balance", |call| {
+        call.key(QUEUE).key(TOKENS).arg(gap);
+    })
+}
+
+/// So many messages wait, with so many tokens.
+fn seed(bench: &mut Bench, waiting: usize, tokens: usize) {
+    for (key, count) in [(QUEUE, waiting), (TOKENS, tokens)] {
+        for part in vec!["1"; count].chunks(10_000) {
+            let () = bench.redis.rpush(key, part).unwrap();
+        }
+    }
+}
+
+#[test]
+fn adds_and_takes_no_more_than_asked_for_and_than_the_gap() {
+    for (waiting, tokens, asked, changed) in [
+        (5, 2, 3, 3),
+        (5, 2, 2, 2),
+        (5, 2, 100, 3),
+        (2, 5, -3, -3),
+        (2, 5, -1, -1),
+        (2, 5, -100, -3),
+        (0, 4, -9, -4),
+        (4, 0, 9, 4),
+        // The gap has closed, or turned, since the caller looked.
+        (5, 5, 3, 0),
+        (5, 5, -3, 0),
+        (2, 5, 3, 0),
+        (5, 2, -3, 0),
+        (5, 2, 0, 0),
+        (0, 0, 7, 0),
+    ] {
+        let mut bench = Bench::new();
+        seed(&mut bench, waiting, tokens);
+        let case = format!("{waiting} messages, {tokens} tokens, asked for {asked}");
+        assert_eq!(balance(&mut bench, asked).unwrap(), changed, "expected so many for {case}");
+        let state = bench.state();
+        let expected = (waiting, u64::try_from(tokens as i64 + changed).unwrap());
+        assert_eq!((state.waiting.len(), state.tokens), expected, "expected the tokens to follow for {case}");
+    }
+}
+
+#[test]
+fn closes_a_gap_of_a_hundred_thousand_in_steps() {
+    for (waiting, tokens, step) in [(100_000, 0, 10_000), (0, 100_000, -10_000)] {
+        let mut bench = Bench::new();
+        seed(&mut bench, waiting, tokens);
+        for _ in 0..10 {
+            assert_eq!(balance(&mut bench, step * 10).unwrap(), step, "expected a bounded step");
+        }
+        assert_eq!(
+            bench.redis.llen::<_, usize>(TOKENS).unwrap(),
+            waiting,
+            "expected one token for each message"
+        );
+        assert_eq!(balance(&mut bench, step).unwrap(), 0, "expected nothing more to do");
+    }
+}
+
+#[test]
+fn works_when_redis_is_full() {
+    // Without tokens nobody would drain the queue that fills it.
+    for (waiting, tokens, gap) in [(3, 0, 3), (0, 3, -3)] {
+        let mut bench = Bench::new();
+        seed(&mut bench, waiting, tokens);
+        bench.fill();
+        assert_eq!(balance(&mut bench, gap).unwrap(), gap, "expected a full Redis to be no obstacle");
+    }
+}
+
+#[test]
+fn changes_nothing_when_it_is_refused() {
+    changes_nothing_it_may_not(&[QUEUE, TOKENS], |bench| seed(bench, 3, 1), |bench| balance(bench, 2));
+    changes_nothing_it_may_not(&[QUEUE, TOKENS], |bench| seed(bench, 1, 3), |bench| balance(bench, -2));
+}

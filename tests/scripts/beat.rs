@@ -1,0 +1,58 @@
+use super::*;
+
+fn beat(bench: &mut Bench, ids: &[String]) -> RedisResult<u64> {
+    bench.call("beat", |call| {
+        call.key(WORKER).key(WORKERS).key(ids).arg(LEASE).arg(WORKER_ID).arg("who I am");
+    })
+}
+
+#[track_caller]
+fn assert_alive(bench: &mut Bench, ids: &[String]) {
+    bench.assert_expires(WORKER, 4 * LEASE);
+    for id in ids {
+        bench.assert_expires(id, LEASE);
+        assert_eq!(bench.redis.get::<_, String>(id).unwrap(), "1", "expected the ancestors' value at {id}");
+    }
+    let (seconds, _): (u64, u64) = redis::cmd("TIME").query(&mut bench.redis).unwrap();
+    let end: u64 = bench.redis.zscore(WORKERS, WORKER_ID).unwrap();
+    let expected = seconds * 1000 + LEASE;
+    assert!(end.abs_diff(expected) < 30_000, "expected the lease to end at about {expected}, not at {end}");
+}
+
+#[test]
+fn says_who_is_there_and_for_how_long() {
+    let mut bench = Bench::new();
+    assert_eq!(beat(&mut bench, &[]).unwrap(), 1, "expected it to be done without any slot");
+    assert_alive(&mut bench, &[]);
+    assert_eq!(bench.redis.hget::<_, _, String>(WORKER, "info").unwrap(), "who I am", "expected the info");
+    assert_eq!(bench.state().keys, [WORKER, WORKERS], "expected no other key");
+}
+
+#[test]
+fn renews_what_is_there_and_makes_what_is_not() {
+    let mut bench = Bench::new();
+    let ids = slots(1000);
+    let () = bench.redis.pset_ex(&ids[0], "1", 50).unwrap();
+    let () = bench.redis.hset(WORKER, "seq", 7).unwrap();
+    let () = bench.redis.zadd(WORKERS, WORKER_ID, 1).unwrap();
+    assert_eq!(beat(&mut bench, &ids).unwrap(), 1, "expected it to be done");
+    assert_alive(&mut bench, &ids);
+    assert_eq!(bench.seq(), Some(7), "expected the number of the last call to stay");
+}
+
+#[test]
+fn works_when_redis_is_full() {
+    let mut bench = Bench::new();
+    bench.fill();
+    assert_eq!(beat(&mut bench, &slots(2)).unwrap(), 1, "expected even a first beat to be done");
+    assert_alive(&mut bench, &slots(2));
+}
+
+#[test]
+fn changes_nothing_when_it_is_refused() {
+    let seed = |bench: &mut Bench| {
+        let () = bench.redis.hset(WORKER, "info", "older").unwrap();
+        let () = bench.redis.pset_ex(slot(0), "1", 5_000).unwrap();
+    };
+    changes_nothing_it_may_not(&[WORKER, WORKERS], seed, |bench| beat(bench, &slots(2)));
+}

@@ -1,0 +1,191 @@
+mod model;
+
+use super::*;
+
+/// What a call asks for; the ids are slots 0, 1, …
+#[derive(Debug, Clone)]
+struct Ask {
+    seq: u64,
+    in_hand: usize,
+    renew: bool,
+    forgive: usize,
+    released: usize,
+    kept: usize,
+    ids: Vec<String>,
+}
+
+impl Ask {
+    /// Claims for so many free slots.
+    fn free(count: usize) -> Self {
+        Self { seq: 1, in_hand: 0, renew: false, forgive: 0, released: 0, kept: 0, ids: slots(count) }
+    }
+
+    /// Releases so many slots and claims for none.
+    fn release(count: usize) -> Self {
+        Self { released: count, kept: count, ..Self::free(count) }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Reply {
+    lost: i64,
+    waiting: i64,
+    suspects: bool,
+    messages: Vec<Vec<u8>>,
+}
+
+fn claim(bench: &mut Bench, ask: &Ask) -> RedisResult<Reply> {
+    let reply: Vec<redis::Value> = bench.call("claim", |call| {
+        call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS);
+        call.arg(ask.seq).arg(LEASE).arg(ask.in_hand).arg(u8::from(ask.renew));
+        call.arg(ask.forgive).arg(ask.released).arg(ask.kept).arg(&ask.ids);
+    })?;
+    let mut values = reply.into_iter();
+    let mut number = || redis::from_redis_value(values.next().expect("expected three numbers")).unwrap();
+    let (lost, waiting, suspects): (i64, i64, i64) = (number(), number(), number());
+    let messages = values.map(|value| redis::from_redis_value(value).unwrap()).collect();
+    Ok(Reply { lost, waiting, suspects: suspects == 1, messages })
+}
+
+#[test]
+fn moves_the_oldest_into_free_slots_and_keeps_them_alive() {
+    let mut bench = Bench::new();
+    bench.wait(&["a", "b", "c"]);
+    let reply = claim(&mut bench, &Ask::free(2)).unwrap();
+    let expected = Reply { waiting: 1, messages: bytes(&["a", "b"]), ..Reply::default() };
+    assert_eq!(reply, expected, "expected the oldest two, oldest first");
+    let state = bench.state();
+    assert_eq!((state.waiting, state.tokens), (bytes(&["c"]), 1), "expected a token less for each");
+    assert_eq!(
+        state.processing,
+        owned(&[(&slot(0), "a"), (&slot(1), "b")]),
+        "expected both slots to own theirs"
+    );
+    for id in slots(2) {
+        bench.assert_expires(&id, LEASE);
+        assert_eq!(bench.redis.get::<_, String>(&id).unwrap(), "1", "expected the ancestors' value at {id}");
+    }
+    assert_eq!(bench.seq(), Some(1), "expected the number of the call to be stored");
+}
+
+#[test]
+fn leaves_a_live_key_as_it_is_unless_told_to_renew() {
+    for (renew, left) in [(false, 50_000), (true, LEASE)] {
+        let mut bench = Bench::new();
+        bench.wait(&["a"]);
+        let () = bench.redis.pset_ex(slot(0), "1", 50_000).unwrap();
+        claim(&mut bench, &Ask { renew, ..Ask::free(1) }).unwrap();
+        bench.assert_expires(&slot(0), left);
+        let now: u64 = bench.redis.pttl(slot(0)).unwrap();
+        assert_eq!(now > 50_000, renew, "expected a new lease only when asked for, it has {now} ms");
+    }
+}
+
+#[test]
+fn an_empty_queue_is_no_error_and_loses_surplus_tokens() {
+    let mut bench = Bench::new();
+    let reply =
+        changes_only_its_number(&mut bench, 1, |bench, seq| claim(bench, &Ask { seq, ..Ask::free(2) }));
+    assert_eq!(reply, Reply::default(), "expected no messages");
+    let () = bench.redis.rpush(TOKENS, vec!["1"; 10_000]).unwrap();
+    let ask = Ask { seq: 3, in_hand: 1, ..Ask::free(2) };
+    assert_eq!(claim(&mut bench, &ask).unwrap(), Reply::default(), "expected no messages");
+    assert_eq!(bench.state().keys, [WORKER], "expected the tokens to be removed");
+}
+
+#[test]
+fn releases_without_claiming() {
+    let mut bench = Bench::new();
+    bench.wait(&["x"]);
+    bench.own(&[(&slot(0), "a"), (&slot(1), "b"), (&slot(2), "c")]);
+    let reply = claim(&mut bench, &Ask::release(2)).unwrap();
+    assert_eq!(reply, Reply { waiting: 1, ..Reply::default() }, "expected nothing lost, nothing claimed");
+    let state = bench.state();
+    assert_eq!(state.processing, owned(&[(&slot(2), "c")]), "expected the released messages to be gone");
+    assert_eq!((state.waiting.len(), state.tokens), (1, 1), "expected the queue as it was");
+    assert_eq!(bench.seq(), Some(1), "expected the number of the call to be stored");
+}
+
+#[test]
+fn says_how_many_released_messages_were_taken_away() {
+    let mut bench = Bench::new();
+    bench.own(&[(&slot(0), "a"), (&slot(1), "b")]);
+    let () = bench.redis.hdel(PROCESSING, slot(0)).unwrap();
+    assert_eq!(claim(&mut bench, &Ask::release(2)).unwrap().lost, 1, "expected one to be lost");
+    let ask = |seq| Ask { seq, ..Ask::release(2) };
+    let again = changes_only_its_number(&mut bench, 2, |bench, seq| claim(bench, &ask(seq)));
+    assert_eq!(again.lost, 2, "expected both to be owned no more");
+}
+
+#[test]
+fn forgets_the_deaths_of_what_succeeded() {
+    let mut bench = Bench::new();
+    bench.own(&[(&slot(0), "a"), (&slot(1), "b"), (&slot(2), "c")]);
+    for message in ["a", "b", "elsewhere"] {
+        let () = bench.redis.hset(DEATHS, digest(message), "1 q:w").unwrap();
+    }
+    let reply = claim(&mut bench, &Ask { forgive: 1, ..Ask::release(3) }).unwrap();
+    assert!(reply.suspects, "expected it to say that there are suspects");
+    let left = BTreeMap::from([(digest("b"), "1 q:w".to_owned()), (digest("elsewhere"), "1 q:w".to_owned())]);
+    assert_eq!(bench.state().deaths, left, "expected only the forgiven message's deaths to be forgotten");
+
+    // A slot that lost its message has nothing to be forgiven.
+    let reply = claim(&mut bench, &Ask { seq: 2, forgive: 3, ..Ask::release(3) }).unwrap();
+    assert_eq!((reply.lost, bench.state().deaths), (3, left), "expected no other deaths to be forgotten");
+    assert!(
+        !claim(&mut Bench::new(), &Ask::free(1)).unwrap().suspects,
+        "expected no suspects where there are none"
+    );
+}
+
+#[test]
+fn takes_a_thousand_slots_and_leaves_the_rest_of_ten_thousand() {
+    let mut bench = Bench::new();
+    bench.wait_many(10_000);
+    let reply = claim(&mut bench, &Ask::free(1000)).unwrap();
+    assert_eq!((reply.messages.len(), reply.waiting), (1000, 9000), "expected a message for each slot");
+    let ask = Ask { seq: 2, in_hand: 1, renew: true, released: 1000, ..Ask::free(1000) };
+    let () = bench.redis.lpop(TOKENS, None).unwrap();
+    let reply = claim(&mut bench, &ask).unwrap();
+    assert_eq!(
+        (reply.messages.len(), reply.waiting, reply.lost),
+        (1000, 8000, 0),
+        "expected the next thousand"
+    );
+    let state = bench.state();
+    assert_eq!((state.tokens, state.waiting.len()), (8000, 8000), "expected one token for each that waits");
+    assert_eq!(state.processing[&slot(999)], b"1999", "expected the messages in the order of the slots");
+}
+
+#[test]
+fn works_when_redis_is_full() {
+    for in_hand in [0, 1] {
+        let mut bench = Bench::new();
+        bench.wait(&["x", "y"]);
+        bench.own(&[(&slot(0), "a"), (&slot(1), "b")]);
+        for _ in 0..in_hand {
+            let () = bench.redis.lpop(TOKENS, None).unwrap();
+        }
+        bench.fill();
+        let ask = Ask { in_hand, released: 2, kept: 1, ids: slots(2), ..Ask::free(0) };
+        let reply = claim(&mut bench, &ask).unwrap_or_else(|error| panic!("expected no obstacle: {error}"));
+        assert_eq!(reply.messages, bytes(&["x"]), "expected a full Redis to be drained");
+        assert_eq!(bench.state().processing, owned(&[(&slot(1), "x")]), "expected both to be released");
+        bench.assert_expires(&slot(1), LEASE);
+        claim(&mut bench, &Ask { seq: 2, released: 2, kept: 2, ..ask }).expect("expected a release to work");
+    }
+}
+
+fn seed(bench: &mut Bench) {
+    bench.wait(&["x", "y"]);
+    bench.own(&[(&slot(0), "a")]);
+    let () = bench.redis.hset(DEATHS, digest("a"), "1 q:w").unwrap();
+}
+
+#[test]
+fn changes_nothing_when_it_is_refused() {
+    let ask = Ask { forgive: 1, released: 1, ..Ask::free(2) };
+    let keys = [QUEUE, TOKENS, PROCESSING, WORKER, DEATHS];
+    changes_nothing_it_may_not(&keys, seed, |bench| claim(bench, &ask));
+    refuses_stale_calls(seed, |bench, seq| claim(bench, &Ask { seq, ..ask.clone() }));
+}

@@ -1,0 +1,90 @@
+use super::*;
+
+fn reconcile(bench: &mut Bench, seq: u64, ids: &[String]) -> RedisResult<(i64, Vec<Option<String>>)> {
+    let reply: Vec<redis::Value> = bench.call("reconcile", |call| {
+        call.key(PROCESSING).key(WORKER).arg(seq).arg(LEASE).arg(ids);
+    })?;
+    let mut values = reply.into_iter();
+    let applied = redis::from_redis_value(values.next().expect("expected the number of a call")).unwrap();
+    Ok((applied, values.map(|value| redis::from_redis_value(value).unwrap()).collect()))
+}
+
+fn seed(bench: &mut Bench) {
+    bench.own(&[(&slot(0), "a"), (&slot(2), "c")]);
+    let () = bench.redis.hset(WORKER, "seq", 5).unwrap();
+}
+
+#[test]
+fn tells_what_was_applied_and_what_each_slot_owns() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    let owned_now = vec![Some("a".to_owned()), None, Some("c".to_owned()), None];
+    let reply = reconcile(&mut bench, 9, &slots(4)).unwrap();
+    assert_eq!(reply, (5, owned_now), "expected the stored number, and a message or nil for each slot");
+    assert_eq!(bench.seq(), Some(9), "expected its own number to be stored");
+    bench.assert_expires(WORKER, 4 * LEASE);
+    assert_eq!(
+        bench.state().processing,
+        owned(&[(&slot(0), "a"), (&slot(2), "c")]),
+        "expected no change there"
+    );
+    bench.refuses(STALE, "a call that was on its way", |bench| {
+        bench.call::<u64>("retry", |call| {
+            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).arg(6).arg(slot(0)).arg("a");
+        })
+    });
+}
+
+#[test]
+fn gives_the_same_answer_when_its_own_reply_was_lost() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    let answer = |bench: &mut Bench, seq| reconcile(bench, seq, &slots(1)).unwrap().0;
+    assert_eq!(answer(&mut bench, 9), 5, "expected the last call that was applied");
+    assert_eq!(answer(&mut bench, 10), 5, "expected the reconcile before it not to count as a call");
+    assert_eq!(answer(&mut bench, 10), 5, "expected the same when it is sent again with its number");
+    bench.refuses(STALE, "one that was on its way", |bench| reconcile(bench, 9, &slots(1)));
+    let () = bench.redis.hset(WORKER, "seq", 11).unwrap();
+    assert_eq!(answer(&mut bench, 12), 11, "expected a call that was applied since to count");
+    let mut bench = Bench::new();
+    assert_eq!((answer(&mut bench, 1), answer(&mut bench, 2)), (-1, -1), "expected Redis still not to know");
+}
+
+#[test]
+fn says_that_redis_does_not_know() {
+    let mut bench = Bench::new();
+    assert_eq!(reconcile(&mut bench, 9, &slots(1)).unwrap(), (-1, vec![None]), "expected -1 and nil");
+    assert_eq!(bench.seq(), Some(9), "expected its own number to be stored");
+    bench.assert_expires(WORKER, 4 * LEASE);
+}
+
+#[test]
+fn takes_a_thousand_slots() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    let (_, slots) = reconcile(&mut bench, 9, &slots(1000)).unwrap();
+    assert_eq!(slots.len(), 1000, "expected an answer for each slot");
+    assert_eq!(slots.iter().flatten().count(), 2, "expected two of them to own something");
+}
+
+#[test]
+fn works_when_redis_is_full() {
+    let mut bench = Bench::new();
+    bench.fill();
+    assert_eq!(
+        reconcile(&mut bench, 9, &slots(1)).unwrap(),
+        (-1, vec![None]),
+        "expected it to be no obstacle"
+    );
+    assert_eq!(bench.seq(), Some(9), "expected its own number to be stored");
+}
+
+#[test]
+fn changes_nothing_when_it_is_refused() {
+    changes_nothing_it_may_not(&[PROCESSING, WORKER], seed, |bench| reconcile(bench, 9, &slots(3)));
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    for seq in [5, 4] {
+        bench.refuses(STALE, &format!("{seq} after call 5"), |bench| reconcile(bench, seq, &slots(3)));
+    }
+}

@@ -1,0 +1,270 @@
+use super::*;
+
+/// The settings of a sweep.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sweep {
+    count: u64,
+    max_deaths: u64,
+    forget: u64,
+    max_count: u64,
+    max_age: u64,
+}
+
+pub(super) const ASK: Sweep =
+    Sweep { count: 100, max_deaths: 3, forget: 3_600_000, max_count: 100, max_age: 3_600_000 };
+
+/// The next cursor, how many were requeued and buried, and the dead slots.
+pub(super) fn sweep(
+    bench: &mut Bench,
+    cursor: u64,
+    ask: &Sweep,
+) -> RedisResult<(u64, u64, u64, Vec<String>)> {
+    bench.call("requeue_lost", |call| {
+        call.key(QUEUE).key(TOKENS).key(PROCESSING).key(DEAD).key(DEATHS);
+        call.arg(cursor).arg(ask.count).arg(ask.max_deaths).arg(ask.forget);
+        call.arg(ask.max_count).arg(ask.max_age);
+    })
+}
+
+/// A slot of the worker with this letter.
+fn of(worker: char, number: usize) -> String {
+    format!("q:{}:{number}", String::from(worker).repeat(16))
+}
+
+impl Bench {
+    /// Slots that own a message and have no live key.
+    fn die(&mut self, slots: &[(&str, &str)]) {
+        for (id, message) in slots {
+            let () = self.redis.hset(PROCESSING, id, message).unwrap();
+        }
+    }
+
+    /// Takes all that waits away again, so that the next sweep is seen alone.
+    fn take_all(&mut self) {
+        let () = self.redis.del(&[QUEUE, TOKENS]).unwrap();
+    }
+
+    /// How many deaths are counted for a message.
+    fn deaths(&mut self, message: &str) -> u64 {
+        let value: Option<String> = self.redis.hget(DEATHS, digest(message)).unwrap();
+        value.map_or(0, |value| value.split(' ').next().unwrap().parse().unwrap())
+    }
+}
+
+#[test]
+fn requeues_what_the_dead_own_before_what_waits() {
+    let mut bench = Bench::new();
+    bench.wait(&["x"]);
+    bench.own(&[(&of('a', 0), "alive")]);
+    bench.die(&[(&of('b', 3), "lost")]);
+    let reply = sweep(&mut bench, 0, &ASK).unwrap();
+    assert_eq!(reply, (0, 1, 0, vec![of('b', 3)]), "expected one to be requeued, and its slot to be named");
+    let state = bench.state();
+    assert_eq!(
+        (state.waiting, state.tokens),
+        (bytes(&["lost", "x"]), 2),
+        "expected it at the head with a token"
+    );
+    assert_eq!(state.processing, owned(&[(&of('a', 0), "alive")]), "expected the living to keep theirs");
+    assert!(state.dead.is_empty(), "expected no dead letter");
+    assert_eq!(bench.deaths("lost"), 1, "expected the death to be counted");
+    bench.assert_expires(DEATHS, ASK.forget);
+    assert_eq!(bench.state().deaths.len(), 1, "expected no other death to be counted");
+}
+
+#[test]
+fn finds_nothing_to_do() {
+    let mut bench = Bench::new();
+    assert_eq!(sweep(&mut bench, 0, &ASK).unwrap(), (0, 0, 0, vec![]), "expected nothing in an empty Redis");
+    bench.own(&[(&of('a', 0), "alive")]);
+    let before = everything(&mut bench.redis);
+    assert_eq!(sweep(&mut bench, 0, &ASK).unwrap(), (0, 0, 0, vec![]), "expected nobody to be dead");
+    bench.assert_unchanged(&before, "with nothing to do");
+}
+
+#[test]
+fn buries_what_took_too_many_processes_down() {
+    let mut bench = Bench::new();
+    for (worker, deaths) in [('b', 1), ('c', 2)] {
+        bench.die(&[(&of(worker, 0), "poison")]);
+        assert_eq!(
+            sweep(&mut bench, 0, &ASK).unwrap().1,
+            1,
+            "expected it to be requeued after death {deaths}"
+        );
+        assert_eq!(bench.deaths("poison"), deaths, "expected each death to be counted");
+        bench.take_all();
+    }
+    bench.die(&[(&of('d', 5), "poison")]);
+    let reply = sweep(&mut bench, 0, &ASK).unwrap();
+    assert_eq!(reply, (0, 0, 1, vec![of('d', 5)]), "expected it to be buried at the third death");
+    let state = bench.state();
+    assert_eq!(state.waiting, bytes(&[]), "expected it not to wait");
+    assert_eq!(bench.deaths("poison"), 0, "expected its deaths to be forgotten, for when it is revived");
+    let letter = &state.dead[0];
+    assert_eq!(letter["message"], b"poison", "expected the message in the dead letter");
+    assert_eq!(letter["reason"], b"lost", "expected the reason in the dead letter");
+    assert_eq!(letter["attempt"], b"3", "expected the deaths as attempts");
+    assert_eq!(letter["worker"], of('d', 5).as_bytes(), "expected the last worker");
+    let detail = String::from_utf8_lossy(&letter["detail"]);
+    assert!(detail.contains('3') && detail.contains(&of('d', 5)), "expected how many and who: {detail}");
+}
+
+#[test]
+fn counts_a_process_once_however_many_of_its_slots_held_the_same_bytes() {
+    let mut bench = Bench::new();
+    let slots: Vec<String> = (0..200).map(|i| of('b', i)).collect();
+    bench.die(&slots.iter().map(|id| (id.as_str(), "alike")).collect::<Vec<_>>());
+    let (mut cursor, mut requeued) = (0, 0);
+    loop {
+        let reply = sweep(&mut bench, cursor, &Sweep { count: 20, ..ASK }).unwrap();
+        requeued += reply.1;
+        cursor = reply.0;
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!(
+        (requeued, bench.deaths("alike")),
+        (200, 1),
+        "expected one death for all slots of one process"
+    );
+}
+
+#[test]
+fn counts_two_processes_as_two_when_their_slots_are_mixed() {
+    // A small hash is read in the order of its making: b, c, b, c, …
+    let mut bench = Bench::new();
+    for i in 0..8 {
+        bench.die(&[(&of('b', i), "alike"), (&of('c', i), "alike")]);
+    }
+    let reply = sweep(&mut bench, 0, &ASK).unwrap();
+    assert_eq!((reply.1, reply.2), (16, 0), "expected all to be requeued: only two processes died");
+    assert_eq!(bench.deaths("alike"), 2, "expected each process to be counted once");
+}
+
+#[test]
+fn buries_one_of_many_alike_for_three_processes_that_died() {
+    let mut bench = Bench::new();
+    for i in 0..8 {
+        bench.die(&[(&of('b', i), "alike"), (&of('c', i), "alike"), (&of('d', i), "alike")]);
+    }
+    let reply = sweep(&mut bench, 0, &ASK).unwrap();
+    assert_eq!(
+        (reply.1, reply.2),
+        (23, 1),
+        "expected three deaths to bury one message, not one of each three"
+    );
+}
+
+#[test]
+fn buries_at_the_first_death_when_told_so_also_what_is_alike() {
+    let mut bench = Bench::new();
+    bench.die(&[(&of('b', 0), "alike"), (&of('b', 1), "alike"), (&of('c', 0), "alike")]);
+    let reply = sweep(&mut bench, 0, &Sweep { max_deaths: 1, ..ASK }).unwrap();
+    assert_eq!((reply.1, reply.2), (0, 3), "expected nothing to run again after a death");
+}
+
+#[test]
+fn a_foreign_worker_is_a_process_of_its_own() {
+    let mut bench = Bench::new();
+    bench.die(&[("4711", "m"), ("4712", "m"), ("host:1", "other"), ("host:2", "other")]);
+    let reply = sweep(&mut bench, 0, &ASK).unwrap();
+    assert_eq!((reply.1, reply.2), (4, 0), "expected foreign fields to be requeued");
+    assert_eq!((bench.deaths("m"), bench.deaths("other")), (2, 2), "expected each id to be a process");
+    assert!(bench.state().waiting.contains(&b"m".to_vec()), "expected the foreign bytes unchanged");
+}
+
+#[test]
+fn a_message_is_lost_for_no_count_that_it_cannot_read() {
+    for value in ["", "2", "many q:w", "-", " "] {
+        let mut bench = Bench::new();
+        let () = bench.redis.hset(DEATHS, digest("m"), value).unwrap();
+        bench.die(&[(&of('b', 0), "m")]);
+        let (_, requeued, buried, _) = sweep(&mut bench, 0, &ASK)
+            .unwrap_or_else(|error| panic!("expected {value:?} in the deaths to do no harm: {error}"));
+        let state = bench.state();
+        assert_eq!(requeued + buried, 1, "expected the message to be moved with {value:?} in the deaths");
+        assert_eq!(state.waiting.len() + state.dead.len(), 1, "expected it with {value:?}: {state:?}");
+    }
+}
+
+#[test]
+fn takes_any_time_for_the_limits() {
+    for time in [1, u64::MAX / 2] {
+        let mut bench = Bench::new();
+        bench.die(&[(&of('b', 0), "m"), (&of('c', 0), "m")]);
+        let ask = Sweep { forget: time, max_age: time, max_deaths: 2, ..ASK };
+        let reply = sweep(&mut bench, 0, &ask);
+        let state = bench.state();
+        let places = state.waiting.len() + state.dead.len() + state.processing.len();
+        assert_eq!(places, 2, "expected no message to be lost with limits of {time} ms: {state:?}");
+        reply.unwrap_or_else(|error| panic!("expected limits of {time} ms to be understood: {error}"));
+    }
+}
+
+#[test]
+fn keeps_no_more_dead_letters_than_it_may() {
+    let mut bench = Bench::new();
+    bench.letter("1-0", "of 1970");
+    bench.die(&[(&of('b', 0), "1"), (&of('b', 1), "2"), (&of('b', 2), "3")]);
+    let ask = Sweep { max_deaths: 1, max_count: 2, ..ASK };
+    assert_eq!(sweep(&mut bench, 0, &ask).unwrap().2, 3, "expected all to be buried");
+    let kept: Vec<Vec<u8>> = bench.state().dead.iter().map(|letter| letter["message"].clone()).collect();
+    assert_eq!(kept, bytes(&["2", "3"]), "expected the newest two");
+}
+
+#[test]
+fn looks_at_ten_thousand_slots_part_by_part() {
+    let mut bench = Bench::new();
+    let fields: Vec<(String, String)> = (0..10_000).map(|i| (of('b', i), i.to_string())).collect();
+    let () = bench.redis.hset_multiple(PROCESSING, &fields).unwrap();
+    for (id, _) in fields.iter().step_by(2) {
+        let () = bench.redis.pset_ex(id, "1", LEASE).unwrap();
+    }
+    let (mut cursor, mut requeued, mut calls) = (0, 0, 0);
+    loop {
+        let reply = sweep(&mut bench, cursor, &ASK).unwrap();
+        assert!(reply.1 <= 2 * ASK.count, "expected a bounded part in a call, it requeued {}", reply.1);
+        assert_eq!(reply.1, reply.3.len() as u64, "expected each dead slot to be named");
+        (cursor, requeued, calls) = (reply.0, requeued + reply.1, calls + 1);
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert!(calls >= 50, "expected many small calls, there were {calls}");
+    assert_eq!(requeued, 5_000, "expected every dead slot to be found, once");
+    let state = bench.state();
+    assert_eq!(
+        (state.processing.len(), state.waiting.len()),
+        (5_000, 5_000),
+        "expected the living to keep theirs"
+    );
+    assert_eq!(state.tokens, 5_000, "expected a token for each");
+}
+
+fn seed(bench: &mut Bench) {
+    bench.wait(&["x"]);
+    bench.die(&[(&of('b', 0), "m"), (&of('c', 0), "poison")]);
+    let () = bench.redis.hset(DEATHS, digest("poison"), format!("2 q:{}", "d".repeat(16))).unwrap();
+    bench.letter("*", "old");
+}
+
+#[test]
+fn works_when_redis_is_full() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    bench.fill();
+    let reply = sweep(&mut bench, 0, &ASK).unwrap_or_else(|error| panic!("expected no obstacle: {error}"));
+    assert_eq!((reply.1, reply.2), (1, 1), "expected one to be requeued, one to be buried");
+    let state = bench.state();
+    assert_eq!(state.waiting, bytes(&["m", "x"]), "expected it at the head");
+    assert_eq!(state.dead[1]["message"], b"poison", "expected the dead letter");
+    assert_eq!(bench.deaths("m"), 1, "expected the death to be counted");
+}
+
+#[test]
+fn changes_nothing_when_it_is_refused() {
+    let keys = [QUEUE, TOKENS, PROCESSING, DEAD, DEATHS];
+    changes_nothing_it_may_not(&keys, seed, |bench| sweep(bench, 0, &ASK));
+}

@@ -1,0 +1,26 @@
+//! What tests stand on: a Redis of their own, processes, a proxy that loses replies, a ledger of executions.
+
+#![allow(dead_code, reason = "a kit: not every tool is in use at every time")]
+
+pub(crate) mod go;
+pub(crate) mod ledger;
+pub(crate) mod process;
+pub(crate) mod proxy;
+pub(crate) mod python;
+pub(crate) mod redis;
+pub(crate) mod wait;
+
+use std::path::{Path, PathBuf};
+
+/// A directory of one test, removed at its end. Near the root: a socket's path has at most about 100 bytes.
+pub(crate) fn directory() -> tempfile::TempDir {
+    let place = std::env::temp_dir();
+    let place = if place.as_os_str().len() > 60 { PathBuf::from("/tmp") } else { place };
+    let builder = tempfile::Builder::new().prefix("delayed-").tempdir_in(&place);
+    builder.unwrap_or_else(|error| panic!("expected to make a directory in {}: {error}", place.display()))
+}
+
+/// The root of the repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
