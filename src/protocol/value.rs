@@ -197,3 +197,6 @@ impl Text {
         write!(self, "({error})")
     }
 }
+
+#[cfg(test)]
+mod tests;
