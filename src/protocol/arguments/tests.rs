@@ -138,7 +138,7 @@ fn one_parameter_is_the_payload_or_alone_in_an_array() {
     );
     assert_eq!(
         one::<i64>(payload(b"\x05\x06")),
-        Err("argument `a` (1 of 1): expected i64, but 1 bytes too many after the value".into())
+        Err("argument `a` (1 of 1): expected i64, but 1 byte too many after the value".into())
     );
     assert!(one::<i64>(payload(b"\x91\x05\x06")).is_err());
 }
@@ -162,7 +162,7 @@ fn several_parameters_are_an_array() {
     assert_eq!(two(payload(b"\x05")), Err("expected an array of 2 arguments, got the integer 5".into()));
     assert_eq!(
         two(payload(b"\x92\x01\x02\x03")),
-        Err("arguments that cannot be read: 1 bytes too many after the value".into())
+        Err("arguments that cannot be read: 1 byte too many after the value".into())
     );
     assert_eq!(
         two(payload(b"\x92\x01\xc1")),

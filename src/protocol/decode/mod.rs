@@ -19,7 +19,7 @@ pub use self::error::{DecodeError, DecodeErrorKind};
 pub use self::reader::skip;
 
 use self::access::{Bytes, Elements, Name, Pairs, Variant};
-pub(crate) use self::came::came;
+pub(crate) use self::came::{bytes_of, came};
 pub(crate) use self::reader::{Head, Reader};
 use crate::protocol::timestamp::{self, Timestamp};
 

@@ -89,11 +89,11 @@ fn texts_and_bytes_stand_for_each_other() {
     assert_eq!(from_slice(b"\xa2hi"), Ok(&b"hi"[..]));
     assert_eq!(from_slice(b"\xa1h"), Ok('h'));
     assert_eq!(error::<Vec<i64>>(b"\xa3abc"), "expected an array, got a string \"abc\"");
-    assert_eq!(error::<Vec<String>>(b"\xc4\x01a"), "expected an array, got 1 bytes 0x61");
-    assert_eq!(error::<String>(b"\xc4\x01\xff"), "expected a text in UTF-8, got 1 bytes 0xff");
+    assert_eq!(error::<Vec<String>>(b"\xc4\x01a"), "expected an array, got 1 byte 0x61");
+    assert_eq!(error::<String>(b"\xc4\x01\xff"), "expected a text in UTF-8, got 1 byte 0xff");
     assert_eq!(
         error::<&str>(b"\xa1\xff"),
-        "expected a text in UTF-8, got a string that is not UTF-8 (1 bytes)"
+        "expected a text in UTF-8, got a string that is not UTF-8 (1 byte)"
     );
     assert_eq!(error::<[u8; 4]>(b"\xc4\x02hi"), "expected an array of 4, got 2 bytes 0x6869");
 }
@@ -181,7 +181,7 @@ fn timestamps() {
     );
     assert_eq!(
         error::<Timestamp>(b"\xd4\x05\0"),
-        "expected a timestamp or a number of seconds, got an extension of type 5 (1 bytes)"
+        "expected a timestamp or a number of seconds, got an extension of type 5 (1 byte)"
     );
     assert_eq!(error::<i64>(b"\xd6\xff\0\0\0\x01"), "expected an integer of type i64, got a timestamp");
 }
@@ -196,7 +196,7 @@ fn untyped_values() {
     assert_eq!(from_slice::<Value>(bytes), Ok(value));
     assert_eq!(
         error::<Value>(b"\x91\xd4\x05\0"),
-        "at [0]: expected a value, got an extension of type 5 (1 bytes)"
+        "at [0]: expected a value, got an extension of type 5 (1 byte)"
     );
 
     #[derive(Debug, PartialEq, Deserialize)]
@@ -264,7 +264,7 @@ fn depth_is_counted_the_same_by_reading_and_by_skipping() {
     // The levels of lists that were left do not count.
     let wide = [vec![0xdc, 0x01, 0x00], [0x91, 0x01].repeat(256)].concat();
     assert!(from_slice::<Value>(&wide).is_ok());
-    let pairs = [vec![0x81, 0x01].repeat(MAX_DEPTH + 1), vec![0x01]].concat();
+    let pairs = [[0x81, 0x01].repeat(MAX_DEPTH + 1), vec![0x01]].concat();
     assert_eq!(skip(&pairs).unwrap_err().kind(), &DecodeErrorKind::TooDeep);
 }
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-use serde::{Deserialize, Serializer as _};
+use serde::Deserialize;
 
 use super::*;
 use crate::protocol::decode::from_slice;

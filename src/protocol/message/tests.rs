@@ -56,10 +56,10 @@ fn bytes_that_are_no_message_say_why() {
         ),
         (b"\xa0", "not a message: the path of its task is empty"),
         (b"\x92\xa0\xc0", "not a message: the path of its task is empty"),
-        (b"\x92\xc4\x01f\xc0", "not a message: expected the path of a task first, got 1 bytes 0x66"),
+        (b"\x92\xc4\x01f\xc0", "not a message: expected the path of a task first, got 1 byte 0x66"),
         (
             b"\xa1\xff",
-            "not a message: expected the path of a task first, got a string that is not UTF-8 (1 bytes)",
+            "not a message: expected the path of a task first, got a string that is not UTF-8 (1 byte)",
         ),
         (
             b"\x92\xa1f\x05",
@@ -78,15 +78,15 @@ fn bytes_that_are_no_message_say_why() {
             "not a message: expected a count of retries (an integer of 64 bits) fourth, got the boolean true",
         ),
         (b"\x94\xa1f\xc4\x01\xc0\x80\x05", "not a message: expected nothing fourth, got the integer 5"),
-        (b"\x92\xa1f\xc4\x01\xc0\x05", "not a message: 1 bytes too many after its end"),
-        (b"\xa1f\x05", "not a message: 1 bytes too many after its end"),
+        (b"\x92\xa1f\xc4\x01\xc0\x05", "not a message: 1 byte too many after its end"),
+        (b"\xa1f\x05", "not a message: 1 byte too many after its end"),
         (
             b"\x93\xa1f\xc4\0\x81\xa1a\xff",
             "not a message: expected a count as `a` of its meta, got the integer -1",
         ),
         (
             b"\x93\xa1f\xc4\0\x81\xa1i\xc4\x01a",
-            "not a message: expected an id (16 bytes) as `i` of its meta, got 1 bytes 0x61",
+            "not a message: expected an id (16 bytes) as `i` of its meta, got 1 byte 0x61",
         ),
         (
             b"\x93\xa1f\xc4\0\x81\xa1k\x05",
@@ -135,6 +135,10 @@ fn the_next_attempt_to_the_byte() {
     let unknown = b"\x93\xa1f\xc4\x02\xcc\x05\x85\xa1z\xcd\0\x01\xa2ab\x01\xa1r\xcc\x02\xa1a\xcc\x7f\x05\x06";
     let next = b"\x93\xa1f\xc4\x02\xcc\x05\x85\x05\x06\xa1a\xcc\x80\xa2ab\x01\xa1r\xcc\x02\xa1z\xcd\0\x01";
     assert_eq!(retried(unknown), next);
+    // A key in another width is the same key, and a number is none.
+    let wide = b"\x93\xa1f\xc4\0\x82\xd9\x01a\x03\x61\x05";
+    assert_eq!(Message::decode(wide).unwrap().attempts(), 3);
+    assert_eq!(retried(wide), b"\x93\xa1f\xc4\0\x82\x61\x05\xa1a\x04");
     let most = b"\x93\xa1f\xc4\0\x81\xa1a\xce\xff\xff\xff\xff";
     assert_eq!(retried(most), most);
 }

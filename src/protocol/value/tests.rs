@@ -17,8 +17,8 @@ fn values_as_text() {
         (b"\xd4\x05\x06", "ext(5, 0x06)"),
         (b"\xd4\xff\x06", "ext(-1, 0x06)"),
         (b"", "0x (no value: the bytes end in the middle of a value)"),
-        (b"\x92\x01", "0x9201 (no value: a length of 2 where 1 bytes are left)"),
-        (b"\x01\x02", "0x0102 (no value: 1 bytes too many)"),
+        (b"\x92\x01", "0x9201 (no value: a length of 2 where 1 byte is left)"),
+        (b"\x01\x02", "0x0102 (no value: 1 byte too many)"),
     ] {
         assert_eq!(describe(bytes, 100), text);
     }
@@ -44,7 +44,7 @@ fn arguments_as_they_were_written() {
         (b"\x92\xa1f\xc4\x01\x90", "()"),
         (b"\x92\xa1f\xc4\x01\x05", "(5)"),
         (b"\x92\xa1f\xc4\x05\x93\x01\xa1x\xc0", "(1, \"x\", nil)"),
-        (b"\x92\xa1f\xc4\x02\x92\x01", "(0x9201 (no value: a length of 2 where 1 bytes are left))"),
+        (b"\x92\xa1f\xc4\x02\x92\x01", "(0x9201 (no value: a length of 2 where 1 byte is left))"),
         (b"\x93\xa1f\x92\x01\x02\x81\xa4name\xa1x", "(1, 2, name=\"x\")"),
         (b"\x93\xa1f\x90\x82\xa1a\x01\x05\x02", "(a=1, 5=2)"),
         (b"\x93\xa1f\xc0\x92\x01\x02", "(**[1, 2])"),
