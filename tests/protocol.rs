@@ -1,4 +1,5 @@
 //! The bytes of the protocol, from outside: golden vectors in both directions, properties, and hostile bytes.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may die as tests do")]
 
 mod wire {
     mod go;

@@ -4,7 +4,7 @@ use serde::de::{Deserializer, Visitor, value};
 
 use super::access::{self, Bytes, Name, Variant};
 use super::error::DecodeError;
-use super::reader::{self, Head};
+use super::reader::Head;
 use super::{Decoder, integer, not_utf8};
 use crate::protocol::timestamp;
 
@@ -15,31 +15,9 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         let at = self.reader.rest;
         let head = self.reader.head()?;
         match head {
-            Head::Nil => visitor.visit_unit(),
-            Head::Bool(value) => visitor.visit_bool(value),
-            Head::Unsigned(value) => visitor.visit_u64(value),
-            Head::Negative(value) => visitor.visit_i64(value),
-            Head::Float32(value) => visitor.visit_f32(value),
-            Head::Float64(value) => visitor.visit_f64(value),
-            Head::Str(length) => {
-                let text = std::str::from_utf8(self.reader.take(length)).map_err(|_| not_utf8(at))?;
-                visitor.visit_borrowed_str(text)
-            }
-            Head::Bin(length) => visitor.visit_borrowed_bytes(self.reader.take(length)),
             Head::Array(count) => self.array(count, &[], visitor),
             Head::Map(count) => self.map(count, visitor),
-            Head::Ext(..) => match self.moment(head) {
-                // What has no type gets the fields of a `SystemTime`, from which both that and `Timestamp` are read.
-                Some(Some(moment)) => {
-                    let fields = [
-                        (timestamp::FIELDS[0], moment.seconds()),
-                        (timestamp::FIELDS[1], i64::from(moment.nanoseconds())),
-                    ];
-                    visitor.visit_map(value::MapDeserializer::new(fields.into_iter()))
-                }
-                Some(None) => Err(DecodeError::out_of_range("a timestamp", at)),
-                None => Err(DecodeError::mismatch("a value", at)),
-            },
+            _ => leaf(self, head, at, visitor),
         }
     }
 
@@ -220,11 +198,10 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
                 visitor.visit_enum(Name(value::BorrowedStrDeserializer::new(text)))
             }
             Head::Map(1) => {
-                let Some(depth) = self.depth.checked_sub(1) else { return Err(reader::too_deep()) };
-                self.depth = depth;
-                let value = visitor.visit_enum(Variant(self))?;
+                self.enter()?;
+                let result = visitor.visit_enum(Variant(self));
                 self.depth += 1;
-                Ok(value)
+                result
             }
             _ => {
                 let expected =
@@ -247,5 +224,39 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
 
     fn is_human_readable(&self) -> bool {
         false
+    }
+}
+
+/// What has no type and no elements. Apart, so that a level of nesting takes little stack.
+fn leaf<'de, V: Visitor<'de>>(
+    decoder: &mut Decoder<'de>,
+    head: Head,
+    at: &'de [u8],
+    visitor: V,
+) -> Result<V::Value, DecodeError> {
+    match head {
+        Head::Nil => visitor.visit_unit(),
+        Head::Bool(value) => visitor.visit_bool(value),
+        Head::Unsigned(value) => visitor.visit_u64(value),
+        Head::Negative(value) => visitor.visit_i64(value),
+        Head::Float32(value) => visitor.visit_f32(value),
+        Head::Float64(value) => visitor.visit_f64(value),
+        Head::Str(length) => {
+            let text = std::str::from_utf8(decoder.reader.take(length)).map_err(|_| not_utf8(at))?;
+            visitor.visit_borrowed_str(text)
+        }
+        Head::Bin(length) => visitor.visit_borrowed_bytes(decoder.reader.take(length)),
+        Head::Ext(..) | Head::Array(_) | Head::Map(_) => match decoder.moment(head) {
+            // What has no type gets the fields of a `SystemTime`, from which both that and `Timestamp` are read.
+            Some(Some(moment)) => {
+                let fields = [
+                    (timestamp::FIELDS[0], moment.seconds()),
+                    (timestamp::FIELDS[1], i64::from(moment.nanoseconds())),
+                ];
+                visitor.visit_map(value::MapDeserializer::new(fields.into_iter()))
+            }
+            Some(None) => Err(DecodeError::out_of_range("a timestamp", at)),
+            None => Err(DecodeError::mismatch("a value", at)),
+        },
     }
 }

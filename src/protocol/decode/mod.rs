@@ -44,7 +44,7 @@ pub fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, Decod
 #[derive(Debug, Clone)]
 pub(crate) struct Decoder<'de> {
     pub(crate) reader: Reader<'de>,
-    /// How many more levels may be entered. Not restored after an error.
+    /// How many more levels may be entered.
     depth: usize,
 }
 
@@ -52,6 +52,14 @@ impl<'de> Decoder<'de> {
     #[inline]
     pub(crate) fn new(bytes: &'de [u8], depth: usize) -> Self {
         Self { reader: Reader::new(bytes), depth }
+    }
+
+    /// Goes a level down; the caller adds it to `depth` again when it leaves.
+    #[inline]
+    fn enter(&mut self) -> Result<(), DecodeError> {
+        let Some(depth) = self.depth.checked_sub(1) else { return Err(reader::too_deep()) };
+        self.depth = depth;
+        Ok(())
     }
 
     /// An array of `count` whose head was read; `fields` name its elements when it stands for a struct.
@@ -62,31 +70,29 @@ impl<'de> Decoder<'de> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
-        let Some(depth) = self.depth.checked_sub(1) else { return Err(reader::too_deep()) };
-        self.depth = depth;
+        self.enter()?;
         let mut elements = Elements::new(self, count, fields);
-        let value = visitor.visit_seq(&mut elements)?;
+        let result = visitor.visit_seq(&mut elements);
         let unread = elements.unread();
         self.depth += 1;
-        if unread > 0 {
+        if unread > 0 && result.is_ok() {
             return Err(too_long("an array", count, unread));
         }
-        Ok(value)
+        result
     }
 
     /// A map of `count` whose head was read.
     #[inline]
     fn map<V: Visitor<'de>>(&mut self, count: usize, visitor: V) -> Result<V::Value, DecodeError> {
-        let Some(depth) = self.depth.checked_sub(1) else { return Err(reader::too_deep()) };
-        self.depth = depth;
+        self.enter()?;
         let mut pairs = Pairs::new(self, count);
-        let value = visitor.visit_map(&mut pairs)?;
+        let result = visitor.visit_map(&mut pairs);
         let unread = pairs.unread();
         self.depth += 1;
-        if unread > 0 {
+        if unread > 0 && result.is_ok() {
             return Err(too_long("a map", count, unread));
         }
-        Ok(value)
+        result
     }
 
     #[inline]
