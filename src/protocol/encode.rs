@@ -281,3 +281,6 @@ fn long_head(out: &mut Vec<u8>, marker8: Option<u8>, marker16: u8, length: usize
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

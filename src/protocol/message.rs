@@ -1,74 +1,16 @@
 //! What travels? The frame of a message, in all the forms of `docs/protocol.md`.
 
+mod error;
+#[cfg(test)]
+mod tests;
+
+pub use self::error::MessageError;
+
 use crate::protocol::arguments::Arguments;
 use crate::protocol::call_id::CallId;
-use crate::protocol::decode::{DecodeError, Head, Reader, came};
+use crate::protocol::decode::{Head, Reader, came};
 use crate::protocol::encode;
 use crate::protocol::meta::{self, Pairs};
-
-/// Why bytes are not a message.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MessageError {
-    /// The bytes are not MessagePack.
-    #[error("not a message: {0}")]
-    Undecodable(#[from] DecodeError),
-    /// There are bytes after the message.
-    #[error("not a message: {count} bytes too many after its end")]
-    TrailingBytes {
-        /// How many.
-        count: usize,
-    },
-    /// A value of another type, or an array of another length.
-    #[error(
-        "not a message: expected the path of a task, or an array of 1 to 4 that begins with one, got {came}"
-    )]
-    Frame {
-        /// What came, shortened.
-        came: String,
-    },
-    /// The first element is not a path.
-    #[error("not a message: expected the path of a task first, got {came}")]
-    Path {
-        /// What came, shortened.
-        came: String,
-    },
-    /// The path has no characters.
-    #[error("not a message: the path of its task is empty")]
-    EmptyPath,
-    /// The second element is neither a payload nor Python's arguments.
-    #[error("not a message: expected a payload (bytes) or arguments (an array) second, got {came}")]
-    Payload {
-        /// What came, shortened.
-        came: String,
-    },
-    /// The third element is not a map.
-    #[error("not a message: expected {expected} third, got {came}")]
-    Third {
-        /// What belongs there.
-        expected: &'static str,
-        /// What came, shortened.
-        came: String,
-    },
-    /// There is a fourth element after a payload, or it is not a count of retries.
-    #[error("not a message: expected {expected} fourth, got {came}")]
-    Fourth {
-        /// What belongs there.
-        expected: &'static str,
-        /// What came, shortened.
-        came: String,
-    },
-    /// A key of the meta with a value that it cannot have.
-    #[error("not a message: expected {expected} as `{key}` of its meta, got {came}")]
-    Meta {
-        /// The key.
-        key: char,
-        /// What belongs there.
-        expected: &'static str,
-        /// What came, shortened.
-        came: String,
-    },
-}
 
 /// Which of the forms of `docs/protocol.md` a message has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -197,12 +139,12 @@ impl<'a> Message<'a> {
         for _ in 0..count {
             let (key, value) = (reader.value()?, reader.value()?);
             let refused = |key| move |expected| MessageError::Meta { key, expected, came: came(value) };
-            match key {
-                meta::ATTEMPTS => self.attempts = meta::attempts(value).map_err(refused('a'))?,
-                meta::ID => self.id = Some(meta::id(value).map_err(refused('i'))?),
-                meta::RETRY => self.retry = meta::retry(value).map_err(refused('r'))?,
-                meta::KEYWORDS if meta::may_be_keywords(value) => self.keywords = Some(value),
-                meta::KEYWORDS => return Err(refused('k')("a map")),
+            match meta::name(key) {
+                Some(b"a") => self.attempts = meta::attempts(value).map_err(refused('a'))?,
+                Some(b"i") => self.id = Some(meta::id(value).map_err(refused('i'))?),
+                Some(b"r") => self.retry = meta::retry(value).map_err(refused('r'))?,
+                Some(b"k") if meta::may_be_keywords(value) => self.keywords = Some(value),
+                Some(b"k") => return Err(refused('k')("a map")),
                 _ => {}
             }
         }
@@ -260,7 +202,7 @@ impl<'a> Message<'a> {
             pairs.extend(self.keywords.map(|keywords| (meta::KEYWORDS, keywords)));
             pairs.extend(retry.as_ref().map(|retry| (meta::RETRY, retry.as_slice())));
         }
-        pairs.extend(self.meta.iter().filter(|(key, _)| *key != meta::ATTEMPTS));
+        pairs.extend(self.meta.without_attempts());
         let payload = match self.form {
             Form::Python if self.payload == NIL => EMPTY_ARRAY,
             _ => self.payload,
@@ -274,7 +216,7 @@ impl<'a> Message<'a> {
         if self.form != Form::Native {
             return self.bytes.to_vec();
         }
-        let pairs = self.meta.iter().filter(|(key, _)| *key != meta::ATTEMPTS).collect();
+        let pairs = self.meta.without_attempts().collect();
         meta::frame(self.task, self.payload, pairs)
     }
 }
@@ -288,6 +230,3 @@ fn path<'a>(reader: &mut Reader<'a>) -> Result<&'a str, MessageError> {
         Err(_) => Err(MessageError::Path { came: came(at) }),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -25,7 +25,12 @@ impl<'a> Pairs<'a> {
         Self { count, bytes }
     }
 
-    pub(crate) fn iter(self) -> impl Iterator<Item = Pair<'a>> {
+    /// All but the count of failed attempts.
+    pub(crate) fn without_attempts(self) -> impl Iterator<Item = Pair<'a>> {
+        self.iter().filter(|(key, _)| name(key) != Some(b"a"))
+    }
+
+    fn iter(self) -> impl Iterator<Item = Pair<'a>> {
         let mut reader = Reader::new(self.bytes);
         (0..self.count).map_while(move |_| Some((reader.value().ok()?, reader.value().ok()?)))
     }
@@ -66,7 +71,8 @@ pub(crate) fn may_be_keywords(value: &[u8]) -> bool {
 
 /// A message of our form, its `pairs` in alphabetical order, or of Go's form when there are none.
 pub(crate) fn frame(task: &str, payload: &[u8], mut pairs: Vec<Pair<'_>>) -> Vec<u8> {
-    pairs.sort_by_key(|(key, _)| content(key));
+    // Keys that are no text come first.
+    pairs.sort_by_key(|(key, _)| name(key));
     let pairs_length: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
     let mut message = Vec::with_capacity(task.len() + payload.len() + pairs_length + 16);
     encode::array_head(&mut message, if pairs.is_empty() { 2 } else { 3 });
@@ -82,11 +88,11 @@ pub(crate) fn frame(task: &str, payload: &[u8], mut pairs: Vec<Pair<'_>>) -> Vec
     message
 }
 
-/// The text of a key, or the key itself when it is none.
-fn content(key: &[u8]) -> &[u8] {
+/// The text of an encoded key, in whatever width its length is, or none when it is no text.
+pub(crate) fn name(key: &[u8]) -> Option<&[u8]> {
     let mut reader = Reader::new(key);
     match reader.head() {
-        Ok(Head::Str(length)) => reader.take(length),
-        _ => key,
+        Ok(Head::Str(length)) => Some(reader.take(length)),
+        _ => None,
     }
 }

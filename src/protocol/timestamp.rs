@@ -194,6 +194,9 @@ impl Serialize for Timestamp {
 
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            return deserializer.deserialize_any(TimestampVisitor);
+        }
         deserializer.deserialize_struct(NAME, FIELDS, TimestampVisitor)
     }
 }
@@ -247,3 +250,6 @@ impl<'de> Visitor<'de> for TimestampVisitor {
         Self::checked(seconds, nanoseconds.ok_or_else(|| de::Error::missing_field(FIELDS[1]))?)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::protocol::decode::{DecodeError, Head, MAX_DEPTH, Reader, skip};
+use crate::protocol::decode::{DecodeError, Head, MAX_DEPTH, Reader, bytes_of, skip};
 use crate::protocol::message::Message;
 use crate::protocol::timestamp::{self, Timestamp};
 
@@ -71,7 +71,7 @@ impl Text {
             Ok((value, [])) => self.value(&mut Reader::new(value), MAX_DEPTH),
             Ok((_, rest)) => {
                 self.hex(bytes)?;
-                write!(self, " (no value: {} bytes too many)", rest.len())
+                write!(self, " (no value: {} too many)", bytes_of(rest.len()))
             }
             Err(error) => {
                 self.hex(bytes)?;
@@ -197,3 +197,6 @@ impl Text {
         write!(self, "({error})")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! How do the arguments of a message meet the parameters of a function? The rules of `docs/protocol.md`.
 
 mod error;
+mod guess;
 mod reader;
 #[cfg(test)]
 mod tests;

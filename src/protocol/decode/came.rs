@@ -21,13 +21,13 @@ pub(crate) fn came(bytes: &[u8]) -> String {
         Head::Float64(value) => format!("the float {value:?}"),
         Head::Str(length) => match std::str::from_utf8(reader.take(length)) {
             Ok(text) => format!("a string {}", quoted(text)),
-            Err(_) => format!("a string that is not UTF-8 ({length} bytes)"),
+            Err(_) => format!("a string that is not UTF-8 ({})", bytes_of(length)),
         },
-        Head::Bin(length) => format!("{length} bytes{}", hex(reader.take(length))),
+        Head::Bin(length) => format!("{}{}", bytes_of(length), hex(reader.take(length))),
         Head::Array(length) => format!("an array of {length}"),
         Head::Map(length) => format!("a map of {length}"),
         Head::Ext(-1, _) => "a timestamp".into(),
-        Head::Ext(kind, length) => format!("an extension of type {kind} ({length} bytes)"),
+        Head::Ext(kind, length) => format!("an extension of type {kind} ({})", bytes_of(length)),
     }
 }
 
@@ -40,12 +40,18 @@ pub(crate) fn unexpected(came: Unexpected<'_>) -> String {
         Unexpected::Signed(value) => format!("the integer {value}"),
         Unexpected::Float(value) => format!("the float {value:?}"),
         Unexpected::Str(text) => format!("a string {}", quoted(text)),
-        Unexpected::Bytes(bytes) => format!("{} bytes{}", bytes.len(), hex(bytes)),
+        Unexpected::Bytes(bytes) => format!("{}{}", bytes_of(bytes.len()), hex(bytes)),
         Unexpected::Unit | Unexpected::Option => "nil".into(),
         Unexpected::Seq => "an array".into(),
         Unexpected::Map => "a map".into(),
         other => other.to_string(),
     }
+}
+
+/// So many bytes.
+#[cold]
+pub(crate) fn bytes_of(count: usize) -> String {
+    if count == 1 { "1 byte".into() } else { format!("{count} bytes") }
 }
 
 /// The beginning of a text.

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de;
 
-use super::came::{self, shortened};
+use super::came::{self, bytes_of, shortened};
 
 /// Why bytes could not be read as a value. As small as a pointer, so that a `Result` of it costs nothing.
 #[derive(Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum DecodeErrorKind {
     #[error("the bytes end in the middle of a value")]
     UnexpectedEnd,
     /// There are bytes after the value.
-    #[error("{count} bytes too many after the value")]
+    #[error("{} too many after the value", bytes_of(*count))]
     TrailingBytes {
         /// How many.
         count: usize,
@@ -34,7 +34,7 @@ pub enum DecodeErrorKind {
     #[error("nested deeper than {}", super::MAX_DEPTH)]
     TooDeep,
     /// A length that is larger than what is left could hold.
-    #[error("a length of {claimed} where {left} bytes are left")]
+    #[error("a length of {claimed} where {} left", match left { 1 => "1 byte is".into(), _ => format!("{left} bytes are") })]
     Length {
         /// The length that the bytes claim: of bytes, elements or pairs.
         claimed: u64,

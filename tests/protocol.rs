@@ -1,0 +1,11 @@
+//! The bytes of the protocol, from outside: golden vectors in both directions, properties, and hostile bytes.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may die as tests do")]
+
+mod wire {
+    mod go;
+    mod hostile;
+    mod native;
+    mod properties;
+    mod python;
+    mod vectors;
+}
