@@ -35,6 +35,7 @@ pub use crate::task::{Call, Context, GoTask, PyTask, State, Task, TaskError};
 #[cfg(feature = "worker")]
 pub use crate::worker::Worker;
 #[cfg(feature = "macros")]
+#[doc = include_str!("task/attribute.md")]
 pub use delayed_macros::task;
 
 #[doc(hidden)]

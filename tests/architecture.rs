@@ -51,13 +51,14 @@ impl Source {
         })
     }
 
-    /// The names behind `crate::`, with the numbers of their lines; a list in braces gives each of its names.
+    /// The names behind `crate::` (which is called `delayed` too), with the numbers of their lines; a list in
+    /// braces gives each of its names.
     fn imports(&self) -> Vec<(usize, String)> {
         let code: String = self.code().map(|(_, line)| format!("{line}\n")).collect();
         let mut imports = Vec::new();
-        for (at, _) in words(&code, "crate::") {
+        for (at, prefix) in words(&code, "crate::").chain(words(&code, "use delayed::")) {
             let line = code[..at].matches('\n').count() + 1;
-            let after = &code[at + "crate::".len()..];
+            let after = &code[at + prefix.len()..];
             match after.strip_prefix('{') {
                 Some(list) => {
                     imports.extend(listed(list).into_iter().map(|name| (line, name)));
@@ -126,7 +127,12 @@ fn mistakes(source: &Source, heights: &BTreeMap<String, usize>) -> Vec<String> {
         mistakes.push(format!("{file}: expected at most {MOST_LINES} lines, there are {lines}: split it"));
     }
     let Some(room) = source.room() else { return mistakes };
+    let depth = source.path.components().count();
+    let is_top = depth == 1 || (depth == 2 && source.path.ends_with("mod.rs"));
     for (number, line) in source.code() {
+        if is_top && (line.starts_with("use super::") || line.starts_with("pub use super::")) {
+            mistakes.push(format!("{file}:{number}: expected `crate::` for what is outside of the room"));
+        }
         for (word, rooms, instead) in RESERVED {
             if !rooms.contains(&room) && words(line, word).next().is_some() {
                 mistakes.push(format!("{file}:{number}: expected {instead} instead of `{word}`"));
@@ -308,6 +314,8 @@ fn made_up_violations_are_found() {
         ),
         ("client/mod.rs", "\nuse crate::inspect::Peek;", Some("src/client/mod.rs:2")),
         ("broker/mod.rs", "use crate::Error;", Some("to name a room")),
+        ("task/mod.rs", "use delayed::client::Client;", Some("`task` not to use `client`")),
+        ("task/mod.rs", "use super::client::Client;", Some("`crate::` for what is outside")),
         ("attic/mod.rs", "", Some("the room `attic` in the drawing")),
         ("worker/mod.rs", "unsafe { f() }", Some("src/sys instead of `unsafe`")),
         ("inspect.rs", "use redis::cmd;", Some("instead of `redis::`")),

@@ -55,7 +55,10 @@ fn structure(function: &Function, arguments: &[&Argument]) -> TokenStream {
         #(#conditions)*
         #(#notices)*
         #[doc = #about]
-        #[allow(non_camel_case_types, dead_code, unreachable_pub)]
+        #[allow(
+            dead_code, missing_copy_implementations, missing_debug_implementations, non_camel_case_types,
+            unreachable_pub
+        )]
         #visibility struct #name {}
 
         #(#conditions)*

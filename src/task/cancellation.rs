@@ -67,7 +67,8 @@ impl Cancellation {
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // No code of others runs under the lock but a waker's clone and drop; what it guards is whole even after a panic.
+        // No code of others runs under the lock, so what it guards is whole. A waker is dropped outside of it: that may
+        // drop a task, and with it another one of these futures.
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,6 +94,7 @@ impl Future for Cancelled<'_> {
         if self.cancellation.is_cancelled() {
             return Poll::Ready(());
         }
+        let waker = context.waker().clone();
         let mut waiting = self.cancellation.waiting();
         // Again, under the lock: from here on `cancel` finds the waker.
         if self.cancellation.is_cancelled() {
@@ -102,8 +104,9 @@ impl Future for Cancelled<'_> {
             waiting.next += 1;
             waiting.next
         });
-        waiting.wakers.insert(key, context.waker().clone());
+        let former = waiting.wakers.insert(key, waker);
         drop(waiting);
+        drop(former);
         self.key = Some(key);
         Poll::Pending
     }
@@ -112,7 +115,8 @@ impl Future for Cancelled<'_> {
 impl Drop for Cancelled<'_> {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            self.cancellation.waiting().wakers.remove(&key);
+            let waker = self.cancellation.waiting().wakers.remove(&key);
+            drop(waker);
         }
     }
 }

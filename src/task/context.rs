@@ -38,7 +38,7 @@ struct Run {
 }
 
 impl Context {
-    /// The call's id. Only calls that asked for one have it: see `Call::id`.
+    /// The call's id. Only calls that asked for one have it: see [`Call::id`](crate::Call::id).
     #[must_use]
     pub fn id(&self) -> Option<CallId> {
         self.0.id

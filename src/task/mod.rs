@@ -17,6 +17,7 @@ pub use self::cancellation::Cancellation;
 pub use self::context::{Context, Scope};
 pub use self::error::TaskError;
 pub use self::foreign::{GoTask, PyTask};
+pub use self::handler::Handler;
 pub use self::registration::{Registration, Task, TaskOptions};
 pub use self::registry::{MissingState, Registry, RegistryError};
 pub use self::state::{State, StateType, States};

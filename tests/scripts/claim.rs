@@ -187,5 +187,8 @@ fn changes_nothing_when_it_is_refused() {
     let ask = Ask { forgive: 1, released: 1, ..Ask::free(2) };
     let keys = [QUEUE, TOKENS, PROCESSING, WORKER, DEATHS];
     changes_nothing_it_may_not(&keys, seed, |bench| claim(bench, &ask));
+    // Without anything to release or to forgive, and without anything to claim.
+    changes_nothing_it_may_not(&keys[..4], seed, |bench| claim(bench, &Ask::free(2)));
+    changes_nothing_it_may_not(&keys[..4], seed, |bench| claim(bench, &Ask::release(1)));
     refuses_stale_calls(seed, |bench, seq| claim(bench, &Ask { seq, ..ask.clone() }));
 }

@@ -38,7 +38,7 @@ const STALE: &str = "STALE";
 
 /// A Redis on which scripts are tried.
 struct Bench {
-    server: TestRedis,
+    _server: TestRedis,
     redis: Connection,
 }
 
@@ -46,7 +46,7 @@ impl Bench {
     fn new() -> Self {
         let server = TestRedis::start();
         let redis = server.connection();
-        Self { server, redis }
+        Self { _server: server, redis }
     }
 
     /// Calls a script by its digest.

@@ -212,6 +212,16 @@ fn keeps_no_more_dead_letters_than_it_may() {
     assert_eq!(sweep(&mut bench, 0, &ask).unwrap().2, 3, "expected all to be buried");
     let kept: Vec<Vec<u8>> = bench.state().dead.iter().map(|letter| letter["message"].clone()).collect();
     assert_eq!(kept, bytes(&["2", "3"]), "expected the newest two");
+
+    let mut bench = Bench::new();
+    bench.letter("1-0", "of 1970");
+    bench.die(&[(&of('b', 0), "1")]);
+    assert_eq!(
+        sweep(&mut bench, 0, &Sweep { max_deaths: 1, ..ASK }).unwrap().2,
+        1,
+        "expected it to be buried"
+    );
+    assert_eq!(bench.state().dead.len(), 1, "expected what is too old to go");
 }
 
 #[test]

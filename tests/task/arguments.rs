@@ -69,6 +69,7 @@ mod tasks {
     }
 
     #[delayed::task]
+    #[expect(clippy::too_many_arguments, reason = "the most that there may be")]
     pub(super) fn sixteen(
         a: u8,
         b: u8,

@@ -24,7 +24,7 @@ mod tasks {
 
     #[delayed::task(name = "p")]
     pub(super) fn point(point: Point) {
-        drop(point);
+        assert!(point.x < point.y);
     }
 
     #[delayed::task(name = "m")]

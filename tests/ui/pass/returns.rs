@@ -36,6 +36,11 @@ async fn any_error() -> Result<Vec<String>, Box<dyn std::error::Error + Send + S
 }
 
 #[delayed::task]
+async fn error_that_is_not_send() -> Result<(), Box<dyn std::error::Error>> {
+    Ok(())
+}
+
+#[delayed::task]
 fn ours() -> Result<(), delayed::TaskError> {
     let _: i64 = "1".parse()?;
     Ok(())
@@ -52,5 +57,5 @@ fn optional() -> Option<i64> {
 }
 
 fn main() {
-    assert_eq!(delayed::task::Registry::collect().map(|tasks| tasks.len()), Ok(8));
+    assert_eq!(delayed::task::Registry::collect().map(|tasks| tasks.len()), Ok(9));
 }

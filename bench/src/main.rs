@@ -1,0 +1,245 @@
+//! Measures what `delayed` costs, as ratios against a bare loop of its own scripts in the same run.
+//!
+//! `bench/run` builds and runs all of it; `bench/run drain` one part.
+
+mod bare;
+mod server;
+mod tasks;
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use server::{Server, cpu, resident};
+use tasks::{PICKED_UP, RUNS};
+
+const CALLS: usize = 300_000;
+const ROUNDS: usize = 5;
+
+fn main() {
+    let part = std::env::args().nth(1).unwrap_or_else(|| "all".into());
+    if part == "idle-worker" {
+        return idle_worker();
+    }
+    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    for (name, run) in [
+        ("drain", drain as fn(&tokio::runtime::Runtime)),
+        ("pickup", pickup),
+        ("enqueue", enqueue),
+        ("decode", decode),
+        ("memory", memory),
+        ("idle", idle),
+    ] {
+        if part == "all" || part == name {
+            println!("\n## {name}");
+            run(&runtime());
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn fill(runtime: &tokio::runtime::Runtime, client: &delayed::Client, blocking: bool) {
+    let sent = runtime.block_on(async {
+        if blocking {
+            client.enqueue_many((0..CALLS as i64).map(|i| tasks::noop_blocking::call(i, "x".into(), true))).await
+        } else {
+            client.enqueue_many((0..CALLS as i64).map(|i| tasks::noop::call(i, "x".into(), true))).await
+        }
+    });
+    assert_eq!(sent.expect("enqueued"), CALLS);
+}
+
+/// Drain of no-op calls: the worker and the bare loop take turns.
+fn drain(runtime: &tokio::runtime::Runtime) {
+    let server = Server::start();
+    let client = runtime.block_on(delayed::Client::connect(&server.url())).expect("connects");
+    let mut connection = server.connect();
+    for slots in [64, 10, 1] {
+        for blocking in [false, true] {
+            let (mut ours, mut bare, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+            for _ in 0..ROUNDS {
+                fill(runtime, &client, blocking);
+                let (took, total) = bare::drain(&mut connection, slots);
+                assert_eq!(total, CALLS, "the bare loop took each message once");
+                let bare_rate = total as f64 / took.as_secs_f64();
+
+                fill(runtime, &client, blocking);
+                let before = RUNS.load(Ordering::Relaxed);
+                let worker = runtime.block_on(
+                    delayed::Worker::builder(&server.url()).queue("bench").concurrency(slots).burst(true).connect(),
+                );
+                let began = Instant::now();
+                runtime.block_on(worker.expect("connects").run()).expect("runs");
+                let rate = CALLS as f64 / began.elapsed().as_secs_f64();
+                assert_eq!(RUNS.load(Ordering::Relaxed) - before, CALLS as u64, "each call ran once");
+                ours.push(rate);
+                bare.push(bare_rate);
+                ratios.push(rate / bare_rate);
+            }
+            let kind = if blocking { "fn" } else { "async fn" };
+            println!(
+                "concurrency {slots:>2}, {kind:<8}: worker {:>7.0}/s, bare loop {:>7.0}/s, ratio {:.2} ({:.2} to {:.2})",
+                median(ours),
+                median(bare),
+                median(ratios.clone()),
+                ratios.iter().copied().fold(f64::MAX, f64::min),
+                ratios.iter().copied().fold(0.0, f64::max),
+            );
+        }
+    }
+}
+
+/// Idle pick-up: from before the enqueue to the first line of the task.
+fn pickup(runtime: &tokio::runtime::Runtime) {
+    let server = Server::start();
+    let trip = bare::round_trip(&mut server.connect());
+    let (sender, mut picked) = tokio::sync::mpsc::unbounded_channel();
+    *PICKED_UP.lock().expect("no panics") = Some(sender);
+    let mut times = runtime.block_on(async {
+        let client = delayed::Client::connect(&server.url()).await.expect("connects");
+        let worker = delayed::Worker::builder(&server.url()).queue("bench").concurrency(10).connect().await;
+        let worker = worker.expect("connects");
+        let handle = worker.handle();
+        let running = tokio::spawn(worker.run());
+        let mut times = Vec::new();
+        for round in 0..1000 {
+            tokio::time::sleep(Duration::from_millis(5 + round % 7)).await;
+            let began = Instant::now();
+            client.enqueue(tasks::picked_up::call()).await.expect("enqueued");
+            times.push(picked.recv().await.expect("runs") - began);
+        }
+        handle.stop();
+        running.await.expect("ends").expect("ends well");
+        times
+    });
+    times.sort_unstable();
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    println!(
+        "round trip {trip:?}; pick-up p50 {:?} ({:.1} round trips), p99 {:?}, max {:?}",
+        at(0.5),
+        at(0.5).as_secs_f64() / trip.as_secs_f64(),
+        at(0.99),
+        at(1.0)
+    );
+}
+
+/// Enqueue one by one, from many tasks, and in bulk.
+fn enqueue(runtime: &tokio::runtime::Runtime) {
+    let server = Server::start();
+    let client = runtime.block_on(delayed::Client::connect(&server.url())).expect("connects");
+    for tasks in [1_usize, 64] {
+        let each = if tasks == 1 { 20_000 } else { 5_000 };
+        let began = Instant::now();
+        runtime.block_on(async {
+            let mut set = tokio::task::JoinSet::new();
+            for _ in 0..tasks {
+                let client = client.clone();
+                set.spawn(async move {
+                    for i in 0..each {
+                        client.enqueue(tasks::noop::call(i, "x".into(), true)).await.expect("enqueued");
+                    }
+                });
+            }
+            while set.join_next().await.is_some() {}
+        });
+        let rate = (tasks as i64 * each) as f64 / began.elapsed().as_secs_f64();
+        println!("one by one from {tasks} tasks: {rate:.0}/s");
+    }
+    let began = Instant::now();
+    fill(runtime, &client, false);
+    println!("in bulk: {:.0}/s", CALLS as f64 / began.elapsed().as_secs_f64());
+}
+
+/// Decode and call of `(i64, String, bool)`.
+fn decode(_: &tokio::runtime::Runtime) {
+    use delayed::protocol::message::Message;
+    let bytes = tasks::noop::call(123_456, "hello".into(), true).encode().expect("encodes");
+    let registry = delayed::task::Registry::collect().expect("tasks");
+    let task = registry.get(Message::decode(&bytes).expect("decodes").task()).expect("registered");
+    let delayed::task::handler::Handler::Async(function) = task.handler else { panic!("async") };
+    let states = delayed::task::States::new();
+    let cancellation = delayed::task::Cancellation::new();
+    let queue = delayed::protocol::names::QueueName::default();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut times = Vec::new();
+    for _ in 0..20 {
+        let began = Instant::now();
+        for _ in 0..100_000 {
+            let message = Message::decode(std::hint::black_box(&bytes)).expect("decodes");
+            let task = registry.get(message.task()).expect("registered");
+            let scope = delayed::task::Scope::new(task.name, &queue, &states, &cancellation);
+            let mut run = function(message.arguments(), &scope).expect("reads");
+            assert!(run.as_mut().poll(&mut context).is_ready());
+        }
+        times.push(began.elapsed().as_nanos() as f64 / 100_000.0);
+    }
+    println!("decode, look up and call (i64, String, bool): {:.0} ns", median(times));
+}
+
+/// Memory of Redis for each waiting message.
+fn memory(runtime: &tokio::runtime::Runtime) {
+    let server = Server::start();
+    let client = runtime.block_on(delayed::Client::connect(&server.url())).expect("connects");
+    let used = |connection: &mut redis::Connection| -> u64 {
+        let info: String = redis::cmd("INFO").arg("memory").query(connection).expect("answers");
+        let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("says");
+        line.trim().parse().expect("a number")
+    };
+    let mut connection = server.connect();
+    let message = tasks::noop::call(CALLS as i64, "x".into(), true).encode().expect("encodes").len();
+    let before = used(&mut connection);
+    fill(runtime, &client, false);
+    let each = (used(&mut connection) - before) as f64 / CALLS as f64;
+    println!("a waiting message of {message} bytes costs Redis {each:.1} bytes: {:.1} more", each - message as f64);
+}
+
+/// An idle worker by itself, and 200 of them on one Redis.
+fn idle(runtime: &tokio::runtime::Runtime) {
+    let server = Server::start();
+    let mut worker = std::process::Command::new(std::env::current_exe().expect("this program"))
+        .args(["idle-worker", &server.url()])
+        .spawn()
+        .expect("starts");
+    std::thread::sleep(Duration::from_secs(3));
+    let before = cpu(worker.id());
+    std::thread::sleep(Duration::from_secs(20));
+    let share = (cpu(worker.id()) - before) / 20.0 * 100.0;
+    println!("an idle worker: {:.1} MB resident, {share:.2} % of a core", resident(worker.id()) as f64 / 1e6);
+    worker.kill().expect("ends");
+    worker.wait().expect("ended");
+
+    let server = Server::start();
+    runtime.block_on(async {
+        let mut handles = Vec::new();
+        let mut running = Vec::new();
+        for _ in 0..200 {
+            let worker = delayed::Worker::builder(&server.url()).queue("bench").concurrency(64).connect().await;
+            let worker = worker.expect("connects");
+            handles.push(worker.handle());
+            running.push(tokio::spawn(worker.run()));
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let before = server.cpu();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        let share = (server.cpu() - before) / 20.0 * 100.0;
+        println!("200 idle workers of concurrency 64: Redis uses {share:.2} % of a core");
+        for handle in handles {
+            handle.stop();
+        }
+        for run in running {
+            run.await.expect("ends").expect("ends well");
+        }
+    });
+}
+
+fn idle_worker() {
+    let url = std::env::args().nth(2).expect("an address");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let worker = delayed::Worker::builder(&url).queue("bench").concurrency(64).connect().await.expect("connects");
+        worker.run().await.expect("ends well");
+    });
+}

@@ -1,0 +1,66 @@
+//! A private Redis for one run: a socket in a directory of its own, nothing on disk.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub struct Server {
+    process: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        let dir = tempfile::tempdir().expect("a directory for Redis");
+        let process = Command::new("redis-server")
+            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
+            .arg(dir.path().join("redis.sock"))
+            .arg("--dir")
+            .arg(dir.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server runs: apt-get install redis-server");
+        let server = Self { process, dir };
+        let began = Instant::now();
+        while redis::Client::open(server.url()).and_then(|client| client.get_connection()).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(10), "Redis came up");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        server
+    }
+
+    pub fn url(&self) -> String {
+        format!("unix://{}", self.dir.path().join("redis.sock").display())
+    }
+
+    pub fn connect(&self) -> redis::Connection {
+        redis::Client::open(self.url()).and_then(|client| client.get_connection()).expect("Redis answers")
+    }
+
+    /// Seconds of processor time that Redis has used.
+    pub fn cpu(&self) -> f64 {
+        cpu(self.process.id())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Seconds of processor time that a process has used.
+pub fn cpu(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
+    let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+    let ticks: u64 = after_name.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    ticks as f64 / 100.0
+}
+
+/// Resident memory of a process, in bytes.
+pub fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
+}

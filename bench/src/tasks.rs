@@ -1,0 +1,26 @@
+//! What the benchmarks call.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+pub static RUNS: AtomicU64 = AtomicU64::new(0);
+pub static PICKED_UP: Mutex<Option<tokio::sync::mpsc::UnboundedSender<Instant>>> = Mutex::new(None);
+
+#[delayed::task(queue = "bench")]
+pub async fn noop(_number: i64, _text: String, _flag: bool) {
+    RUNS.fetch_add(1, Ordering::Relaxed);
+}
+
+#[delayed::task(queue = "bench")]
+pub fn noop_blocking(_number: i64, _text: String, _flag: bool) {
+    RUNS.fetch_add(1, Ordering::Relaxed);
+}
+
+#[delayed::task(queue = "bench")]
+pub async fn picked_up() {
+    let now = Instant::now();
+    if let Some(sender) = &*PICKED_UP.lock().expect("no panics") {
+        let _ = sender.send(now);
+    }
+}

@@ -1,0 +1,7 @@
+//! A program without tasks is told why.
+
+use delayed::task::{Registry, RegistryError};
+
+fn main() {
+    assert_eq!(Registry::collect().map(|tasks| tasks.len()), Err(RegistryError::Empty));
+}
