@@ -34,10 +34,12 @@ pub fn drain(connection: &mut redis::Connection, slots: usize) -> (Duration, usi
     }
 }
 
-/// The median of bare round trips (`PING`).
-pub fn round_trip(connection: &mut redis::Connection) -> Duration {
-    let mut times: Vec<Duration> = (0..2000)
+/// The median of bare round trips (`PING`): one after the other, or with pauses in which the processors go to sleep.
+pub fn round_trip(connection: &mut redis::Connection, pause: Duration) -> Duration {
+    let rounds = if pause.is_zero() { 2000 } else { 300 };
+    let mut times: Vec<Duration> = (0..rounds)
         .map(|_| {
+            std::thread::sleep(pause);
             let began = Instant::now();
             redis::cmd("PING").exec(connection).expect("answers");
             began.elapsed()

@@ -1,4 +1,4 @@
-//! A private Redis for one run: a socket in a directory of its own, nothing on disk.
+//! A private Redis for one run: a loopback port and a directory of its own, nothing on disk.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -6,21 +6,25 @@ use std::time::{Duration, Instant};
 
 pub struct Server {
     process: Child,
-    dir: tempfile::TempDir,
+    port: u16,
+    _dir: tempfile::TempDir,
 }
 
 impl Server {
     pub fn start() -> Self {
         let dir = tempfile::tempdir().expect("a directory for Redis");
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = free.local_addr().expect("a port").port();
+        drop(free);
         let process = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
-            .arg(dir.path().join("redis.sock"))
+            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"])
+            .arg(port.to_string())
             .arg("--dir")
             .arg(dir.path())
             .stdout(Stdio::null())
             .spawn()
             .expect("redis-server runs: apt-get install redis-server");
-        let server = Self { process, dir };
+        let server = Self { process, port, _dir: dir };
         let began = Instant::now();
         while redis::Client::open(server.url()).and_then(|client| client.get_connection()).is_err() {
             assert!(began.elapsed() < Duration::from_secs(10), "Redis came up");
@@ -30,11 +34,14 @@ impl Server {
     }
 
     pub fn url(&self) -> String {
-        format!("unix://{}", self.dir.path().join("redis.sock").display())
+        format!("redis://127.0.0.1:{}", self.port)
     }
 
     pub fn connect(&self) -> redis::Connection {
-        redis::Client::open(self.url()).and_then(|client| client.get_connection()).expect("Redis answers")
+        let info = redis::IntoConnectionInfo::into_connection_info(self.url()).expect("an address");
+        let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+        let client = redis::Client::open(info.set_tcp_settings(settings)).expect("an address");
+        client.get_connection().expect("Redis answers")
     }
 
     /// Seconds of processor time that Redis has used.

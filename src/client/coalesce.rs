@@ -1,10 +1,12 @@
-//! How do single calls from many tasks share a request? While one is under way, the next ones gather.
+//! How do single calls from many tasks share a request? A call that finds none under way goes at once; while some are
+//! under way, the next ones gather.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::future::join_all;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind};
 use crate::client::{keys, patiently};
@@ -28,19 +30,27 @@ struct Pending {
 /// The way to the task that sends.
 #[derive(Debug, Clone)]
 pub(super) struct Coalescer {
+    broker: Broker,
     pending: Sender<Pending>,
+    /// One permit for each request that may be under way.
+    requests: Arc<Semaphore>,
 }
 
 impl Coalescer {
     /// Starts the task; it ends with the last clone.
     pub(super) fn start(broker: Broker) -> Self {
         let (pending, incoming) = channel(CAPACITY);
-        tokio::spawn(run(broker, incoming));
-        Self { pending }
+        let requests = Arc::new(Semaphore::new(REQUESTS));
+        tokio::spawn(run(broker.clone(), incoming, Arc::clone(&requests)));
+        Self { broker, pending, requests }
     }
 
     /// Enqueues one message, together with those of others that came meanwhile.
     pub(super) async fn enqueue(&self, queue: QueueName, bytes: Vec<u8>) -> Result<(), BrokerError> {
+        if let Ok(_permit) = self.requests.try_acquire() {
+            let keys = keys(&queue);
+            return patiently(|| self.broker.enqueue(&keys, std::slice::from_ref(&bytes))).await.map(drop);
+        }
         let (answer, answered) = oneshot::channel();
         let gone = |kind| BrokerError::new("enqueue", kind, "the client's runtime has ended");
         self.pending
@@ -51,36 +61,39 @@ impl Coalescer {
     }
 }
 
-async fn run(broker: Broker, mut incoming: Receiver<Pending>) {
-    let mut requests = FuturesUnordered::new();
+async fn run(broker: Broker, mut incoming: Receiver<Pending>, requests: Arc<Semaphore>) {
     let mut batch = Vec::with_capacity(BATCH);
-    loop {
-        tokio::select! {
-            Some(()) = requests.next(), if !requests.is_empty() => {}
-            count = incoming.recv_many(&mut batch, BATCH), if requests.len() < REQUESTS => {
-                if count == 0 {
-                    break;
-                }
-                let mut by_queue: HashMap<QueueName, (Vec<Vec<u8>>, Vec<Answer>)> = HashMap::new();
-                for Pending { queue, bytes, answer } in batch.drain(..) {
-                    let (messages, answers) = by_queue.entry(queue).or_default();
-                    messages.push(bytes);
-                    answers.push(answer);
-                }
-                for (queue, (messages, answers)) in by_queue {
-                    requests.push(send(broker.clone(), queue, messages, answers));
-                }
-            }
+    while incoming.recv_many(&mut batch, BATCH).await > 0 {
+        let Ok(permit) = Arc::clone(&requests).acquire_owned().await else { return };
+        // What came while we waited for the permit goes too.
+        while batch.len() < BATCH
+            && let Ok(pending) = incoming.try_recv()
+        {
+            batch.push(pending);
         }
+        let (broker, batch) = (broker.clone(), std::mem::replace(&mut batch, Vec::with_capacity(BATCH)));
+        tokio::spawn(async move {
+            send(&broker, batch).await;
+            drop(permit);
+        });
     }
-    while requests.next().await.is_some() {}
 }
 
-async fn send(broker: Broker, queue: QueueName, messages: Vec<Vec<u8>>, answers: Vec<Answer>) {
-    let keys = keys(&queue);
-    let result = patiently(|| broker.enqueue(&keys, &messages)).await.map(drop);
-    for answer in answers {
-        // Whoever asked may have gone.
-        let _ = answer.send(result.clone());
+/// Sends a batch, one request for each queue in it, and answers each call.
+async fn send(broker: &Broker, batch: Vec<Pending>) {
+    let mut by_queue: HashMap<QueueName, (Vec<Vec<u8>>, Vec<Answer>)> = HashMap::new();
+    for Pending { queue, bytes, answer } in batch {
+        let (messages, answers) = by_queue.entry(queue).or_default();
+        messages.push(bytes);
+        answers.push(answer);
     }
+    let requests = by_queue.into_iter().map(|(queue, (messages, answers))| async move {
+        let keys = keys(&queue);
+        let result = patiently(|| broker.enqueue(&keys, &messages)).await.map(drop);
+        for answer in answers {
+            // Whoever asked may have gone.
+            let _ = answer.send(result.clone());
+        }
+    });
+    join_all(requests).await;
 }

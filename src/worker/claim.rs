@@ -166,7 +166,7 @@ impl ClaimLoop {
             slots: Slots::new(parts.concurrency),
             known: known.collect(),
             blocking: BlockingRuns::new(done.clone(), parts.shared.clone()),
-            doorbell: Doorbell::start(&parts.sender.broker, shared_lanes),
+            doorbell: Doorbell::new(&parts.sender.broker, shared_lanes),
             lanes: parts.lanes.into_iter().map(|(lane, weight)| LaneState::new(lane, weight)).collect(),
             sender: parts.sender,
             shared: parts.shared,

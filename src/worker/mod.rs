@@ -32,7 +32,7 @@ use crate::sweeper::Sweeper;
 use crate::sys;
 use crate::task::{Cancellation, Registry, States};
 use crate::worker::blocking::Shared;
-use crate::worker::claim::{ClaimLoop, Parts};
+use crate::worker::claim::{ClaimLoop, Ended, Parts};
 use crate::worker::heartbeat::{Heartbeat, Pulse};
 use crate::worker::lane::Lane;
 use crate::worker::request::Sender;
@@ -61,6 +61,21 @@ pub struct Worker {
     signals: bool,
     handle: WorkerHandle,
     counters: Arc<Counters>,
+}
+
+/// The task that claims: it ends with the worker's future, so that dropping that is like killing the worker.
+struct AbortOnDrop(tokio::task::JoinHandle<Ended>);
+
+impl AbortOnDrop {
+    async fn join(mut self) -> Ended {
+        (&mut self.0).await.expect("the loop that claims does not panic")
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// How a worker ended.
@@ -152,7 +167,9 @@ impl Worker {
 
         let queues = self.queues().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         tracing::info!(worker = %self.id, %queues, concurrency = config.concurrency, tasks = self.registry.len(), redis = self.broker.address(), "serving");
-        let ended = ClaimLoop::new(parts).run().await;
+        // A task of its own: a future that `block_on` polls would be woken from another thread each time.
+        let claims = AbortOnDrop(tokio::spawn(ClaimLoop::new(parts).run()));
+        let ended = claims.join().await;
 
         if let Some(sweeps) = sweeps {
             sweeps.abort();

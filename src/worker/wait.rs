@@ -1,48 +1,59 @@
 //! Has something come for a queue that was empty? Waits in `BLPOP` while the worker has nothing better to do.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-
 use crate::broker::{Broker, Waiter};
 use crate::worker::lane::Lane;
+
+/// The first and the longest pause after an error.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// What a wait ended with: the lane whose token was popped, or none.
 pub(super) type Woken = Option<usize>;
 
-/// Starts waits, one at a time, and hears how they end.
+/// A wait that is under way: gives the connection back, unless it broke.
+type Wait = Pin<Box<dyn Future<Output = (Option<Waiter>, Woken)> + Send>>;
+
+/// Starts waits, one at a time, and hears how they end. Polled by the loop that claims, so that a token needs no
+/// detour.
 pub(super) struct Doorbell {
     broker: Broker,
-    orders: UnboundedSender<Vec<usize>>,
-    woken: UnboundedReceiver<Woken>,
+    lanes: Vec<Arc<Lane>>,
+    connection: Option<Waiter>,
     /// The Redis client id of the connection that waits; 0 when there is none.
     client_id: Arc<AtomicU64>,
-    /// The lanes of the wait that is under way.
-    waiting: Option<Vec<usize>>,
+    wait: Option<(Vec<usize>, Wait)>,
+    pause: Duration,
 }
 
 impl Doorbell {
-    pub(super) fn start(broker: &Broker, lanes: Vec<Arc<Lane>>) -> Self {
-        let (orders, orders_in) = unbounded_channel();
-        let (woken_out, woken) = unbounded_channel();
-        let client_id = Arc::new(AtomicU64::new(0));
-        tokio::spawn(run(broker.clone(), lanes, orders_in, woken_out, Arc::clone(&client_id)));
-        Self { broker: broker.clone(), orders, woken, client_id, waiting: None }
+    pub(super) fn new(broker: &Broker, lanes: Vec<Arc<Lane>>) -> Self {
+        Self {
+            broker: broker.clone(),
+            lanes,
+            connection: None,
+            client_id: Arc::default(),
+            wait: None,
+            pause: PAUSE.0,
+        }
     }
 
     /// The lanes that are being waited for.
     pub(super) fn waiting(&self) -> Option<&[usize]> {
-        self.waiting.as_deref()
+        self.wait.as_ref().map(|(lanes, _)| lanes.as_slice())
     }
 
     /// Begins to wait for `lanes`, in order of preference. Only when no wait is under way.
     pub(super) fn wait(&mut self, lanes: Vec<usize>) {
-        debug_assert!(self.waiting.is_none(), "one wait at a time");
-        if self.orders.send(lanes.clone()).is_ok() {
-            self.waiting = Some(lanes);
-        }
+        debug_assert!(self.wait.is_none(), "one wait at a time");
+        let order: Vec<(usize, Arc<Lane>)> =
+            lanes.iter().map(|lane| (*lane, Arc::clone(&self.lanes[*lane]))).collect();
+        let (broker, client_id, pause) = (self.broker.clone(), Arc::clone(&self.client_id), self.pause);
+        let connection = self.connection.take();
+        self.wait = Some((lanes, Box::pin(wait(broker, connection, client_id, order, pause))));
     }
 
     /// Makes the wait that is under way end soon. A request that arrives before the wait has begun does nothing,
@@ -59,56 +70,43 @@ impl Doorbell {
         }
     }
 
-    /// How a wait ended. Cancel-safe. Never resolves when no wait is under way.
+    /// How a wait ended. Cancel-safe: the wait goes on. Never resolves when no wait is under way.
     pub(super) async fn ended(&mut self) -> Woken {
-        match self.woken.recv().await {
-            Some(woken) => {
-                self.waiting = None;
-                woken
-            }
-            None => std::future::pending().await,
-        }
+        let Some((_, wait)) = &mut self.wait else { return std::future::pending().await };
+        let (connection, woken) = wait.await;
+        self.wait = None;
+        self.pause = if connection.is_some() { PAUSE.0 } else { (self.pause * 2).min(PAUSE.1) };
+        self.connection = connection;
+        woken
     }
 }
 
-/// Waits as it is ordered. Ends when the worker does.
-async fn run(
+/// One wait; after an error it rests for `pause` before it ends.
+async fn wait(
     broker: Broker,
-    lanes: Vec<Arc<Lane>>,
-    mut orders: UnboundedReceiver<Vec<usize>>,
-    woken: UnboundedSender<Woken>,
+    connection: Option<Waiter>,
     client_id: Arc<AtomicU64>,
-) {
-    let mut connection: Option<Waiter> = None;
-    let mut pause = Duration::from_millis(20);
-    while let Some(order) = orders.recv().await {
-        let keys: Vec<&str> = order.iter().map(|lane| lanes[*lane].keys.notifications.as_str()).collect();
-        let result = match &mut connection {
-            Some(waiter) => waiter.wait(&keys).await,
-            None => match broker.waiter().await {
-                Ok(waiter) => {
-                    client_id.store(waiter.client_id(), Ordering::Relaxed);
-                    connection.insert(waiter).wait(&keys).await
-                }
-                Err(error) => Err(error),
-            },
+    order: Vec<(usize, Arc<Lane>)>,
+    pause: Duration,
+) -> (Option<Waiter>, Woken) {
+    let keys: Vec<&str> = order.iter().map(|(_, lane)| lane.keys.notifications.as_str()).collect();
+    let result = async {
+        let mut waiter = match connection {
+            Some(waiter) => waiter,
+            None => broker.waiter().await?,
         };
-        let end = match result {
-            Ok(place) => {
-                pause = Duration::from_millis(20);
-                place.map(|place| order[place])
-            }
-            Err(error) => {
-                tracing::warn!(%error, "waiting for notifications failed");
-                connection = None;
-                client_id.store(0, Ordering::Relaxed);
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_secs(1));
-                None
-            }
-        };
-        if woken.send(end).is_err() {
-            return;
+        client_id.store(waiter.client_id(), Ordering::Relaxed);
+        let place = waiter.wait(&keys).await?;
+        Ok::<_, crate::broker::BrokerError>((waiter, place))
+    }
+    .await;
+    match result {
+        Ok((waiter, place)) => (Some(waiter), place.map(|place| order[place].0)),
+        Err(error) => {
+            tracing::warn!(%error, "waiting for notifications failed");
+            client_id.store(0, Ordering::Relaxed);
+            tokio::time::sleep(pause).await;
+            (None, None)
         }
     }
 }
