@@ -3,8 +3,12 @@
 // Lets `#[delayed::task]` be used inside this crate's own tests.
 extern crate self as delayed;
 
+#[cfg(feature = "cli")]
+mod app;
 #[cfg(feature = "broker")]
 mod broker;
+#[cfg(feature = "cli")]
+mod cli;
 #[cfg(feature = "client")]
 mod client;
 pub mod config;
@@ -21,8 +25,12 @@ pub mod task;
 #[cfg(feature = "worker")]
 pub mod worker;
 
+#[cfg(feature = "cli")]
+pub use crate::app::App;
 #[cfg(feature = "broker")]
 pub use crate::broker::{BrokerError, BrokerErrorKind};
+#[cfg(feature = "cli")]
+pub use crate::cli::main;
 #[cfg(feature = "client")]
 pub use crate::client::{BulkError, Client, Enqueued, Fate};
 #[cfg(feature = "broker")]
