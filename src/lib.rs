@@ -14,6 +14,8 @@ mod client;
 pub mod config;
 #[cfg(feature = "broker")]
 mod error;
+#[cfg(feature = "inspect")]
+pub mod inspect;
 pub mod protocol;
 #[cfg(feature = "worker")]
 mod runner;
@@ -35,6 +37,8 @@ pub use crate::cli::main;
 pub use crate::client::{BulkError, Client, Enqueued, Fate};
 #[cfg(feature = "broker")]
 pub use crate::error::Error;
+#[cfg(feature = "inspect")]
+pub use crate::inspect::Inspector;
 pub use crate::protocol::call_id::CallId;
 pub use crate::protocol::timestamp::Timestamp;
 #[cfg(feature = "sweeper")]
