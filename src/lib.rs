@@ -3,13 +3,19 @@
 // Lets `#[delayed::task]` be used inside this crate's own tests.
 extern crate self as delayed;
 
+#[cfg(feature = "cli")]
+mod app;
 #[cfg(feature = "broker")]
 mod broker;
+#[cfg(feature = "cli")]
+mod cli;
 #[cfg(feature = "client")]
 mod client;
 pub mod config;
 #[cfg(feature = "broker")]
 mod error;
+#[cfg(feature = "inspect")]
+pub mod inspect;
 pub mod protocol;
 #[cfg(feature = "worker")]
 mod runner;
@@ -21,12 +27,18 @@ pub mod task;
 #[cfg(feature = "worker")]
 pub mod worker;
 
+#[cfg(feature = "cli")]
+pub use crate::app::App;
 #[cfg(feature = "broker")]
 pub use crate::broker::{BrokerError, BrokerErrorKind};
+#[cfg(feature = "cli")]
+pub use crate::cli::main;
 #[cfg(feature = "client")]
 pub use crate::client::{BulkError, Client, Enqueued, Fate};
 #[cfg(feature = "broker")]
 pub use crate::error::Error;
+#[cfg(feature = "inspect")]
+pub use crate::inspect::Inspector;
 pub use crate::protocol::call_id::CallId;
 pub use crate::protocol::timestamp::Timestamp;
 #[cfg(feature = "sweeper")]

@@ -1,1 +1,5 @@
-fn main() {}
+//! The sweeper and the operator's tool, without any tasks of its own.
+
+fn main() -> std::process::ExitCode {
+    delayed::main()
+}

@@ -1,12 +1,13 @@
 //! What stands in Redis? Reads that change nothing, and the few single commands of an operator.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use redis::Value;
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::protocol::keys::{QUEUES, QueueKeys};
+use crate::protocol::names::QueueName;
 
 /// What the server says of itself.
 #[derive(Debug, Clone, Default)]
@@ -64,6 +65,11 @@ impl Broker {
         self.read("time", &redis::cmd("TIME")).await
     }
 
+    /// Asks for an answer that costs the server nothing.
+    pub(crate) async fn ping(&self) -> Result<(), BrokerError> {
+        self.read::<Value>("ping", &redis::cmd("PING")).await.map(drop)
+    }
+
     /// Remembers that a queue is in use, so that a sweeper finds it.
     pub(crate) async fn register_queue(&self, queue: &str) -> Result<(), BrokerError> {
         self.read::<Value>("register_queue", redis::cmd("SADD").arg(QUEUES).arg(queue)).await.map(drop)
@@ -72,6 +78,31 @@ impl Broker {
     /// The queues that a worker or client of ours has used.
     pub(crate) async fn registered_queues(&self) -> Result<Vec<String>, BrokerError> {
         self.read("registered_queues", redis::cmd("SMEMBERS").arg(QUEUES)).await
+    }
+
+    /// The queues that are registered, and those that have a key of one of these suffixes and types beside them.
+    pub(crate) async fn find_queues(
+        &self,
+        beside: &[(&str, &str)],
+    ) -> Result<BTreeSet<QueueName>, BrokerError> {
+        let names = self.registered_queues().await?;
+        let mut queues: BTreeSet<QueueName> =
+            names.iter().filter_map(|name| QueueName::parse(name).ok()).collect();
+        for (suffix, kind) in beside {
+            let mut cursor = 0;
+            loop {
+                let (next, keys) = self.scan_keys(cursor, &format!("*{suffix}"), kind).await?;
+                queues.extend(keys.iter().filter_map(|key| {
+                    let name = std::str::from_utf8(key).ok()?.strip_suffix(suffix)?;
+                    QueueName::parse(name).ok()
+                }));
+                cursor = next;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(queues)
     }
 
     /// One step of a scan for keys of a type: the next cursor and the keys that match.
@@ -122,13 +153,36 @@ impl Broker {
 
     /// Whether each of these live keys is there.
     pub(crate) async fn alive(&self, wire_ids: &[&str]) -> Result<Vec<bool>, BrokerError> {
+        self.each("alive", "EXISTS", wire_ids).await
+    }
+
+    /// The type of each key; `none` where there is no key.
+    pub(crate) async fn key_types(&self, keys: &[&str]) -> Result<Vec<String>, BrokerError> {
+        self.each("key_types", "TYPE", keys).await
+    }
+
+    /// In how many milliseconds each key expires; -1 for one that never does, -2 for none.
+    pub(crate) async fn expiries(&self, keys: &[&str]) -> Result<Vec<i64>, BrokerError> {
+        self.each("expiries", "PTTL", keys).await
+    }
+
+    /// Runs one command for each key.
+    async fn each<T: redis::FromRedisValue>(
+        &self,
+        op: &'static str,
+        command: &str,
+        keys: &[&str],
+    ) -> Result<Vec<T>, BrokerError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut pipe = redis::pipe();
-        for id in wire_ids {
-            pipe.cmd("EXISTS").arg(*id);
+        for key in keys {
+            pipe.cmd(command).arg(*key);
         }
         pipe.query_async(&mut self.commands.clone())
             .await
-            .map_err(|error| BrokerError::from_redis("alive", &error))
+            .map_err(|error| BrokerError::from_redis(op, &error))
     }
 
     /// Our workers on a queue: id, and the time in milliseconds at which its lease ends.
@@ -153,6 +207,14 @@ impl Broker {
         command.arg(&keys.dead).arg(start).arg("+").arg("COUNT").arg(count);
         let entries: Vec<(String, HashMap<String, Vec<u8>>)> = self.read("dead_letters", &command).await?;
         Ok(entries.into_iter().map(|(id, fields)| DeadEntry { id, fields }).collect())
+    }
+
+    /// The id of the newest dead letter.
+    pub(crate) async fn newest_dead(&self, keys: &QueueKeys) -> Result<Option<String>, BrokerError> {
+        let mut command = redis::cmd("XREVRANGE");
+        command.arg(&keys.dead).arg("+").arg("-").arg("COUNT").arg(1);
+        let entries: Vec<(String, HashMap<String, Vec<u8>>)> = self.read("newest_dead", &command).await?;
+        Ok(entries.into_iter().next().map(|(id, _)| id))
     }
 
     /// One dead letter.

@@ -1,0 +1,145 @@
+//! `enqueue`: sends one call, its arguments written in JSON.
+
+mod arguments;
+
+use serde_json::{Value, json};
+
+use self::arguments::{Given, check};
+use crate::broker::Broker;
+use crate::cli::Program;
+use crate::cli::args::{Enqueue, Language};
+use crate::cli::exit::Failure;
+use crate::cli::output;
+use crate::error::Error;
+use crate::protocol::call_id::CallId;
+use crate::protocol::encode::Meta;
+use crate::protocol::keys::QueueKeys;
+use crate::protocol::message::Message;
+use crate::protocol::names::QueueName;
+use crate::protocol::value::describe_arguments;
+use crate::task::{Call, GoTask, PyTask, Registration, Registry, RegistryError, States};
+
+pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> {
+    let registry = match Registry::collect() {
+        Err(RegistryError::Empty) => Registry::new(),
+        registry => registry?,
+    };
+    let given = Given::parse(args.arguments.as_deref())?;
+    let task = match args.language {
+        None | Some(Language::Rust) => find(&registry, &args)?,
+        Some(Language::Python | Language::Go) => None,
+    };
+    let queue = match (&args.queue, task.and_then(|task| task.options.queue)) {
+        (Some(queue), _) => queue.clone(),
+        (None, Some(queue)) => QueueName::parse(queue)?,
+        (None, None) => QueueName::default(),
+    };
+    let id = args.id.map(|id| id.unwrap_or_else(CallId::new));
+    let message = match args.language {
+        None | Some(Language::Rust) => native(&args, &given, task, &program.states, id)?,
+        Some(Language::Python) => python(&args, given)?,
+        Some(Language::Go) => go(&args, given)?,
+    };
+    let (size, limit) = (message.len(), program.settings.config.client.max_message);
+    if size > limit {
+        return Err(Error::TooLarge { task: args.path, size, limit }.into());
+    }
+    let broker = Broker::connect(&program.settings.config.redis).await?;
+    broker.register_queue(queue.as_str()).await?;
+    let waiting = broker.enqueue(&QueueKeys::new(&queue), std::slice::from_ref(&message)).await?;
+    report(&args, &queue, id, &message, waiting)
+}
+
+/// The task, when it is compiled in; a program that has tasks wants to be told of one that it has not.
+fn find(registry: &Registry, args: &Enqueue) -> Result<Option<&'static Registration>, Failure> {
+    let found = registry.get(&args.path);
+    if found.is_some() || registry.is_empty() || args.language == Some(Language::Rust) {
+        return Ok(found);
+    }
+    let last = |path: &str| path.rsplit([':', '.']).next().unwrap_or(path).to_owned();
+    let alike = registry.iter().find(|task| last(task.name) == last(&args.path));
+    let alike = alike.map_or_else(String::new, |task| format!("did you mean `{}`? ", task.name));
+    Err(Failure::not_found(format!(
+        "no task `{}` is in this program: {alike}`tasks` lists all of them; --as rust, python or go sends a call to \
+         another program",
+        args.path
+    )))
+}
+
+/// A message of ours, checked when its task is known.
+fn native(
+    args: &Enqueue,
+    given: &Given,
+    task: Option<&'static Registration>,
+    states: &States,
+    id: Option<CallId>,
+) -> Result<Vec<u8>, Failure> {
+    let payload = match task {
+        None => given.payload(&args.path)?,
+        Some(task) => {
+            let given = given.by_place(task.params);
+            check(task, &given, states)?;
+            given.payload_for(task.params)?
+        }
+    };
+    Ok(crate::protocol::encode::native(&args.path, &payload, &Meta { attempts: 0, id, retry: args.retry }))
+}
+
+fn python(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
+    refuse_id(args, "Python")?;
+    let mut task = PyTask::new(&args.path).retry(args.retry.unwrap_or(0));
+    match given {
+        Given::ByPlace(values) => task = values.into_iter().fold(task, PyTask::arg),
+        Given::ByName(values) => {
+            task = values.into_iter().fold(task, |task, (name, value)| task.kwarg(name, value));
+        }
+    }
+    encoded(task.into())
+}
+
+fn go(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
+    refuse_id(args, "Go")?;
+    if args.retry.is_some() {
+        return Err(Failure::usage("Go's worker does not retry: leave out --retry"));
+    }
+    let Given::ByPlace(values) = given else {
+        return Err(Failure::usage("Go knows no arguments by name: give an array, such as '[1, 2]'"));
+    };
+    encoded(values.into_iter().fold(GoTask::new(&args.path), GoTask::arg).into())
+}
+
+fn refuse_id(args: &Enqueue, language: &str) -> Result<(), Failure> {
+    match args.id {
+        None => Ok(()),
+        Some(_) => {
+            Err(Failure::usage(format!("a message for {language} has no place for an id: leave out --id")))
+        }
+    }
+}
+
+fn encoded(call: Call) -> Result<Vec<u8>, Failure> {
+    call.encode().map_err(|source| Error::Encode { task: call.task().to_owned(), source }.into())
+}
+
+fn report(
+    args: &Enqueue,
+    queue: &QueueName,
+    id: Option<CallId>,
+    message: &[u8],
+    waiting: u64,
+) -> Result<(), Failure> {
+    let shown =
+        Message::decode(message).map_or_else(|_| String::new(), |message| describe_arguments(&message, 200));
+    if args.output.json {
+        return output::json(&json!({
+            "task": args.path,
+            "queue": queue.as_str(),
+            "id": id.map_or(Value::Null, |id| id.to_string().into()),
+            "arguments": shown,
+            "bytes": message.len(),
+            "waiting": waiting,
+        }));
+    }
+    let id = id.map_or_else(String::new, |id| format!(" with the id {id}"));
+    output::print(&format!("enqueued {}{shown} to {queue}{id}; {waiting} waiting", output::clean(&args.path)))
+}

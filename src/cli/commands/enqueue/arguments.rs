@@ -1,0 +1,157 @@
+//! Do arguments in JSON fit a task, and which bytes are they?
+
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value};
+
+use crate::cli::exit::{Code, Failure};
+use crate::protocol::arguments::{ArgumentError, ArgumentReader, Arguments, Param, Presence};
+use crate::protocol::encode::{Encoder, array_head};
+use crate::protocol::names::QueueName;
+use crate::task::handler::Handler;
+use crate::task::{Cancellation, Registration, Scope, States};
+
+/// Arguments as they were given.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Given {
+    ByPlace(Vec<Value>),
+    ByName(Map<String, Value>),
+}
+
+impl Given {
+    pub(super) fn parse(text: Option<&str>) -> Result<Self, Failure> {
+        match text.map(serde_json::from_str) {
+            None => Ok(Self::ByPlace(Vec::new())),
+            Some(Ok(Value::Array(values))) => Ok(Self::ByPlace(values)),
+            Some(Ok(Value::Object(values))) => Ok(Self::ByName(values)),
+            Some(Ok(value)) => Err(Failure::usage(format!(
+                "the arguments are to be a JSON array, such as '[{value}]', or an object by the parameters' names"
+            ))),
+            Some(Err(error)) => Err(Failure::usage(format!(
+                "the arguments are not JSON: {error}; give an array, such as '[1, \"two\"]', or an object by the \
+                 parameters' names"
+            ))),
+        }
+    }
+
+    /// The same by place, as far as the names are those of parameters.
+    pub(super) fn by_place(&self, params: &[Param]) -> Self {
+        let Self::ByName(named) = self else { return self.clone() };
+        if !named.keys().all(|name| params.iter().any(|param| param.name == name)) {
+            return self.clone();
+        }
+        let last = params.iter().rposition(|param| named.contains_key(param.name));
+        let upto = &params[..last.map_or(0, |last| last + 1)];
+        let missing =
+            upto.iter().any(|param| param.presence == Presence::Required && !named.contains_key(param.name));
+        if missing {
+            return self.clone();
+        }
+        let mut values: Vec<Value> =
+            upto.iter().map(|param| named.get(param.name).cloned().unwrap_or(Value::Null)).collect();
+        let variadic = upto.len() == params.len()
+            && params.last().is_some_and(|param| param.presence == Presence::Variadic);
+        if variadic && let Some(Value::Array(_)) = values.last() {
+            let Some(Value::Array(rest)) = values.pop() else { return self.clone() };
+            values.extend(rest);
+        }
+        Self::ByPlace(values)
+    }
+
+    /// The payload for a task whose parameters are not known: as Go makes it.
+    pub(super) fn payload(&self, task: &str) -> Result<Vec<u8>, Failure> {
+        let Self::ByPlace(values) = self else {
+            return Err(Failure::usage(format!(
+                "`{task}` is not in this program, so the places of its parameters are not known: give the arguments \
+                 as an array, such as '[1, 2]'"
+            )));
+        };
+        encode(values, values.len())
+    }
+
+    /// The payload for a task of these parameters, after [`check`].
+    pub(super) fn payload_for(&self, params: &[Param]) -> Result<Vec<u8>, Failure> {
+        let Self::ByPlace(values) = self else { return Err(Failure::usage("arguments by unknown names")) };
+        match (params, values.as_slice()) {
+            // Alone in its array: a list is the payload of a task that takes all that comes.
+            ([Param { presence: Presence::Variadic, .. }], _) => array(values),
+            ([_], []) => encode(values, 0),
+            ([_, _, ..], _) => array(values),
+            _ => encode(values, values.len()),
+        }
+    }
+
+    /// As Python would send them: an array and a map, which say by themselves how many there are.
+    fn place_and_keyword(&self) -> Result<(Vec<u8>, Vec<u8>), Failure> {
+        match self {
+            Self::ByPlace(values) => Ok((array(values)?, vec![0x80])),
+            Self::ByName(values) => Ok((vec![0x90], encode(&[Value::Object(values.clone())], 1)?)),
+        }
+    }
+}
+
+fn array(values: &[Value]) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    array_head(&mut bytes, values.len());
+    for value in values {
+        bytes.extend(encode(std::slice::from_ref(value), 1)?);
+    }
+    Ok(bytes)
+}
+
+fn encode(values: &[Value], count: usize) -> Result<Vec<u8>, Failure> {
+    let mut encoder = Encoder::new(count);
+    values.iter().for_each(|value| encoder.argument("JSON", value));
+    encoder.finish().map_err(|error| Failure::usage(error.to_string()))
+}
+
+/// Checks the arguments by the task's own rules, without running it.
+pub(super) fn check(task: &'static Registration, given: &Given, states: &States) -> Result<(), Failure> {
+    let (positional, keywords) = given.place_and_keyword()?;
+    let arguments = Arguments::by_place_and_keyword(&positional, &keywords);
+    dry_run(task, arguments, states).map_err(|error| {
+        Failure::new(Code::Usage, format!("`{}`: {error}; it is {}", task.name, task.signature()))
+    })
+}
+
+fn dry_run(
+    task: &'static Registration,
+    arguments: Arguments<'_>,
+    states: &States,
+) -> Result<(), ArgumentError> {
+    match task.handler {
+        // An `async fn` reads its arguments at once, and does nothing before it is polled.
+        Handler::Async(function) if task.states.iter().all(|state| states.has(state)) => {
+            let (queue, cancellation) = (QueueName::default(), Cancellation::new());
+            function(arguments, &Scope::new(task.name, &queue, states, &cancellation)).map(drop)
+        }
+        // A plain `fn` cannot be asked without being run: what its types are called has to do.
+        Handler::Async(_) | Handler::Blocking(_) => {
+            let mut reader = arguments.reader(task.params)?;
+            task.params.iter().try_for_each(|param| read(&mut reader, param))?;
+            reader.finish()
+        }
+    }
+}
+
+/// Reads one argument as the type that is written there, where that is a plain one.
+fn read(reader: &mut ArgumentReader<'_>, param: &Param) -> Result<(), ArgumentError> {
+    macro_rules! read_as {
+        ($($name:literal $ty:ty,)*) => {
+            match (param.presence, param.ty) {
+                $((Presence::Required, $name) => reader.required::<$ty>().map(drop),)*
+                $((Presence::Optional, $name | concat!("Option<", $name, ">")) => {
+                    reader.optional::<$ty>().map(drop)
+                })*
+                $((Presence::Variadic, concat!("Vec<", $name, ">")) => reader.variadic::<$ty>().map(drop),)*
+                (Presence::Required, _) => reader.required::<IgnoredAny>().map(drop),
+                (Presence::Optional, _) => reader.optional::<IgnoredAny>().map(drop),
+                (Presence::Variadic, _) => reader.variadic::<IgnoredAny>().map(drop),
+            }
+        };
+    }
+    read_as! {
+        "i8" i8, "i16" i16, "i32" i32, "i64" i64, "u8" u8, "u16" u16, "u32" u32, "u64" u64,
+        "f32" f32, "f64" f64, "bool" bool, "char" char, "String" String, "Vec<String>" Vec<String>,
+        "Vec<i64>" Vec<i64>, "Vec<f64>" Vec<f64>,
+    }
+}

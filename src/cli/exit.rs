@@ -1,0 +1,147 @@
+//! How does a command end? With a code for each kind of failure, and a sentence that says what to do.
+
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+use crate::broker::{BrokerError, BrokerErrorKind};
+use crate::client::BulkError;
+use crate::error::Error;
+use crate::protocol::names::NameError;
+use crate::task::RegistryError;
+use crate::task::error::chain;
+
+/// What the codes mean, for `--help`.
+pub(super) const CODES: &str = "\
+Exit codes:
+  0  done
+  1  it failed, or `doctor` found a problem
+  2  the command line was not understood
+  3  Redis cannot be reached
+  4  Redis refused: password, read-only, full, wrong type of key, too old
+  5  configuration: a setting out of range, no tasks, two of one name
+  6  not found: no such task, no such dead letter";
+
+/// What kind of end it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Code {
+    /// Whoever read our output has gone: nothing more to say.
+    Unread = 0,
+    Failed = 1,
+    Usage = 2,
+    Unreachable = 3,
+    Refused = 4,
+    Configuration = 5,
+    NotFound = 6,
+}
+
+/// Why a command did not do what it should.
+#[derive(Debug)]
+pub(super) struct Failure {
+    code: Code,
+    text: String,
+}
+
+impl Failure {
+    pub(super) fn new(code: Code, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    pub(super) fn usage(text: impl Into<String>) -> Self {
+        Self::new(Code::Usage, text)
+    }
+
+    pub(super) fn configuration(text: impl Into<String>) -> Self {
+        Self::new(Code::Configuration, text)
+    }
+
+    pub(super) fn not_found(text: impl Into<String>) -> Self {
+        Self::new(Code::NotFound, text)
+    }
+
+    pub(super) fn io(what: &str, error: &std::io::Error) -> Self {
+        let code = if error.kind() == ErrorKind::BrokenPipe { Code::Unread } else { Code::Failed };
+        Self::new(code, format!("{what}: {error}"))
+    }
+
+    #[cfg(test)]
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Says it, and gives the code.
+    pub(super) fn report(&self) -> ExitCode {
+        if self.code != Code::Unread {
+            // Where nobody reads errors, the code is all that can be given.
+            let _ = writeln!(std::io::stderr(), "error: {}", self.text);
+        }
+        ExitCode::from(self.code as u8)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match &error {
+            Error::Broker(error) => code_of(error.kind()),
+            Error::Config(_) | Error::Name(_) | Error::Registry(_) => Code::Configuration,
+            Error::Encode { .. } | Error::TooLarge { .. } | Error::Io(_) => Code::Failed,
+        };
+        Self::new(code, chain(&error))
+    }
+}
+
+impl From<BrokerError> for Failure {
+    fn from(error: BrokerError) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl From<RegistryError> for Failure {
+    fn from(error: RegistryError) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl From<NameError> for Failure {
+    fn from(error: NameError) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl From<BulkError> for Failure {
+    fn from(error: BulkError) -> Self {
+        let code = error.error().broker_kind().map_or(Code::Failed, code_of);
+        Self::new(code, chain(&error))
+    }
+}
+
+fn code_of(kind: BrokerErrorKind) -> Code {
+    match kind {
+        BrokerErrorKind::Unreachable | BrokerErrorKind::Uncertain | BrokerErrorKind::NotReady => {
+            Code::Unreachable
+        }
+        BrokerErrorKind::Full
+        | BrokerErrorKind::ReadOnly
+        | BrokerErrorKind::Denied
+        | BrokerErrorKind::WrongType
+        | BrokerErrorKind::Unsupported => Code::Refused,
+        BrokerErrorKind::Address => Code::Configuration,
+        BrokerErrorKind::Stale | BrokerErrorKind::Reply => Code::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_failure_has_its_code() {
+        let broker = |kind| Failure::from(BrokerError::new("claim", kind, "x")).code;
+        assert_eq!(broker(BrokerErrorKind::Unreachable), Code::Unreachable);
+        assert_eq!(broker(BrokerErrorKind::Denied), Code::Refused);
+        assert_eq!(broker(BrokerErrorKind::Address), Code::Configuration);
+        assert_eq!(Failure::from(RegistryError::Empty).code, Code::Configuration);
+        let closed = std::io::Error::from(ErrorKind::BrokenPipe);
+        assert_eq!(Failure::io("output", &closed).code, Code::Unread);
+    }
+}

@@ -1,0 +1,31 @@
+//! Where do log lines go? To the standard error stream, for people or as JSON.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::exit::Failure;
+use crate::cli::settings::Settings;
+use crate::config::LogFormat;
+
+/// Begins to log. A tool only warns, unless it was told to say more; a command that serves says what it does.
+pub(super) fn start(settings: &Settings, serves: bool) -> Result<(), Failure> {
+    let log = &settings.config.log;
+    let level = if serves || settings.is_set("log.level") { log.level.as_str() } else { "warn" };
+    let filter = EnvFilter::try_new(level).map_err(|error| {
+        let origin = settings.origin("log.level");
+        Failure::configuration(format!(
+            "log.level: {level:?} is not a level such as `info`, or a filter such as `info,delayed=debug` ({error}; \
+             set by {origin})"
+        ))
+    })?;
+    let to = std::io::stderr;
+    let colour = to().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(to).with_ansi(colour);
+    // A program that logs in its own way goes on doing so.
+    let _ = match log.format {
+        LogFormat::Pretty => lines.try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+    Ok(())
+}

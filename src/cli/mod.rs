@@ -1,0 +1,97 @@
+//! What does the command line say? Makes a program of an [`App`].
+
+mod args;
+mod commands;
+mod exit;
+mod logs;
+mod output;
+mod settings;
+
+use std::ffi::OsString;
+use std::num::NonZero;
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::app::App;
+use crate::cli::args::{Args, Command};
+use crate::cli::exit::Failure;
+use crate::cli::settings::Settings;
+use crate::task::States;
+
+/// Blocking threads beside those that run calls: the heartbeat's end, file and name look-ups.
+const SPARE_THREADS: usize = 16;
+
+/// Runs what the command line says, with the tasks that are linked into the program: the whole `main` of a program
+/// whose tasks share no state. See [`App`] for one whose tasks do.
+///
+/// ```no_run
+/// #[delayed::task]
+/// async fn add(a: i64, b: i64) -> i64 {
+///     a + b
+/// }
+///
+/// fn main() -> std::process::ExitCode {
+///     delayed::main()
+/// }
+/// ```
+#[must_use = "the exit code is to be returned from `main`"]
+pub fn main() -> ExitCode {
+    App::new().main()
+}
+
+impl App {
+    /// Runs what the command line says. Call it first in `main`, while the process has one thread.
+    #[must_use = "the exit code is to be returned from `main`"]
+    pub fn main(self) -> ExitCode {
+        run(self.into_states(), std::env::args_os())
+    }
+}
+
+/// What a command works with.
+struct Program {
+    settings: Settings,
+    states: States,
+}
+
+fn run(states: States, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args = match args::read(words) {
+        Ok(args) => args,
+        Err(error) => {
+            // To help that nobody reads, or an error that nobody sees, there is nothing to add.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    execute(states, args).unwrap_or_else(|failure| failure.report())
+}
+
+fn execute(states: States, args: Args) -> Result<ExitCode, Failure> {
+    let settings = Settings::load(&args)?;
+    logs::start(&settings, args.command.serves())?;
+
+    // Up to here the process has one thread. This is the place to fork a helper.
+
+    let runtime = runtime(&settings, &args.command)?;
+    let program = Program { settings, states };
+    let result = runtime.block_on(commands::run(program, args.command));
+    // A function that blocks may never end; the process does.
+    runtime.shutdown_background();
+    result
+}
+
+/// A worker gets threads; a tool does one thing after another.
+fn runtime(settings: &Settings, command: &Command) -> Result<Runtime, Failure> {
+    let built = if command.runs_calls() {
+        let cores = available_parallelism().map_or(1, NonZero::get);
+        Builder::new_multi_thread()
+            .worker_threads(cores.max(2))
+            .max_blocking_threads(settings.config.worker.concurrency + SPARE_THREADS)
+            .enable_all()
+            .build()
+    } else {
+        Builder::new_current_thread().enable_all().build()
+    };
+    built.map_err(|error| Failure::io("the runtime could not be started", &error))
+}

@@ -1,0 +1,287 @@
+//! Which settings hold, and where does each come from? File, then environment, then flags: the later one wins.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use toml::{Table, Value};
+
+use crate::cli::args::{Args, Command};
+use crate::cli::exit::Failure;
+use crate::config::{Config, ConfigError};
+
+/// The file that is read when none is named.
+const DEFAULT_FILE: &str = "delayed.toml";
+
+/// Where a setting comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Origin {
+    Default,
+    File(PathBuf),
+    Environment(&'static str),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Environment(name) | Self::Flag(name) => f.write_str(name),
+        }
+    }
+}
+
+/// How the text of an environment variable is read.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Text,
+    Number,
+    Bool,
+    /// Texts with commas between them.
+    List,
+}
+
+/// A setting: its key in the file, its environment variable, and how that is read.
+pub(super) struct Setting {
+    pub(super) key: &'static str,
+    pub(super) variable: &'static str,
+    kind: Kind,
+}
+
+const fn setting(key: &'static str, variable: &'static str, kind: Kind) -> Setting {
+    Setting { key, variable, kind }
+}
+
+/// All settings, in the order of the file.
+pub(super) const ALL: [Setting; 17] = [
+    setting("redis.url", "DELAYED_REDIS_URL", Kind::Text),
+    setting("redis.timeout", "DELAYED_REDIS_TIMEOUT", Kind::Text),
+    setting("client.max_message", "DELAYED_MAX_MESSAGE", Kind::Number),
+    setting("worker.queues", "DELAYED_QUEUES", Kind::List),
+    setting("worker.concurrency", "DELAYED_CONCURRENCY", Kind::Number),
+    setting("worker.lease", "DELAYED_LEASE", Kind::Text),
+    setting("worker.shutdown", "DELAYED_SHUTDOWN", Kind::Text),
+    setting("worker.unknown", "DELAYED_UNKNOWN", Kind::Text),
+    setting("worker.sweep", "DELAYED_SWEEP", Kind::Bool),
+    setting("worker.burst", "DELAYED_BURST", Kind::Bool),
+    setting("sweeper.queues", "DELAYED_SWEEPER_QUEUES", Kind::List),
+    setting("sweeper.interval", "DELAYED_SWEEPER_INTERVAL", Kind::Text),
+    setting("sweeper.max_deaths", "DELAYED_MAX_DEATHS", Kind::Number),
+    setting("dead.max_count", "DELAYED_DEAD_MAX_COUNT", Kind::Number),
+    setting("dead.max_age", "DELAYED_DEAD_MAX_AGE", Kind::Text),
+    setting("log.level", "DELAYED_LOG", Kind::Text),
+    setting("log.format", "DELAYED_LOG_FORMAT", Kind::Text),
+];
+
+/// The settings that hold.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) config: Config,
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+/// A setting on the command line: its key, its flag, its value.
+type Flag = (&'static str, &'static str, Value);
+
+impl Settings {
+    /// Reads the file, the environment and the flags.
+    pub(super) fn load(args: &Args) -> Result<Self, Failure> {
+        Self::read(args.global.config.as_deref(), &flags(args), |name| std::env::var_os(name))
+    }
+
+    fn read(
+        file: Option<&Path>,
+        flags: &[Flag],
+        environment: impl Fn(&str) -> Option<std::ffi::OsString>,
+    ) -> Result<Self, Failure> {
+        let mut origins = BTreeMap::new();
+        let (path, mut table) = read_file(file)?;
+        for setting in ALL {
+            if get(&table, setting.key).is_some() {
+                origins.insert(setting.key, Origin::File(path.clone()));
+            }
+        }
+        for setting in ALL {
+            let Some(text) = environment(setting.variable).filter(|text| !text.is_empty()) else { continue };
+            let wrong = |problem: String| Failure::configuration(format!("{}: {problem}", setting.variable));
+            let text = text.into_string().map_err(|_| wrong("it is not UTF-8".into()))?;
+            let value = setting.kind.read(&text).map_err(wrong)?;
+            let mut alone = Table::new();
+            put(&mut alone, setting.key, value.clone());
+            Config::deserialize(alone).map_err(|error| wrong(error.message().to_owned()))?;
+            put(&mut table, setting.key, value);
+            origins.insert(setting.key, Origin::Environment(setting.variable));
+        }
+        for (key, flag, value) in flags {
+            put(&mut table, key, value.clone());
+            origins.insert(key, Origin::Flag(flag));
+        }
+        let config =
+            Config::deserialize(table).map_err(|error| Failure::configuration(error.message().to_owned()))?;
+        let settings = Self { config, origins };
+        settings.config.validate().map_err(|error| settings.out_of_range(&error))?;
+        Ok(settings)
+    }
+
+    /// Where a setting comes from.
+    pub(super) fn origin(&self, key: &str) -> Origin {
+        self.origins.get(key).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// Whether somebody set it.
+    pub(super) fn is_set(&self, key: &str) -> bool {
+        self.origins.contains_key(key)
+    }
+
+    fn out_of_range(&self, error: &ConfigError) -> Failure {
+        match self.origin(error.field) {
+            Origin::Default => Failure::configuration(error.to_string()),
+            origin => Failure::configuration(format!("{error} (set by {origin})")),
+        }
+    }
+}
+
+fn read_file(named: Option<&Path>) -> Result<(PathBuf, Table), Failure> {
+    let path = named.unwrap_or(Path::new(DEFAULT_FILE));
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => {
+            let problem = format!("the settings in {} cannot be read: {error}", path.display());
+            return Err(Failure::configuration(problem));
+        }
+    };
+    let wrong = |error: toml::de::Error| {
+        Failure::configuration(format!("{}: {}", path.display(), error.to_string().trim_end()))
+    };
+    // By itself first: only here an error knows its line.
+    toml::from_str::<Config>(&text).map_err(wrong)?;
+    let table = toml::from_str(&text).map_err(wrong)?;
+    Ok((path.to_owned(), table))
+}
+
+impl Kind {
+    fn read(self, text: &str) -> Result<Value, String> {
+        match self {
+            Self::Text => Ok(Value::String(text.into())),
+            Self::Number => {
+                text.trim().parse().map(Value::Integer).map_err(|_| format!("{text:?} is not a whole number"))
+            }
+            Self::Bool => match text.trim() {
+                "1" | "true" | "yes" => Ok(Value::Boolean(true)),
+                "0" | "false" | "no" => Ok(Value::Boolean(false)),
+                _ => Err(format!("{text:?} is neither true nor false")),
+            },
+            Self::List => {
+                let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+                Ok(Value::Array(names.map(|name| Value::String(name.into())).collect()))
+            }
+        }
+    }
+}
+
+/// The settings on the command line.
+fn flags(args: &Args) -> Vec<Flag> {
+    let mut flags: Vec<Flag> = Vec::new();
+    let mut flag = |key, name, value: Option<Value>| flags.extend(value.map(|value| (key, name, value)));
+    let text = |text: &Option<String>| text.clone().map(Value::String);
+    let number = |number: Option<u32>| number.map(|number| Value::Integer(number.into()));
+    let time = |time: Option<std::time::Duration>| {
+        time.map(|time| Value::String(humantime::format_duration(time).to_string()))
+    };
+    let list = |names: Vec<String>| {
+        (!names.is_empty()).then(|| Value::Array(names.into_iter().map(Value::String).collect()))
+    };
+    flag("redis.url", "--redis", text(&args.global.redis));
+    flag("log.level", "--log-level", text(&args.global.log_level));
+    flag("log.format", "--log-format", text(&args.global.log_format));
+    match &args.command {
+        Command::Worker(worker) => {
+            flag("worker.queues", "--queue", list(worker.queues.clone()));
+            flag("worker.concurrency", "--concurrency", number(worker.concurrency));
+            flag("worker.lease", "--lease", time(worker.lease));
+            flag("worker.shutdown", "--shutdown", time(worker.shutdown));
+            flag("worker.unknown", "--unknown", text(&worker.unknown));
+            flag("worker.burst", "--burst", worker.burst.then_some(Value::Boolean(true)));
+            flag("worker.sweep", "--no-sweep", worker.no_sweep.then_some(Value::Boolean(false)));
+        }
+        Command::Sweeper(sweeper) => {
+            let names = sweeper.queues.iter().map(ToString::to_string).collect();
+            flag("sweeper.queues", "--queue", list(names));
+            flag("sweeper.interval", "--interval", time(sweeper.interval));
+            flag("sweeper.max_deaths", "--max-deaths", number(sweeper.max_deaths));
+        }
+        Command::Enqueue(_) => {}
+    }
+    flags
+}
+
+fn get<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
+    let (section, name) = key.split_once('.')?;
+    table.get(section)?.get(name)
+}
+
+fn put(table: &mut Table, key: &str, value: Value) {
+    let (section, name) = key.split_once('.').expect("a setting stands in a section");
+    let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+    if let Value::Table(section) = section {
+        section.insert(name.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    fn read(text: &str, flags: &[Flag], environment: &[(&str, &str)]) -> Result<Settings, String> {
+        let file = file(text);
+        let get =
+            |name: &str| environment.iter().find(|(other, _)| *other == name).map(|(_, text)| (*text).into());
+        Settings::read(Some(file.path()), flags, get).map_err(|failure| failure.text().to_owned())
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_environment_and_that_over_the_file() {
+        let text = "[worker]\nconcurrency = 1\nlease = \"3s\"\nqueues = [\"a=2\"]\n";
+        let environment = [("DELAYED_CONCURRENCY", "2"), ("DELAYED_QUEUES", "b, c"), ("DELAYED_LOG", "")];
+        let flags = [("worker.concurrency", "--concurrency", Value::Integer(3))];
+        let settings = read(text, &flags, &environment).unwrap();
+        let worker = &settings.config.worker;
+        assert_eq!((worker.concurrency, worker.lease), (3, std::time::Duration::from_secs(3)));
+        assert_eq!(worker.queues.len(), 2);
+        assert_eq!(settings.origin("worker.concurrency"), Origin::Flag("--concurrency"));
+        assert_eq!(settings.origin("worker.queues"), Origin::Environment("DELAYED_QUEUES"));
+        assert!(matches!(settings.origin("worker.lease"), Origin::File(_)));
+        assert!(!settings.is_set("log.level"), "an empty variable is not set");
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_place() {
+        let error = read("[worker]\nlaese = \"3s\"\n", &[], &[]).unwrap_err();
+        assert!(error.contains("line 2") && error.contains("laese"), "{error}");
+        let error = read("", &[], &[("DELAYED_LEASE", "soon")]).unwrap_err();
+        assert!(error.starts_with("DELAYED_LEASE: \"soon\" is not a duration"), "{error}");
+        let error = read("", &[], &[("DELAYED_CONCURRENCY", "many")]).unwrap_err();
+        assert_eq!(error, "DELAYED_CONCURRENCY: \"many\" is not a whole number");
+        let error = read("", &[("worker.concurrency", "--concurrency", Value::Integer(0))], &[]).unwrap_err();
+        assert_eq!(error, "worker.concurrency: 0 is not from 1 to 4096 (set by --concurrency)");
+    }
+
+    #[test]
+    fn every_setting_of_the_list_is_one_of_the_configuration() {
+        for setting in ALL {
+            let mut table = Table::new();
+            put(&mut table, setting.key, Value::Table(Table::new()));
+            let error = Config::deserialize(table).unwrap_err().to_string();
+            assert!(!error.contains("unknown field"), "{}: {error}", setting.key);
+        }
+    }
+}

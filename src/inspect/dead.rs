@@ -1,0 +1,271 @@
+//! What could not be run? Dead letters are read, put back and deleted.
+
+use serde::Serialize;
+
+use crate::broker::{BrokerError, DeadEntry};
+use crate::error::Error;
+use crate::inspect::{Inspector, MessageSummary, Progress};
+use crate::protocol::keys::QueueKeys;
+use crate::protocol::message::Message;
+use crate::protocol::names::QueueName;
+
+/// How many letters are read, or moved, at a time.
+const CHUNK: usize = 100;
+/// How many bytes of messages are sent back at a time, where it is more than one.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// A message that was buried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DeadLetter {
+    /// Its id: its time in milliseconds, and a number.
+    pub id: String,
+    /// When it was buried, in milliseconds since 1970 by the server's clock.
+    pub at_ms: u64,
+    /// One word: `failed`, `panicked`, `arguments`, `unknown`, `malformed` or `lost`.
+    pub reason: String,
+    /// A sentence.
+    pub detail: String,
+    /// Which attempt it was.
+    pub attempt: u64,
+    /// Where: `host/pid/worker id`, or the wire id of the last worker that it took down.
+    pub worker: String,
+    /// The message.
+    #[serde(flatten)]
+    pub message: MessageSummary,
+}
+
+/// Which dead letters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// Those with these ids.
+    Ids(Vec<String>),
+    /// Those of one task.
+    Task(String),
+    /// All that are there now.
+    All,
+}
+
+/// What was done to dead letters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Handled {
+    /// How many were put back, or deleted.
+    pub done: u64,
+    /// Ids that were asked for, of which there is no dead letter.
+    pub missing: Vec<String>,
+}
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Requeue,
+    Delete,
+}
+
+/// Whether a text has the form of a dead letter's id: `1700000000000-0`.
+#[must_use]
+pub fn is_letter_id(text: &str) -> bool {
+    order(text).is_some()
+}
+
+fn order(id: &str) -> Option<(u64, u64)> {
+    let (time, number) = id.split_once('-')?;
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (digits(time) && digits(number)).then_some(())?;
+    Some((time.parse().ok()?, number.parse().ok()?))
+}
+
+impl Inspector {
+    /// Up to `count` dead letters, oldest first: those after the id `after`, and of `task` alone when it is given;
+    /// arguments are cut at `limit` characters.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or the key of the dead letters is no stream.
+    pub async fn dead_letters(
+        &self,
+        queue: &QueueName,
+        after: Option<&str>,
+        task: Option<&str>,
+        count: usize,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, Error> {
+        let keys = QueueKeys::new(queue);
+        let mut letters = Vec::new();
+        let mut after = after.unwrap_or("-").to_owned();
+        while letters.len() < count {
+            let wanted = if task.is_some() { CHUNK } else { CHUNK.min(count - letters.len()) };
+            let page = self.broker.dead_letters(&keys, &after, wanted as u64).await?;
+            let Some(last) = page.last() else { break };
+            after.clone_from(&last.id);
+            let fits = |entry: &&DeadEntry| task.is_none_or(|task| is_of(entry, task));
+            let left = count - letters.len();
+            letters.extend(page.iter().filter(fits).take(left).map(|entry| DeadLetter::of(entry, limit)));
+        }
+        Ok(letters)
+    }
+
+    /// One dead letter; its arguments are cut at `limit` characters.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or the key of the dead letters is no stream.
+    pub async fn dead_letter(
+        &self,
+        queue: &QueueName,
+        id: &str,
+        limit: usize,
+    ) -> Result<Option<DeadLetter>, Error> {
+        if !is_letter_id(id) {
+            return Ok(None);
+        }
+        let entry = self.broker.dead_letter(&QueueKeys::new(queue), id).await?;
+        Ok(entry.map(|entry| DeadLetter::of(&entry, limit)))
+    }
+
+    /// Moves dead letters to the tail of their queue, their failed attempts forgotten, a part at a time.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or a key of the queue has a wrong type. What was done until then is done.
+    pub async fn requeue_dead(
+        &self,
+        queue: &QueueName,
+        which: &Selection,
+        progress: Progress<'_>,
+    ) -> Result<Handled, Error> {
+        Ok(self.handle(queue, which, Verb::Requeue, progress).await?)
+    }
+
+    /// Deletes dead letters, a part at a time.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or a key of the queue has a wrong type. What was done until then is done.
+    pub async fn delete_dead(
+        &self,
+        queue: &QueueName,
+        which: &Selection,
+        progress: Progress<'_>,
+    ) -> Result<Handled, Error> {
+        Ok(self.handle(queue, which, Verb::Delete, progress).await?)
+    }
+
+    async fn handle(
+        &self,
+        queue: &QueueName,
+        which: &Selection,
+        verb: Verb,
+        progress: Progress<'_>,
+    ) -> Result<Handled, BrokerError> {
+        let keys = QueueKeys::new(queue);
+        match which {
+            Selection::Ids(ids) => self.handle_ids(&keys, ids, verb, progress).await,
+            Selection::Task(task) => self.handle_all(&keys, Some(task), verb, progress).await,
+            Selection::All => self.handle_all(&keys, None, verb, progress).await,
+        }
+    }
+
+    async fn handle_ids(
+        &self,
+        keys: &QueueKeys,
+        ids: &[String],
+        verb: Verb,
+        progress: Progress<'_>,
+    ) -> Result<Handled, BrokerError> {
+        let mut handled = Handled::default();
+        for (seen, id) in (1..).zip(ids) {
+            let entry = if is_letter_id(id) { self.broker.dead_letter(keys, id).await? } else { None };
+            let done = match entry {
+                Some(entry) => self.apply(keys, vec![entry], verb).await?,
+                None => 0,
+            };
+            if done == 0 {
+                handled.missing.push(id.clone());
+            }
+            handled.done += done;
+            progress(seen, ids.len() as u64);
+        }
+        Ok(handled)
+    }
+
+    /// Not what is buried meanwhile: what is put back may die again.
+    async fn handle_all(
+        &self,
+        keys: &QueueKeys,
+        task: Option<&str>,
+        verb: Verb,
+        progress: Progress<'_>,
+    ) -> Result<Handled, BrokerError> {
+        let mut handled = Handled::default();
+        let Some(newest) = self.broker.newest_dead(keys).await? else { return Ok(handled) };
+        let end = order(&newest);
+        let [_, _, _, total, _] = self.broker.lengths(keys).await?;
+        let (mut after, mut seen) = ("-".to_owned(), 0);
+        loop {
+            let mut page = self.broker.dead_letters(keys, &after, CHUNK as u64).await?;
+            page.retain(|entry| order(&entry.id) <= end);
+            let Some(last) = page.last() else { return Ok(handled) };
+            after.clone_from(&last.id);
+            seen += page.len() as u64;
+            page.retain(|entry| task.is_none_or(|task| is_of(entry, task)));
+            handled.done += self.apply(keys, page, verb).await?;
+            progress(seen, total);
+        }
+    }
+
+    async fn apply(&self, keys: &QueueKeys, entries: Vec<DeadEntry>, verb: Verb) -> Result<u64, BrokerError> {
+        if entries.is_empty() {
+            return Ok(0);
+        }
+        if let Verb::Delete = verb {
+            let ids: Vec<String> = entries.into_iter().map(|entry| entry.id).collect();
+            return self.broker.delete_dead(keys, &ids).await;
+        }
+        let (mut done, mut chunk, mut bytes) = (0, Vec::new(), 0);
+        for mut entry in entries {
+            let message = entry.fields.remove("message").unwrap_or_default();
+            let message = Message::decode(&message).map(|read| read.revived()).unwrap_or(message);
+            if bytes + message.len() > CHUNK_BYTES && !chunk.is_empty() {
+                done += self.broker.revive(keys, &chunk).await?;
+                (bytes, _) = (0, chunk.clear());
+            }
+            bytes += message.len();
+            chunk.push((entry.id, message));
+        }
+        Ok(done + self.broker.revive(keys, &chunk).await?)
+    }
+}
+
+fn is_of(entry: &DeadEntry, task: &str) -> bool {
+    entry
+        .fields
+        .get("message")
+        .is_some_and(|bytes| Message::decode(bytes).is_ok_and(|message| message.task() == task))
+}
+
+impl DeadLetter {
+    fn of(entry: &DeadEntry, limit: usize) -> Self {
+        let bytes = |name| entry.fields.get(name).map(Vec::as_slice).unwrap_or_default();
+        let text = |name| String::from_utf8_lossy(bytes(name)).into_owned();
+        Self {
+            at_ms: order(&entry.id).map_or(0, |(time, _)| time),
+            reason: text("reason"),
+            detail: text("detail"),
+            attempt: text("attempt").parse().unwrap_or(0),
+            worker: text("worker"),
+            message: MessageSummary::of(bytes("message"), limit),
+            id: entry.id.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_ordered_by_number() {
+        assert!(order("9-10") > order("9-9") && order("10-0") > order("9-99"));
+        assert!(is_letter_id("1700000000000-0"));
+        for wrong in ["", "-", "1", "1-", "-1", "1-x", "+1-1", "1-1-1"] {
+            assert!(!is_letter_id(wrong), "{wrong}");
+        }
+    }
+}

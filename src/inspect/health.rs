@@ -1,0 +1,176 @@
+//! Is all well? What a server and its queues should be, and how to put it right.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::broker::{BrokerError, ServerFacts};
+use crate::error::Error;
+use crate::inspect::Inspector;
+
+/// How many round trips are timed.
+const ROUND_TRIPS: usize = 51;
+/// A round trip that takes longer than this makes a worker slow.
+const SLOW_US: u128 = 5_000;
+/// Clocks that differ more than this make times hard to compare; the second, and a worker may be forgotten too soon.
+const CLOCK_WARNING_MS: u64 = 1_000;
+const CLOCK_PROBLEM_MS: u64 = 30_000;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// To be looked at.
+    Warning,
+    /// Calls may be lost, or are not run.
+    Problem,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Finding {
+    /// How bad it is.
+    pub level: Level,
+    /// What was looked at: `version`, `eviction`, `persistence`, `memory`, `clock`, `latency`, `keys`, `tokens`,
+    /// `owners`, `live_keys`, `workers`, `versions` or `dead`.
+    pub check: &'static str,
+    /// The queue, where it is one's.
+    pub queue: Option<String>,
+    /// What was found.
+    pub text: String,
+    /// What to do about it.
+    pub fix: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn ok(check: &'static str, text: impl Into<String>) -> Self {
+        Self { level: Level::Ok, check, queue: None, text: text.into(), fix: None }
+    }
+
+    pub(super) fn warning(check: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { level: Level::Warning, fix: Some(fix.into()), ..Self::ok(check, text) }
+    }
+
+    pub(super) fn problem(check: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { level: Level::Problem, fix: Some(fix.into()), ..Self::ok(check, text) }
+    }
+}
+
+impl Inspector {
+    /// Looks at the server and at every queue.
+    ///
+    /// # Errors
+    /// Redis cannot be reached or used at all.
+    pub async fn check(&self) -> Result<Vec<Finding>, Error> {
+        let facts = self.broker.server_facts().await?;
+        let mut findings = vec![version(&facts), eviction(&facts), memory(&facts)];
+        findings.push(self.persistence(&facts).await);
+        findings.push(self.clock().await?);
+        findings.push(self.latency().await?);
+        for queue in self.queue_names().await? {
+            findings.extend(self.check_queue(&queue).await?);
+        }
+        Ok(findings)
+    }
+
+    async fn persistence(&self, facts: &ServerFacts) -> Finding {
+        if field(facts, "aof_enabled") == "1" {
+            return match field(facts, "aof_last_write_status") {
+                "err" => Finding::problem(
+                    "persistence",
+                    "the append-only file could not be written",
+                    "look into the server's log: the disk may be full",
+                ),
+                _ => Finding::ok("persistence", "append-only file"),
+            };
+        }
+        if field(facts, "rdb_last_bgsave_status") == "err" {
+            let fix = "look into the server's log: the disk may be full";
+            return Finding::problem("persistence", "the last snapshot could not be saved", fix);
+        }
+        let fix = "redis-cli CONFIG SET appendonly yes, and the same in redis.conf";
+        // Hosted servers do not allow to ask.
+        let saves = self.broker.server_config("save").await.unwrap_or_default();
+        match saves.get("save").map(String::as_str) {
+            Some("") => Finding::warning("persistence", "off: a restart of the server loses all calls", fix),
+            _ => Finding::warning(
+                "persistence",
+                "snapshots only: a crash of the server loses what came after the last one",
+                fix,
+            ),
+        }
+    }
+
+    async fn clock(&self) -> Result<Finding, BrokerError> {
+        let before = SystemTime::now();
+        let server = self.server_ms().await?;
+        let took = before.elapsed().unwrap_or_default();
+        let here = (before + took / 2).duration_since(UNIX_EPOCH).unwrap_or_default();
+        let difference = server.abs_diff(u64::try_from(here.as_millis()).unwrap_or(u64::MAX));
+        let text = format!("the server's clock and ours differ by {difference} ms");
+        let fix = "let both machines set their clocks by NTP";
+        Ok(match difference {
+            0..=CLOCK_WARNING_MS => Finding::ok("clock", text),
+            0..=CLOCK_PROBLEM_MS => Finding::warning("clock", text, fix),
+            _ => Finding::problem("clock", text, fix),
+        })
+    }
+
+    async fn latency(&self) -> Result<Finding, BrokerError> {
+        let mut times = Vec::with_capacity(ROUND_TRIPS);
+        for _ in 0..ROUND_TRIPS {
+            let began = Instant::now();
+            self.broker.ping().await?;
+            times.push(began.elapsed().as_micros());
+        }
+        times.sort_unstable();
+        let median = times[ROUND_TRIPS / 2];
+        let text = format!("a round trip takes {median} µs (median of {ROUND_TRIPS})");
+        if median > SLOW_US {
+            let fix = "run workers near the server: each turn of a worker is a round trip";
+            return Ok(Finding::warning("latency", text, fix));
+        }
+        Ok(Finding::ok("latency", text))
+    }
+}
+
+fn field<'a>(facts: &'a ServerFacts, name: &str) -> &'a str {
+    facts.fields.get(name).map_or("", String::as_str)
+}
+
+/// An older server than we can use was refused when we connected.
+fn version(facts: &ServerFacts) -> Finding {
+    match field(facts, "valkey_version") {
+        "" => Finding::ok("version", format!("Redis {}", facts.redis_version)),
+        valkey => Finding::ok("version", format!("Valkey {valkey}")),
+    }
+}
+
+fn eviction(facts: &ServerFacts) -> Finding {
+    match field(facts, "maxmemory_policy") {
+        "noeviction" | "" => Finding::ok("eviction", "noeviction"),
+        policy => Finding::problem(
+            "eviction",
+            format!("maxmemory-policy is {policy}: when memory is short, the server drops calls"),
+            "redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
+        ),
+    }
+}
+
+fn memory(facts: &ServerFacts) -> Finding {
+    let number = |name| field(facts, name).parse::<u64>().unwrap_or(0);
+    let (used, limit) = (number("used_memory"), number("maxmemory"));
+    let mib = used >> 20;
+    if limit == 0 {
+        return Finding::ok("memory", format!("{mib} MiB used, no limit"));
+    }
+    let text = format!("{mib} of {} MiB used", limit >> 20);
+    if used / 9 > limit / 10 {
+        return Finding::warning("memory", text, "raise `maxmemory`, or let the workers drain the queues");
+    }
+    Finding::ok("memory", text)
+}
