@@ -14,5 +14,5 @@ pub use self::error::{BrokerError, BrokerErrorKind};
 pub(crate) use self::lease::{LeaseKeeper, Reconciled};
 pub(crate) use self::queue::{BuryRequest, ClaimRequest, Claimed, MAX_BATCH, Place};
 pub(crate) use self::read::{DeadEntry, ServerFacts};
-pub(crate) use self::recovery::{DeadLimits, DeathLimits, Swept};
+pub(crate) use self::recovery::{DeadLimits, DeathLimits};
 pub(crate) use self::wait::Waiter;

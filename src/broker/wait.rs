@@ -80,15 +80,4 @@ impl Broker {
             .await
             .map_err(|error| BrokerError::from_redis("give_token_back", &error))
     }
-
-    /// The number of tokens of each of `notifications`, in one round trip.
-    pub(crate) async fn tokens(&self, notifications: &[&str]) -> Result<Vec<u64>, BrokerError> {
-        let mut pipe = redis::pipe();
-        for key in notifications {
-            pipe.cmd("LLEN").arg(*key);
-        }
-        pipe.query_async(&mut self.commands.clone())
-            .await
-            .map_err(|error| BrokerError::from_redis("tokens", &error))
-    }
 }

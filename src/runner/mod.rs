@@ -4,4 +4,4 @@ mod inline;
 mod outcome;
 
 pub(crate) use self::inline::{Run, run_blocking, start};
-pub use self::outcome::Outcome;
+pub(crate) use self::outcome::Outcome;

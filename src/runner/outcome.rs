@@ -4,8 +4,7 @@ use crate::task::TaskError;
 
 /// What happened to one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// It came to its end.
     Succeeded,
     /// The task said that it failed.
