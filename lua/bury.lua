@@ -13,7 +13,7 @@
 -- ARGV[7]  attempt    which attempt this was
 -- ARGV[8]  where      host/pid/worker id
 --
--- Returns an array: 1, or 0 when the slot owned nothing any more (then nothing was done), and the
+-- Returns an array: 1, or 0 when the slot owned nothing any more (then nothing was moved), and the
 -- number of older dead letters that had to go.
 -- Errors  STALE  another call was to come before this one, or this one comes too late; nothing was done.
 

@@ -23,7 +23,8 @@
 -- Returns an array: the number of released messages that this worker owned no more, the number of
 -- messages that still wait, 1 when there are suspects (else 0), then the claimed messages: the first
 -- for the wire id behind the kept ones, and so on.
--- Errors  STALE  another call was to come before this one, or this one comes too late; nothing was done.
+-- Errors  STALE  another call was to come before this one, this one comes too late, or a slot that the
+--                caller takes for free owns a message; nothing was done.
 
 local BEFORE_IDS = 7
 local released, kept = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -41,6 +42,17 @@ local waiting = redis.call('LLEN', KEYS[1])
 local tokens = redis.call('LLEN', KEYS[2])
 redis.call('HLEN', KEYS[3])
 
+local wanted = math.min(free, waiting, tokens + in_hand)
+local overlap = released - kept -- slots that are released and claimed again
+if wanted > overlap then
+  local first = BEFORE_IDS + kept + overlap + 1
+  for _, message in ipairs(redis.call('HMGET', KEYS[3], unpack(ARGV, first, first + wanted - overlap - 1))) do
+    if message then -- would be overwritten, and lost
+      return redis.error_reply('STALE a slot that should be free owns a message')
+    end
+  end
+end
+
 local suspects = redis.call('EXISTS', KEYS[5])
 for i = 1, tonumber(ARGV[5]) do
   local message = redis.call('HGET', KEYS[3], ARGV[BEFORE_IDS + i])
@@ -54,14 +66,11 @@ if waiting == 0 then
   if tokens > 0 then
     redis.call('UNLINK', KEYS[2])
   end
-elseif free > 0 then
-  local count = math.min(free, waiting, tokens + in_hand)
-  if count > in_hand then
-    redis.call('LPOP', KEYS[2], count - in_hand)
+elseif wanted > 0 then
+  if wanted > in_hand then
+    redis.call('LPOP', KEYS[2], wanted - in_hand)
   end
-  if count > 0 then
-    messages = redis.call('LPOP', KEYS[1], count)
-  end
+  messages = redis.call('LPOP', KEYS[1], wanted)
 end
 
 local lost = 0
@@ -80,7 +89,7 @@ if claimed > 0 then
     end
   end
   local new = redis.call('HSET', KEYS[3], unpack(owned))
-  lost = new - math.max(0, claimed - (released - kept))
+  lost = new - math.max(0, claimed - overlap)
 end
 
 local over = {} -- released slots that got no new message

@@ -10,7 +10,7 @@
 --                            number of the last reconcile, and its answer
 -- ARGV[1]  seq  the number of this call, beyond any before; the next call of the worker is one more
 -- ARGV[2]  lease in milliseconds, for the worker's hash
--- ARGV[…]  the wire ids of the slots in question, at least one; the caller sends at most 1000
+-- ARGV[…]  the wire ids of the slots in question, at least one; the caller sends at most 2000
 --
 -- Returns an array: the number of the last call that was applied (-1 when Redis does not know), then
 -- the message of each slot, or nil.

@@ -10,7 +10,7 @@
 -- ARGV[2]  wire id  of the slot
 -- ARGV[3]  message  for the next attempt
 --
--- Returns 1, or 0 when the slot owned nothing any more: then nothing was done.
+-- Returns 1, or 0 when the slot owned nothing any more: then nothing was moved.
 -- Errors  STALE  another call was to come before this one, or this one comes too late; nothing was done.
 
 local seq = tonumber(ARGV[1])

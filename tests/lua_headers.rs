@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use crate::support::root;
 
 /// What may be unpacked, and why it is small enough: Lua's stack takes 8000 values.
-const UNPACKED: [(&str, &str, &str); 9] = [
+const UNPACKED: [(&str, &str, &str); 10] = [
     ("balance", "tokens", "1000 at a time"),
     ("claim", "live", "at most as many as wire ids"),
+    ("claim", "ARGV, first, first + wanted - overlap - 1", "wire ids, at most 1000"),
     ("claim", "messages", "at most as many as wire ids"),
     ("claim", "over", "at most as many as wire ids"),
     ("claim", "owned", "two for each wire id"),
     ("enqueue", "ARGV, first, last", "1000 at a time"),
     ("enqueue", "tokens", "1000 at a time"),
-    ("reconcile", "ARGV, 3", "at most 1000 wire ids"),
+    ("reconcile", "ARGV, 3", "at most 2000 wire ids"),
     ("reconcile", "owned", "at most as many as wire ids"),
 ];
 

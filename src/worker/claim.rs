@@ -18,96 +18,24 @@ use tokio::sync::watch;
 use crate::broker::{BrokerError, Claimed, MAX_BATCH};
 use crate::config::Unknown;
 use crate::task::{Registration, Registry};
-use crate::worker::backoff::Backoff;
 use crate::worker::blocking::{BlockingRuns, Done, Shared};
-use crate::worker::lane::Lane;
+use crate::worker::lane::{Lane, LaneState};
 use crate::worker::request::{Answer, Reply, Request, RequestKind, Sender};
 use crate::worker::shutdown::{Phase, StopReason};
-use crate::worker::slots::{Settlement, Slots};
+use crate::worker::slots::Slots;
 use crate::worker::speed::Speed;
 use crate::worker::stats::{Counters, count};
-use crate::worker::wait::{Doorbell, Woken};
+use crate::worker::wait::Doorbell;
 
 /// How many claims of one lane are under way at the most.
 const CLAIMS: usize = 2;
-/// How many requests of one lane are under way at the most.
-const REQUESTS: usize = 32;
 /// After how long runs of quick blocking tasks that still wait get threads of their own.
 const HELP_AFTER: Duration = Duration::from_millis(2);
-/// How often a wait is asked to end until it does.
-const END_WAIT_EVERY: Duration = Duration::from_millis(10);
 
 /// A task and what is known of its speed.
 pub(super) struct Known {
     pub(super) task: &'static Registration,
     pub(super) speed: Arc<Speed>,
-}
-
-/// What the loop keeps for one queue.
-pub(super) struct LaneState {
-    pub(super) lane: Arc<Lane>,
-    /// 0 when queues are asked strictly in their order.
-    pub(super) weight: u32,
-    /// The number of the last request that was made.
-    pub(super) seq: u64,
-    /// The number of the last request that is known to be applied.
-    pub(super) applied: u64,
-    /// Slots whose messages are to be released, and whether suspects are to be forgiven.
-    pub(super) finished: Vec<(usize, bool)>,
-    pub(super) settlements: VecDeque<(usize, Settlement)>,
-    pub(super) requests: usize,
-    pub(super) claims: usize,
-    /// A request was refused: no other is made until those under way have been answered.
-    pub(super) refused: bool,
-    /// Requests of which we do not know whether they were applied.
-    pub(super) doubt: Vec<Request>,
-    /// The last claim got less than it asked for.
-    pub(super) dry: bool,
-    /// A token is in hand.
-    pub(super) token: bool,
-    pub(super) waiting: u64,
-    pub(super) suspects: bool,
-    pub(super) backoff: Backoff,
-    /// How many claims in a row brought nothing but tasks of other workers.
-    pub(super) foreign: u32,
-    /// The pause after such a claim, for those workers.
-    pub(super) rest: Backoff,
-}
-
-impl LaneState {
-    pub(super) fn new(lane: Arc<Lane>, weight: u32) -> Self {
-        Self {
-            lane,
-            weight,
-            seq: 0,
-            applied: 0,
-            finished: Vec::new(),
-            settlements: VecDeque::new(),
-            requests: 0,
-            claims: 0,
-            refused: false,
-            doubt: Vec::new(),
-            dry: false,
-            token: false,
-            waiting: 0,
-            suspects: false,
-            backoff: Backoff::default(),
-            foreign: 0,
-            rest: Backoff::default(),
-        }
-    }
-
-    /// Whether an ordinary request may be made now.
-    fn is_open(&self) -> bool {
-        self.doubt.is_empty() && !self.refused && self.backoff.until().is_none() && self.requests < REQUESTS
-    }
-
-    fn has_work(&self) -> bool {
-        !self.finished.is_empty()
-            || !self.settlements.is_empty()
-            || !self.doubt.is_empty()
-            || self.requests > 0
-    }
 }
 
 /// How the loop ended.
@@ -133,8 +61,8 @@ pub(super) struct ClaimLoop {
     under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Reply> + Send>>>,
     /// Replies that came while a request was being made.
     early: VecDeque<Reply>,
-    doorbell: Doorbell,
-    end_wait_at: Option<Instant>,
+    pub(super) doorbell: Doorbell,
+    pub(super) end_wait_at: Option<Instant>,
     phase: watch::Receiver<Phase>,
     burst: bool,
     /// The loop is over; only what is left is settled.
@@ -223,7 +151,7 @@ impl ClaimLoop {
         *self.phase.borrow()
     }
 
-    fn accepts(&self) -> bool {
+    pub(super) fn accepts(&self) -> bool {
         !self.closing && self.phase() == Phase::Running
     }
 
@@ -420,67 +348,6 @@ impl ClaimLoop {
         if !messages.is_empty() {
             count(&self.counters.claimed, messages.len() as u64);
             self.dispatch(request.lane, filled, messages);
-        }
-    }
-
-    /// A token came: for whoever has a free slot, else for another worker.
-    fn on_woken(&mut self, woken: Woken) {
-        self.end_wait_at = None;
-        let Some(index) = woken else { return };
-        let room = self.slots.free() > 0 || self.lanes.iter().any(|lane| !lane.finished.is_empty());
-        let accepts = self.accepts();
-        let lane = &mut self.lanes[index];
-        lane.dry = false;
-        if accepts && room && !lane.token {
-            lane.token = true;
-        } else {
-            self.give_token_back(index);
-        }
-    }
-
-    fn give_token_back(&self, index: usize) {
-        let (broker, lane) = (self.sender.broker.clone(), Arc::clone(&self.lanes[index].lane));
-        tokio::spawn(async move {
-            if let Err(error) = broker.give_token_back(&lane.keys.notifications).await {
-                tracing::warn!(queue = %lane.queue, %error, "could not give a notification back; a sweeper will");
-            }
-        });
-    }
-
-    /// Waits for tokens of dry lanes, and ends a wait that no longer is for the right lanes.
-    fn mind_doorbell(&mut self) {
-        let accepts = self.accepts();
-        let wanted = |lane: &LaneState| accepts && lane.dry && !lane.token && lane.backoff.until().is_none();
-        match self.doorbell.waiting() {
-            None => {
-                let lanes: Vec<usize> =
-                    (0..self.lanes.len()).filter(|index| wanted(&self.lanes[*index])).collect();
-                if !lanes.is_empty() {
-                    self.doorbell.wait(lanes);
-                }
-            }
-            Some(lanes) => {
-                let missing = (0..self.lanes.len()).any(|i| wanted(&self.lanes[i]) && !lanes.contains(&i));
-                if (missing || !accepts) && self.end_wait_at.is_none() {
-                    self.doorbell.end_wait();
-                    self.end_wait_at = Some(Instant::now() + END_WAIT_EVERY);
-                }
-            }
-        }
-    }
-
-    /// Ends a wait and gives back the tokens that are in hand. Before the loop ends.
-    pub(super) async fn hang_up(&mut self, until: Instant) {
-        while self.doorbell.waiting().is_some() && Instant::now() < until {
-            self.doorbell.end_wait();
-            if let Ok(woken) = tokio::time::timeout(END_WAIT_EVERY, self.doorbell.ended()).await {
-                self.on_woken(woken);
-            }
-        }
-        for index in 0..self.lanes.len() {
-            if std::mem::take(&mut self.lanes[index].token) {
-                self.give_token_back(index);
-            }
         }
     }
 

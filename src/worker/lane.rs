@@ -1,10 +1,19 @@
-//! What does a worker keep for one of its queues? Its keys, its wire ids, and which of its slots must stay alive.
+//! What does a worker keep for one of its queues? Its keys and wire ids, which of its slots must stay alive, and what is
+//! left to ask of it.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::names::{QueueName, WorkerId};
+use crate::worker::backoff::Backoff;
+use crate::worker::request::Request;
+use crate::worker::slots::Settlement;
+
+/// How many requests of one lane are under way at the most.
+const REQUESTS: usize = 32;
 
 /// One queue of a worker: shared by the loop that claims and the thread that beats.
 #[derive(Debug)]
@@ -88,6 +97,73 @@ impl Lane {
             let covered = self.covered[*slot].load(Ordering::Relaxed);
             covered == 0 || now.saturating_sub(covered) > half
         })
+    }
+}
+
+/// What the loop keeps for one queue.
+pub(super) struct LaneState {
+    pub(super) lane: Arc<Lane>,
+    /// 0 when queues are asked strictly in their order.
+    pub(super) weight: u32,
+    /// The number of the last request that was made.
+    pub(super) seq: u64,
+    /// The number of the last request that is known to be applied.
+    pub(super) applied: u64,
+    /// Slots whose messages are to be released, and whether suspects are to be forgiven.
+    pub(super) finished: Vec<(usize, bool)>,
+    pub(super) settlements: VecDeque<(usize, Settlement)>,
+    pub(super) requests: usize,
+    pub(super) claims: usize,
+    /// A request was refused: no other is made until those under way have been answered.
+    pub(super) refused: bool,
+    /// Requests of which we do not know whether they were applied.
+    pub(super) doubt: Vec<Request>,
+    /// The last claim got less than it asked for.
+    pub(super) dry: bool,
+    /// A token is in hand.
+    pub(super) token: bool,
+    pub(super) waiting: u64,
+    pub(super) suspects: bool,
+    pub(super) backoff: Backoff,
+    /// How many claims in a row brought nothing but tasks of other workers.
+    pub(super) foreign: u32,
+    /// The pause after such a claim, for those workers.
+    pub(super) rest: Backoff,
+}
+
+impl LaneState {
+    pub(super) fn new(lane: Arc<Lane>, weight: u32) -> Self {
+        Self {
+            lane,
+            weight,
+            seq: 0,
+            applied: 0,
+            finished: Vec::new(),
+            settlements: VecDeque::new(),
+            requests: 0,
+            claims: 0,
+            refused: false,
+            doubt: Vec::new(),
+            dry: false,
+            token: false,
+            waiting: 0,
+            suspects: false,
+            backoff: Backoff::default(),
+            foreign: 0,
+            rest: Backoff::default(),
+        }
+    }
+
+    /// Whether an ordinary request may be made now.
+    pub(super) fn is_open(&self) -> bool {
+        self.doubt.is_empty() && !self.refused && self.backoff.until().is_none() && self.requests < REQUESTS
+    }
+
+    pub(super) fn has_work(&self) -> bool {
+        !self.finished.is_empty()
+            || !self.settlements.is_empty()
+            || !self.doubt.is_empty()
+            || self.requests > 0
     }
 }
 

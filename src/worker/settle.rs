@@ -132,7 +132,6 @@ impl ClaimLoop {
         let mut slots: Vec<usize> = lane.doubt.iter().flat_map(|request| request.slots()).copied().collect();
         slots.sort_unstable();
         slots.dedup();
-        slots.truncate(1000);
         lane.seq += JUMP;
         Request { lane: index, seq: lane.seq, kind: RequestKind::Reconcile { slots } }
     }

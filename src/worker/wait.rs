@@ -3,13 +3,17 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::broker::{Broker, Waiter};
-use crate::worker::lane::Lane;
+use crate::worker::claim::ClaimLoop;
+use crate::worker::lane::{Lane, LaneState};
 
 /// The first and the longest pause after an error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// How often a wait is asked to end until it does.
+const END_WAIT_EVERY: Duration = Duration::from_millis(10);
 
 /// What a wait ended with: the lane whose token was popped, or none.
 pub(super) type Woken = Option<usize>;
@@ -107,6 +111,69 @@ async fn wait(
             client_id.store(0, Ordering::Relaxed);
             tokio::time::sleep(pause).await;
             (None, None)
+        }
+    }
+}
+
+impl ClaimLoop {
+    /// A token came: for whoever has a free slot, else for another worker.
+    pub(super) fn on_woken(&mut self, woken: Woken) {
+        self.end_wait_at = None;
+        let Some(index) = woken else { return };
+        let room = self.slots.free() > 0 || self.lanes.iter().any(|lane| !lane.finished.is_empty());
+        let accepts = self.accepts();
+        let lane = &mut self.lanes[index];
+        lane.dry = false;
+        if accepts && room && !lane.token {
+            lane.token = true;
+        } else {
+            self.give_token_back(index);
+        }
+    }
+
+    fn give_token_back(&self, index: usize) {
+        let (broker, lane) = (self.sender.broker.clone(), Arc::clone(&self.lanes[index].lane));
+        tokio::spawn(async move {
+            if let Err(error) = broker.give_token_back(&lane.keys.notifications).await {
+                tracing::warn!(queue = %lane.queue, %error, "could not give a notification back; a sweeper will");
+            }
+        });
+    }
+
+    /// Waits for tokens of dry lanes, and ends a wait that no longer is for the right lanes.
+    pub(super) fn mind_doorbell(&mut self) {
+        let accepts = self.accepts();
+        let wanted = |lane: &LaneState| accepts && lane.dry && !lane.token && lane.backoff.until().is_none();
+        match self.doorbell.waiting() {
+            None => {
+                let lanes: Vec<usize> =
+                    (0..self.lanes.len()).filter(|index| wanted(&self.lanes[*index])).collect();
+                if !lanes.is_empty() {
+                    self.doorbell.wait(lanes);
+                }
+            }
+            Some(lanes) => {
+                let missing = (0..self.lanes.len()).any(|i| wanted(&self.lanes[i]) && !lanes.contains(&i));
+                if (missing || !accepts) && self.end_wait_at.is_none() {
+                    self.doorbell.end_wait();
+                    self.end_wait_at = Some(Instant::now() + END_WAIT_EVERY);
+                }
+            }
+        }
+    }
+
+    /// Ends a wait and gives back the tokens that are in hand. Before the loop ends.
+    pub(super) async fn hang_up(&mut self, until: Instant) {
+        while self.doorbell.waiting().is_some() && Instant::now() < until {
+            self.doorbell.end_wait();
+            if let Ok(woken) = tokio::time::timeout(END_WAIT_EVERY, self.doorbell.ended()).await {
+                self.on_woken(woken);
+            }
+        }
+        for index in 0..self.lanes.len() {
+            if std::mem::take(&mut self.lanes[index].token) {
+                self.give_token_back(index);
+            }
         }
     }
 }

@@ -183,12 +183,21 @@ fn seed(bench: &mut Bench) {
 }
 
 #[test]
+fn does_not_overwrite_what_a_free_slot_owns() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    let call = |bench: &mut Bench| claim(bench, &Ask::free(2));
+    bench.refuses(super::STALE, "a slot that should be free owns a message", call);
+}
+
+#[test]
 fn changes_nothing_when_it_is_refused() {
     let ask = Ask { forgive: 1, released: 1, ..Ask::free(2) };
     let keys = [QUEUE, TOKENS, PROCESSING, WORKER, DEATHS];
     changes_nothing_it_may_not(&keys, seed, |bench| claim(bench, &ask));
     // Without anything to release or to forgive, and without anything to claim.
-    changes_nothing_it_may_not(&keys[..4], seed, |bench| claim(bench, &Ask::free(2)));
+    let free = Ask { ids: slots(3).split_off(1), ..Ask::free(2) };
+    changes_nothing_it_may_not(&keys[..4], seed, |bench| claim(bench, &free));
     changes_nothing_it_may_not(&keys[..4], seed, |bench| claim(bench, &Ask::release(1)));
     refuses_stale_calls(seed, |bench, seq| claim(bench, &Ask { seq, ..ask.clone() }));
 }
