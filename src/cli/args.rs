@@ -1,16 +1,17 @@
 //! Which words does the command line take?
 
+mod operate;
+mod serve;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::builder::StyledStr;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub(super) use self::operate::{Completions, Dead, DeadList, DeadMove, DeadShow, Peek, Purge, Workers};
+pub(super) use self::serve::{Dev, Enqueue, Language, Sweeper, Worker};
 use crate::cli::exit::CODES;
-use crate::config::{QueueWeight, Unknown};
-use crate::protocol::call_id::CallId;
-use crate::protocol::names::QueueName;
 
 /// Stands in texts for the name of the program.
 const PROGRAM: &str = "{program}";
@@ -60,110 +61,52 @@ pub(super) enum Command {
     Sweeper(Sweeper),
     /// Enqueue a call
     Enqueue(Enqueue),
+    /// Show the tasks of this program
+    Tasks(Json),
+    /// Show how full the queues are
+    Queues(Json),
+    /// Show who works, and on what
+    Workers(Workers),
+    /// Show messages that wait
+    Peek(Peek),
+    /// Show, requeue or delete calls that could not be run
+    #[command(subcommand)]
+    Dead(Dead),
+    /// Drop all messages that wait in a queue
+    Purge(Purge),
+    /// Look for what is wrong with Redis and the queues
+    Doctor(Json),
+    /// Show the settings that hold, and where they come from
+    Config(Json),
+    /// Run a private Redis in the working directory, and a worker when the program has tasks
+    Dev(Dev),
+    /// Print a script with which a shell completes this program's command line
+    Completions(Completions),
 }
 
 impl Command {
     /// Whether it stays, and logs what it does.
     pub(super) fn serves(&self) -> bool {
-        matches!(self, Self::Worker(_) | Self::Sweeper(_))
+        matches!(self, Self::Worker(_) | Self::Sweeper(_) | Self::Dev(_))
     }
 
     /// Whether it runs calls.
     pub(super) fn runs_calls(&self) -> bool {
-        matches!(self, Self::Worker(_))
+        self.worker().is_some()
     }
-}
 
-/// `worker`
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Stops on SIGTERM, SIGINT and SIGHUP when its calls have ended, at once on a second one. SIGUSR1 makes it quiet: it \
-claims nothing more, and stays.
+    /// What it says of a worker.
+    pub(super) fn worker(&self) -> Option<&Worker> {
+        match self {
+            Self::Worker(worker) | Self::Dev(Dev { worker }) => Some(worker),
+            _ => None,
+        }
+    }
 
-Examples:
-  {program} worker --redis redis://127.0.0.1:6379 --queue default --concurrency 64
-  {program} worker --queue mail=3 --queue reports=1 --lease 3s
-  {program} worker --burst")]
-pub(super) struct Worker {
-    /// A queue to serve, `mail`, or with a weight, `mail=3`; may be repeated, in order of preference
-    #[arg(long = "queue", value_name = "QUEUE", value_parser = queue_weight)]
-    pub(super) queues: Vec<String>,
-    /// How many calls run at a time
-    #[arg(long, value_name = "N")]
-    pub(super) concurrency: Option<u32>,
-    /// How long after its last sign of life what it owns goes to others
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(super) lease: Option<Duration>,
-    /// How long calls may go on after the worker was told to stop
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(super) shutdown: Option<Duration>,
-    /// What becomes of calls of tasks that are not in this program: bury, requeue or ignore
-    #[arg(long, value_name = "WHAT", value_parser = unknown)]
-    pub(super) unknown: Option<String>,
-    /// End when the queues are empty and all is settled
-    #[arg(long)]
-    pub(super) burst: bool,
-    /// Leave it to others to bring back what dead workers owned
-    #[arg(long)]
-    pub(super) no_sweep: bool,
-}
-
-/// `sweeper`
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  {program} sweeper
-  {program} sweeper --queue mail --interval 10s")]
-pub(super) struct Sweeper {
-    /// A queue to sweep; may be repeated; default: all that it finds
-    #[arg(long = "queue", value_name = "QUEUE")]
-    pub(super) queues: Vec<QueueName>,
-    /// How long it rests between two sweeps
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub(super) interval: Option<Duration>,
-    /// How many processes may die of a call before it is buried
-    #[arg(long, value_name = "N")]
-    pub(super) max_deaths: Option<u32>,
-}
-
-/// `enqueue`
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  {program} enqueue my_crate::tasks::add '[1, 2]'
-  {program} enqueue my_crate::tasks::add '{\"a\": 1, \"b\": 2}' --retry 3 --id
-  {program} enqueue mails.tasks:send '[\"ann@example.org\"]' --as python --queue mail")]
-pub(super) struct Enqueue {
-    /// The path of the task
-    pub(super) path: String,
-    /// Its arguments in JSON: an array by place, or an object by the parameters' names; none: no arguments
-    #[arg(value_name = "JSON", allow_hyphen_values = true)]
-    pub(super) arguments: Option<String>,
-    /// The queue; default: the task's own, or else `default`
-    #[arg(long)]
-    pub(super) queue: Option<QueueName>,
-    /// How often the call may be retried, whatever its task says; -1 is for ever
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub(super) retry: Option<i64>,
-    /// Give the call an id: this one, or a new one
-    #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
-    pub(super) id: Option<Option<CallId>>,
-    /// Who is to run it; `rust` sends a call also when its task is not in this program
-    #[arg(long = "as", value_name = "LANGUAGE")]
-    pub(super) language: Option<Language>,
-    #[command(flatten)]
-    pub(super) output: Json,
-}
-
-/// Whose task it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Language {
-    /// A worker of this library
-    Rust,
-    /// A worker of the Python package `delayed`
-    Python,
-    /// A worker of the Go module `go-delayed`
-    Go,
+    /// Whether it goes without a Redis.
+    pub(super) fn stands_alone(&self) -> bool {
+        matches!(self, Self::Tasks(_) | Self::Config(_) | Self::Completions(_))
+    }
 }
 
 /// Reads the command line; the error may be the help that was asked for.
@@ -191,21 +134,6 @@ fn named(command: clap::Command, program: &str) -> clap::Command {
 pub(super) fn program_name(word: Option<&OsString>) -> String {
     let name = word.and_then(|word| Path::new(word).file_name()).map(|name| name.to_string_lossy());
     name.map_or_else(|| "delayed".into(), std::borrow::Cow::into_owned)
-}
-
-/// Checks a queue with its weight, and keeps it as it was written.
-fn queue_weight(text: &str) -> Result<String, String> {
-    let checked: Result<QueueWeight, _> = text.parse();
-    checked.map(|_| text.to_owned()).map_err(|error| error.problem)
-}
-
-fn unknown(text: &str) -> Result<String, String> {
-    text.parse::<Unknown>().map(|_| text.to_owned()).map_err(|error| error.problem)
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text)
-        .map_err(|error| format!("not a duration such as `30s` or `1h 30m`: {error}"))
 }
 
 #[cfg(test)]

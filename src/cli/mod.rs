@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod dev;
 mod exit;
 mod logs;
 mod output;
@@ -16,6 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::app::App;
 use crate::cli::args::{Args, Command};
+use crate::cli::dev::DevServer;
 use crate::cli::exit::Failure;
 use crate::cli::settings::Settings;
 use crate::task::States;
@@ -68,8 +70,9 @@ fn run(states: States, words: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn execute(states: States, args: Args) -> Result<ExitCode, Failure> {
-    let settings = Settings::load(&args)?;
+    let mut settings = Settings::load(&args)?;
     logs::start(&settings, args.command.serves())?;
+    let server = DevServer::for_command(&mut settings, &args.command)?;
 
     // Up to here the process has one thread. This is the place to fork a helper.
 
@@ -78,6 +81,7 @@ fn execute(states: States, args: Args) -> Result<ExitCode, Failure> {
     let result = runtime.block_on(commands::run(program, args.command));
     // A function that blocks may never end; the process does.
     runtime.shutdown_background();
+    drop(server);
     result
 }
 

@@ -125,6 +125,18 @@ impl Settings {
         Ok(settings)
     }
 
+    /// The address of Redis as it may be shown.
+    pub(super) fn shown_url(&self) -> String {
+        let url = self.config.redis.redacted_url();
+        // An address of a socket has the password among its parameters.
+        let Some((address, parameters)) = url.split_once('?') else { return url };
+        let shown: Vec<&str> = parameters
+            .split('&')
+            .map(|parameter| if parameter.starts_with("pass=") { "pass=***" } else { parameter })
+            .collect();
+        format!("{address}?{}", shown.join("&"))
+    }
+
     /// Where a setting comes from.
     pub(super) fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or(Origin::Default)
@@ -197,23 +209,20 @@ fn flags(args: &Args) -> Vec<Flag> {
     flag("redis.url", "--redis", text(&args.global.redis));
     flag("log.level", "--log-level", text(&args.global.log_level));
     flag("log.format", "--log-format", text(&args.global.log_format));
-    match &args.command {
-        Command::Worker(worker) => {
-            flag("worker.queues", "--queue", list(worker.queues.clone()));
-            flag("worker.concurrency", "--concurrency", number(worker.concurrency));
-            flag("worker.lease", "--lease", time(worker.lease));
-            flag("worker.shutdown", "--shutdown", time(worker.shutdown));
-            flag("worker.unknown", "--unknown", text(&worker.unknown));
-            flag("worker.burst", "--burst", worker.burst.then_some(Value::Boolean(true)));
-            flag("worker.sweep", "--no-sweep", worker.no_sweep.then_some(Value::Boolean(false)));
-        }
-        Command::Sweeper(sweeper) => {
-            let names = sweeper.queues.iter().map(ToString::to_string).collect();
-            flag("sweeper.queues", "--queue", list(names));
-            flag("sweeper.interval", "--interval", time(sweeper.interval));
-            flag("sweeper.max_deaths", "--max-deaths", number(sweeper.max_deaths));
-        }
-        Command::Enqueue(_) => {}
+    if let Some(worker) = args.command.worker() {
+        flag("worker.queues", "--queue", list(worker.queues.clone()));
+        flag("worker.concurrency", "--concurrency", number(worker.concurrency));
+        flag("worker.lease", "--lease", time(worker.lease));
+        flag("worker.shutdown", "--shutdown", time(worker.shutdown));
+        flag("worker.unknown", "--unknown", text(&worker.unknown));
+        flag("worker.burst", "--burst", worker.burst.then_some(Value::Boolean(true)));
+        flag("worker.sweep", "--no-sweep", worker.no_sweep.then_some(Value::Boolean(false)));
+    }
+    if let Command::Sweeper(sweeper) = &args.command {
+        let names = sweeper.queues.iter().map(ToString::to_string).collect();
+        flag("sweeper.queues", "--queue", list(names));
+        flag("sweeper.interval", "--interval", time(sweeper.interval));
+        flag("sweeper.max_deaths", "--max-deaths", number(sweeper.max_deaths));
     }
     flags
 }

@@ -8,13 +8,13 @@ mod tasks {
     ///
     /// Whoever calls it does not hear the sum.
     #[delayed::task(retry = 2)]
-    pub async fn add(a: i64, b: i64) -> i64 {
+    pub(super) async fn add(a: i64, b: i64) -> i64 {
         a + b
     }
 
     /// Appends a line with `n` to the file that RECORD_FILE names, in one write.
     #[delayed::task]
-    pub fn record(n: i64) -> std::io::Result<()> {
+    pub(super) fn record(n: i64) -> std::io::Result<()> {
         let name = std::env::var_os("RECORD_FILE").expect("RECORD_FILE names the record");
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(name)?;
         file.write_all(format!("{n}\n").as_bytes())
@@ -22,38 +22,38 @@ mod tasks {
 
     /// Fails each time.
     #[delayed::task]
-    pub async fn fail(reason: Option<String>) -> Result<(), String> {
+    pub(super) async fn fail(reason: Option<String>) -> Result<(), String> {
         Err(reason.unwrap_or_else(|| "it fails each time".into()))
     }
 
     #[delayed::task]
-    pub async fn panic() {
+    pub(super) async fn panic() {
         panic!("it panics each time");
     }
 
     #[delayed::task]
-    pub async fn sleep(ms: u64) {
+    pub(super) async fn sleep(ms: u64) {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
 
     #[delayed::task]
-    pub fn sleep_blocking(ms: u64) {
+    pub(super) fn sleep_blocking(ms: u64) {
         std::thread::sleep(Duration::from_millis(ms));
     }
 
     /// Takes the process down.
     #[delayed::task]
-    pub fn abort() {
+    pub(super) fn abort() {
         std::process::abort();
     }
 
     #[delayed::task]
-    pub async fn never_ends() {
+    pub(super) async fn never_ends() {
         std::future::pending().await
     }
 
     #[delayed::task]
-    pub fn never_ends_blocking() {
+    pub(super) fn never_ends_blocking() {
         loop {
             std::thread::park();
         }
@@ -61,7 +61,7 @@ mod tasks {
 
     /// Into a queue of its own.
     #[delayed::task(queue = "reports", name = "report.greet")]
-    pub fn greet(name: String, greeting: delayed::State<super::Greeting>, #[task(default)] times: u8) {
+    pub(super) fn greet(name: String, greeting: delayed::State<super::Greeting>, #[task(default)] times: u8) {
         for _ in 0..=times {
             println!("{}, {name}!", greeting.0);
         }

@@ -1,20 +1,71 @@
 //! One file for each command.
 
+mod completions;
+mod config;
+mod dead;
+mod dev;
+mod doctor;
 mod enqueue;
+mod peek;
+mod purge;
+mod queues;
 mod sweeper;
+mod tasks;
 mod worker;
+mod workers;
 
 use std::process::ExitCode;
 
 use crate::cli::Program;
 use crate::cli::args::Command;
 use crate::cli::exit::Failure;
+use crate::inspect::{Inspector, MessageSummary};
+
+/// So many characters of arguments stand in a table, and so many in JSON and where one message is shown.
+const SHORT: usize = 80;
+const LONG: usize = 100_000;
 
 pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Worker(_) => worker::run(program).await?,
         Command::Sweeper(_) => sweeper::run(program).await?,
         Command::Enqueue(args) => enqueue::run(program, args).await?,
+        Command::Tasks(output) => tasks::run(output)?,
+        Command::Queues(output) => queues::run(&program, output).await?,
+        Command::Workers(args) => workers::run(&program, &args).await?,
+        Command::Peek(args) => peek::run(&program, &args).await?,
+        Command::Dead(verb) => dead::run(&program, verb).await?,
+        Command::Purge(args) => purge::run(&program, &args).await?,
+        Command::Doctor(output) => return doctor::run(&program, output).await,
+        Command::Config(output) => config::run(&program.settings, output)?,
+        Command::Dev(_) => dev::run(program).await?,
+        Command::Completions(args) => completions::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn inspector(program: &Program) -> Result<Inspector, Failure> {
+    Ok(Inspector::with_config(&program.settings.config).await?)
+}
+
+/// How many characters of arguments are shown.
+fn limit(json: bool) -> usize {
+    if json { LONG } else { SHORT }
+}
+
+/// A message in one cell of a table: its call, or why there is none.
+fn call(message: &MessageSummary) -> String {
+    match (&message.task, &message.arguments, &message.problem) {
+        (Some(task), Some(arguments), _) => format!("{task}{arguments}"),
+        (_, _, Some(problem)) => {
+            let hex: String = message.hex.iter().flat_map(|hex| hex.chars()).take(SHORT).collect();
+            format!("{problem}: 0x{hex}")
+        }
+        _ => String::new(),
+    }
+}
+
+/// What is not there, or is not known, in a table.
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".into())
 }

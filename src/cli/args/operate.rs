@@ -1,0 +1,139 @@
+//! What do an operator's commands take?
+
+use clap::Subcommand;
+
+use crate::cli::args::Json;
+use crate::inspect::is_letter_id;
+use crate::protocol::names::QueueName;
+
+/// `workers`
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Workers {
+    /// A queue; may be repeated; default: all
+    #[arg(long = "queue", value_name = "QUEUE")]
+    pub(in crate::cli) queues: Vec<QueueName>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `peek`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} peek default
+  {program} peek mail --start 100 --count 20 --json")]
+pub(in crate::cli) struct Peek {
+    /// The queue
+    pub(in crate::cli) queue: QueueName,
+    /// How many to show
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(in crate::cli) count: u64,
+    /// How many to leave out, from the oldest on
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(in crate::cli) start: u64,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `dead`
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum Dead {
+    /// Show dead letters, oldest first
+    List(DeadList),
+    /// Show one dead letter with all its arguments
+    Show(DeadShow),
+    /// Put dead letters back into their queue, their failed attempts forgotten
+    Requeue(DeadMove),
+    /// Delete dead letters
+    Delete(DeadMove),
+}
+
+/// `dead list`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} dead list --queue default --json
+  {program} dead list --task my_crate::tasks::add --count 10
+  {program} dead list --after 1700000000000-0")]
+pub(in crate::cli) struct DeadList {
+    /// The queue
+    #[arg(long, default_value_t = QueueName::default())]
+    pub(in crate::cli) queue: QueueName,
+    /// Those of one task
+    #[arg(long, value_name = "PATH")]
+    pub(in crate::cli) task: Option<String>,
+    /// How many to show
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(in crate::cli) count: usize,
+    /// Those after this one: the last id of the page before
+    #[arg(long, value_name = "ID", value_parser = letter_id)]
+    pub(in crate::cli) after: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `dead show`
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct DeadShow {
+    /// The id of the dead letter
+    pub(in crate::cli) id: String,
+    /// The queue
+    #[arg(long, default_value_t = QueueName::default())]
+    pub(in crate::cli) queue: QueueName,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `dead requeue`, `dead delete`
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("which").required(true))]
+#[command(after_help = "\
+Examples:
+  {program} dead requeue 1700000000000-0
+  {program} dead requeue --task my_crate::tasks::add --queue mail
+  {program} dead delete --all")]
+pub(in crate::cli) struct DeadMove {
+    /// The ids of dead letters
+    #[arg(value_name = "ID", group = "which")]
+    pub(in crate::cli) ids: Vec<String>,
+    /// All of one task
+    #[arg(long, value_name = "PATH", group = "which")]
+    pub(in crate::cli) task: Option<String>,
+    /// All
+    #[arg(long, group = "which")]
+    pub(in crate::cli) all: bool,
+    /// The queue
+    #[arg(long, default_value_t = QueueName::default())]
+    pub(in crate::cli) queue: QueueName,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `purge`
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Purge {
+    /// The queue
+    pub(in crate::cli) queue: QueueName,
+    /// Do not ask
+    #[arg(long)]
+    pub(in crate::cli) yes: bool,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `completions`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} completions bash > ~/.local/share/bash-completion/completions/{program}")]
+pub(in crate::cli) struct Completions {
+    /// The shell
+    pub(in crate::cli) shell: clap_complete::Shell,
+}
+
+fn letter_id(text: &str) -> Result<String, String> {
+    if is_letter_id(text) {
+        return Ok(text.to_owned());
+    }
+    Err("not the id of a dead letter, such as 1700000000000-0".into())
+}

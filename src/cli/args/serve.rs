@@ -1,0 +1,131 @@
+//! What do commands take that run calls, or make them?
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use crate::cli::args::Json;
+use crate::config::{QueueWeight, Unknown};
+use crate::protocol::call_id::CallId;
+use crate::protocol::names::QueueName;
+
+/// `worker`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Stops on SIGTERM, SIGINT and SIGHUP when its calls have ended, at once on a second one. SIGUSR1 makes it quiet: it \
+claims nothing more, and stays.
+
+Examples:
+  {program} worker --redis redis://127.0.0.1:6379 --queue default --concurrency 64
+  {program} worker --queue mail=3 --queue reports=1 --lease 3s
+  {program} worker --burst")]
+pub(in crate::cli) struct Worker {
+    /// A queue to serve, `mail`, or with a weight, `mail=3`; may be repeated, in order of preference
+    #[arg(long = "queue", value_name = "QUEUE", value_parser = queue_weight)]
+    pub(in crate::cli) queues: Vec<String>,
+    /// How many calls run at a time
+    #[arg(long, value_name = "N")]
+    pub(in crate::cli) concurrency: Option<u32>,
+    /// How long after its last sign of life what it owns goes to others
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(in crate::cli) lease: Option<Duration>,
+    /// How long calls may go on after the worker was told to stop
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(in crate::cli) shutdown: Option<Duration>,
+    /// What becomes of calls of tasks that are not in this program: bury, requeue or ignore
+    #[arg(long, value_name = "WHAT", value_parser = unknown)]
+    pub(in crate::cli) unknown: Option<String>,
+    /// End when the queues are empty and all is settled
+    #[arg(long)]
+    pub(in crate::cli) burst: bool,
+    /// Leave it to others to bring back what dead workers owned
+    #[arg(long)]
+    pub(in crate::cli) no_sweep: bool,
+}
+
+/// `sweeper`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} sweeper
+  {program} sweeper --queue mail --interval 10s")]
+pub(in crate::cli) struct Sweeper {
+    /// A queue to sweep; may be repeated; default: all that it finds
+    #[arg(long = "queue", value_name = "QUEUE")]
+    pub(in crate::cli) queues: Vec<QueueName>,
+    /// How long it rests between two sweeps
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(in crate::cli) interval: Option<Duration>,
+    /// How many processes may die of a call before it is buried
+    #[arg(long, value_name = "N")]
+    pub(in crate::cli) max_deaths: Option<u32>,
+}
+
+/// `dev`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The server keeps its data in .delayed/ and ends with this command. Other commands use it with `--redis dev`, which \
+starts it when it does not run.
+
+Examples:
+  {program} dev
+  {program} enqueue my_crate::tasks::add '[1, 2]' --redis dev")]
+pub(in crate::cli) struct Dev {
+    #[command(flatten)]
+    pub(in crate::cli) worker: Worker,
+}
+
+/// `enqueue`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} enqueue my_crate::tasks::add '[1, 2]'
+  {program} enqueue my_crate::tasks::add '{\"a\": 1, \"b\": 2}' --retry 3 --id
+  {program} enqueue mails.tasks:send '[\"ann@example.org\"]' --as python --queue mail")]
+pub(in crate::cli) struct Enqueue {
+    /// The path of the task
+    pub(in crate::cli) path: String,
+    /// Its arguments in JSON: an array by place, or an object by the parameters' names; none: no arguments
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    pub(in crate::cli) arguments: Option<String>,
+    /// The queue; default: the task's own, or else `default`
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
+    /// How often the call may be retried, whatever its task says; -1 is for ever
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(in crate::cli) retry: Option<i64>,
+    /// Give the call an id: this one, or a new one
+    #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
+    pub(in crate::cli) id: Option<Option<CallId>>,
+    /// Who is to run it; `rust` sends a call also when its task is not in this program
+    #[arg(long = "as", value_name = "LANGUAGE")]
+    pub(in crate::cli) language: Option<Language>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// Whose task it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(in crate::cli) enum Language {
+    /// A worker of this library
+    Rust,
+    /// A worker of the Python package `delayed`
+    Python,
+    /// A worker of the Go module `go-delayed`
+    Go,
+}
+
+/// Checks a queue with its weight, and keeps it as it was written.
+fn queue_weight(text: &str) -> Result<String, String> {
+    let checked: Result<QueueWeight, _> = text.parse();
+    checked.map(|_| text.to_owned()).map_err(|error| error.problem)
+}
+
+fn unknown(text: &str) -> Result<String, String> {
+    text.parse::<Unknown>().map(|_| text.to_owned()).map_err(|error| error.problem)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|error| format!("not a duration such as `30s` or `1h 30m`: {error}"))
+}

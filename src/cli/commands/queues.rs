@@ -1,0 +1,28 @@
+//! `queues`: how full they are.
+
+use crate::cli::Program;
+use crate::cli::args::Json;
+use crate::cli::commands::inspector;
+use crate::cli::exit::Failure;
+use crate::cli::output;
+
+pub(super) async fn run(program: &Program, output: Json) -> Result<(), Failure> {
+    let queues = inspector(program).await?.queues().await?;
+    if output.json {
+        return output::json(&queues);
+    }
+    if queues.is_empty() {
+        return output::print("there are no queues: `enqueue` or `worker` makes the first");
+    }
+    let rows = queues.into_iter().map(|queue| {
+        if let Some(problem) = queue.problem {
+            let nothing = String::new;
+            return [queue.queue, problem, nothing(), nothing(), nothing(), nothing(), nothing()];
+        }
+        let [waiting, tokens, owned, dead, suspects, workers] =
+            [queue.waiting, queue.tokens, queue.owned, queue.dead, queue.suspects, queue.workers]
+                .map(|number| number.to_string());
+        [queue.queue, waiting, tokens, owned, dead, suspects, workers]
+    });
+    output::table(["queue", "waiting", "tokens", "owned", "dead", "suspects", "workers"], rows.collect())
+}

@@ -1,0 +1,44 @@
+//! `workers`: who works, and on what.
+
+use crate::cli::Program;
+use crate::cli::args::Workers;
+use crate::cli::commands::{call, inspector, limit};
+use crate::cli::exit::Failure;
+use crate::cli::output;
+use crate::inspect::{WorkerKind, WorkerStatus};
+
+pub(super) async fn run(program: &Program, args: &Workers) -> Result<(), Failure> {
+    let json = args.output.json;
+    let workers = inspector(program).await?.workers(&args.queues, limit(json)).await?;
+    if json {
+        return output::json(&workers);
+    }
+    if workers.is_empty() {
+        return output::print("no worker is to be seen: `worker` starts one");
+    }
+    let mut rows = Vec::new();
+    for worker in &workers {
+        rows.push(row(worker));
+        for running in &worker.running {
+            let nothing = String::new;
+            let what = format!("  {} {}", running.queue, call(&running.message));
+            rows.push([nothing(), nothing(), nothing(), nothing(), what]);
+        }
+    }
+    output::table(["worker", "state", "where", "lease until", "queues, and what it runs"], rows)
+}
+
+fn row(worker: &WorkerStatus) -> [String; 5] {
+    let state = if worker.alive { "alive" } else { "dead" };
+    let place = match (&worker.info, worker.kind) {
+        (Some(info), _) => format!("{} pid {} ({})", info.host, info.pid, info.version),
+        (None, WorkerKind::Foreign) => "Python or Go".into(),
+        (None, WorkerKind::Ours) => "-".into(),
+    };
+    let busy = match &worker.info {
+        Some(info) => format!("{} of {}", worker.running.len(), info.concurrency),
+        None => worker.running.len().to_string(),
+    };
+    let lease = worker.lease_ends_ms.map_or_else(|| "-".into(), output::moment);
+    [worker.id.clone(), state.into(), place, lease, format!("{} (runs {busy})", worker.queues.join(" "))]
+}
