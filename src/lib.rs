@@ -5,7 +5,12 @@ extern crate self as delayed;
 
 #[cfg(feature = "cli")]
 mod app;
+// Each feature uses a part of it.
 #[cfg(feature = "broker")]
+#[cfg_attr(
+    not(all(feature = "client", feature = "worker", feature = "inspect")),
+    allow(dead_code, unused_imports)
+)]
 mod broker;
 #[cfg(feature = "cli")]
 mod cli;

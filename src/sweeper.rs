@@ -7,7 +7,7 @@ use crate::broker::{Broker, BrokerError, DeadLimits, DeathLimits};
 use crate::config::{Config, DeadConfig, SweeperConfig};
 use crate::error::Error;
 use crate::protocol::keys::QueueKeys;
-use crate::protocol::names::{QueueName, WorkerId};
+use crate::protocol::names::QueueName;
 
 /// How many slots one script call looks at: well below a millisecond of Redis.
 const SLOTS: u32 = 100;
@@ -95,29 +95,6 @@ impl Sweeper {
         }
     }
 
-    /// Sweeps for ever, each queue only when nobody else has just done it.
-    pub(crate) async fn run_by_turns(self, worker: WorkerId) {
-        let queues: Vec<(QueueName, QueueKeys)> =
-            self.config.queues.iter().map(|queue| (queue.clone(), QueueKeys::new(queue))).collect();
-        let turn = self.config.interval.mul_f64(0.9);
-        loop {
-            for (queue, keys) in &queues {
-                match self.broker.take_turn(keys, worker.as_str(), turn).await {
-                    Ok(false) => {}
-                    Ok(true) => match self.sweep_queue(keys).await {
-                        Ok(report) if report != SweepReport::default() => {
-                            tracing::info!(%queue, requeued = report.requeued, buried = report.buried, balanced = report.balanced, "swept");
-                        }
-                        Ok(_) => {}
-                        Err(error) => tracing::warn!(%queue, %error, "the sweep failed; it is tried again"),
-                    },
-                    Err(error) => tracing::debug!(%queue, %error, "could not take a turn to sweep"),
-                }
-            }
-            tokio::time::sleep(self.config.interval).await;
-        }
-    }
-
     /// Sweeps every queue once.
     ///
     /// # Errors
@@ -157,7 +134,8 @@ impl Sweeper {
         Ok(self.found.clone())
     }
 
-    async fn sweep_queue(&self, keys: &QueueKeys) -> Result<SweepReport, BrokerError> {
+    /// Sweeps one queue once.
+    pub(crate) async fn sweep_queue(&self, keys: &QueueKeys) -> Result<SweepReport, BrokerError> {
         let mut report = SweepReport::default();
         let deaths = DeathLimits { max_deaths: self.config.max_deaths, forget: SweeperConfig::FORGET_DEATHS };
         let dead = DeadLimits { max_count: self.dead.max_count, max_age: self.dead.max_age };

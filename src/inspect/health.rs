@@ -114,8 +114,8 @@ impl Inspector {
         let text = format!("the server's clock and ours differ by {difference} ms");
         let fix = "let both machines set their clocks by NTP";
         Ok(match difference {
-            0..=CLOCK_WARNING_MS => Finding::ok("clock", text),
-            0..=CLOCK_PROBLEM_MS => Finding::warning("clock", text, fix),
+            small if small <= CLOCK_WARNING_MS => Finding::ok("clock", text),
+            large if large <= CLOCK_PROBLEM_MS => Finding::warning("clock", text, fix),
             _ => Finding::problem("clock", text, fix),
         })
     }

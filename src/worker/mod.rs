@@ -13,11 +13,14 @@ mod shutdown;
 mod slots;
 mod speed;
 mod stats;
+mod sweep;
 mod verdict;
 mod wait;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::task::JoinHandle;
 
 pub use self::builder::WorkerBuilder;
 pub use self::shutdown::{StopReason, WorkerHandle};
@@ -32,7 +35,7 @@ use crate::sweeper::Sweeper;
 use crate::sys;
 use crate::task::{Cancellation, Registry, States};
 use crate::worker::blocking::Shared;
-use crate::worker::claim::{ClaimLoop, Ended, Parts};
+use crate::worker::claim::{ClaimLoop, Parts};
 use crate::worker::heartbeat::{Heartbeat, Pulse};
 use crate::worker::lane::Lane;
 use crate::worker::request::Sender;
@@ -63,16 +66,20 @@ pub struct Worker {
     counters: Arc<Counters>,
 }
 
-/// The task that claims: it ends with the worker's future, so that dropping that is like killing the worker.
-struct AbortOnDrop(tokio::task::JoinHandle<Ended>);
+/// A task of the worker's: it ends with the worker's future, so that dropping that is like killing the worker.
+struct Owned<T>(JoinHandle<T>);
 
-impl AbortOnDrop {
-    async fn join(mut self) -> Ended {
-        (&mut self.0).await.expect("the loop that claims does not panic")
+impl<T: Send + 'static> Owned<T> {
+    fn spawn(task: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(tokio::spawn(task))
+    }
+
+    async fn join(mut self) -> T {
+        (&mut self.0).await.expect("a task of the worker's own does not panic")
     }
 }
 
-impl Drop for AbortOnDrop {
+impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -155,28 +162,22 @@ impl Worker {
             phase: self.handle.watch(),
             burst: config.burst,
         };
-        let signals = self.signals.then(|| tokio::spawn(shutdown::obey_signals(self.handle.clone())));
+        let signals = self.signals.then(|| Owned::spawn(shutdown::obey_signals(self.handle.clone())));
         let sweeps = config.sweep.then(|| {
-            let mut sweeper = self.config.sweeper.clone();
-            sweeper.queues = self.queues().cloned().collect();
+            let sweeper = self.config.sweeper.clone();
             // A short lease is of no use when nobody looks.
-            sweeper.interval = sweeper.interval.min(config.beat_period());
+            let interval = sweeper.interval.min(config.beat_period());
             let sweeper = Sweeper::with_broker(self.broker.clone(), sweeper, self.config.dead.clone());
-            tokio::spawn(sweeper.run_by_turns(self.id.clone()))
+            let queues = self.queues().cloned().collect();
+            Owned::spawn(sweep::run(self.broker.clone(), sweeper, queues, self.id.clone(), interval))
         });
 
         let queues = self.queues().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         tracing::info!(worker = %self.id, %queues, concurrency = config.concurrency, tasks = self.registry.len(), redis = self.broker.address(), "serving");
         // A task of its own: a future that `block_on` polls would be woken from another thread each time.
-        let claims = AbortOnDrop(tokio::spawn(ClaimLoop::new(parts).run()));
-        let ended = claims.join().await;
+        let ended = Owned::spawn(ClaimLoop::new(parts).run()).join().await;
 
-        if let Some(sweeps) = sweeps {
-            sweeps.abort();
-        }
-        if let Some(signals) = signals {
-            signals.abort();
-        }
+        drop((sweeps, signals));
         // Only now: a worker that drains still owns messages.
         let stopped = tokio::task::spawn_blocking(move || heartbeat.stop()).await;
         debug_assert!(stopped.is_ok(), "stopping to beat does not panic");
