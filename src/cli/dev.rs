@@ -163,16 +163,23 @@ fn reachable(directory: &Path) -> std::io::Result<PathBuf> {
     let metadata = std::fs::metadata(directory)?;
     let name = format!("delayed-{}-{:x}-{:x}", metadata.uid(), metadata.dev(), metadata.ino());
     let link = PathBuf::from("/tmp").join(name);
-    match std::os::unix::fs::symlink(directory, &link) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    // A link of somebody else's could lead anywhere tomorrow.
-    let ours = std::fs::symlink_metadata(&link)?.uid() == metadata.uid();
-    if !ours || std::fs::read_link(&link)? != directory {
-        let problem =
-            format!("its path is too long for a socket, and {} is not a link to it", link.display());
-        return Err(std::io::Error::other(problem));
+    match std::fs::symlink_metadata(&link) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            std::os::unix::fs::symlink(directory, &link)?;
+        }
+        Err(error) => return Err(error),
+        Ok(found) if found.uid() != metadata.uid() => {
+            // It could lead anywhere tomorrow.
+            let problem =
+                format!("its path is too long for a socket, and {} is somebody else's", link.display());
+            return Err(std::io::Error::other(problem));
+        }
+        Ok(_) if std::fs::read_link(&link)? == directory => {}
+        Ok(_) => {
+            // Of a directory that is gone, and whose number this one has now.
+            std::fs::remove_file(&link)?;
+            std::os::unix::fs::symlink(directory, &link)?;
+        }
     }
     tracing::info!(
         link = %link.display(),

@@ -75,6 +75,17 @@ fn age(age: Duration) -> String {
     }
 }
 
+/// A duration as it may stand in the file, in the largest unit that it is a whole number of.
+pub(super) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    if time.subsec_nanos() > 0 || seconds == 0 {
+        return humantime::format_duration(time).to_string();
+    }
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m")];
+    let fits = units.into_iter().find(|(unit, _)| seconds.is_multiple_of(*unit));
+    fits.map_or_else(|| format!("{seconds}s"), |(unit, name)| format!("{}{name}", seconds / unit))
+}
+
 /// Shows on a terminal how far something is.
 pub(super) fn progress(what: &'static str) -> impl FnMut(u64, u64) + Send {
     let style = ProgressStyle::with_template("{msg} {pos}/{len} {wide_bar} {eta}");
@@ -119,6 +130,9 @@ mod tests {
         assert_eq!(clean("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
         assert_eq!(age(Duration::from_secs(59)), "59s");
         assert_eq!(age(Duration::from_secs(2 * 86_400 + 1)), "2d");
+        for text in ["90d", "25s", "90m", "250ms"] {
+            assert_eq!(duration(humantime::parse_duration(text).unwrap()), text);
+        }
         assert!(moment(0).starts_with("1970-01-01T00:00:00Z ("));
     }
 }

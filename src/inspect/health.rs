@@ -113,11 +113,13 @@ impl Inspector {
         let difference = server.abs_diff(u64::try_from(here.as_millis()).unwrap_or(u64::MAX));
         let text = format!("the server's clock and ours differ by {difference} ms");
         let fix = "let both machines set their clocks by NTP";
-        Ok(match difference {
-            small if small <= CLOCK_WARNING_MS => Finding::ok("clock", text),
-            large if large <= CLOCK_PROBLEM_MS => Finding::warning("clock", text, fix),
-            _ => Finding::problem("clock", text, fix),
-        })
+        if difference > CLOCK_PROBLEM_MS {
+            return Ok(Finding::problem("clock", text, fix));
+        }
+        if difference > CLOCK_WARNING_MS {
+            return Ok(Finding::warning("clock", text, fix));
+        }
+        Ok(Finding::ok("clock", text))
     }
 
     async fn latency(&self) -> Result<Finding, BrokerError> {

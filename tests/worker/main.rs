@@ -1,7 +1,6 @@
 //! The worker of the tests: tasks that succeed, fail, panic, sleep and take their process down.
 
-#![expect(clippy::print_stdout, reason = "a task of the tests says that it ran")]
-
+#[expect(clippy::print_stdout, reason = "tests read it")]
 mod tasks {
     use std::io::Write;
     use std::time::Duration;

@@ -30,7 +30,7 @@ pub(super) fn run(settings: &Settings, output: Json) -> Result<(), Failure> {
 /// A setting as it would stand in the file.
 fn value(settings: &Settings, key: &str) -> Value {
     let config = &settings.config;
-    let time = |time| humantime::format_duration(time).to_string().into();
+    let time = |time| output::duration(time).into();
     match key {
         "redis.url" => settings.shown_url().into(),
         "redis.timeout" => time(config.redis.timeout),

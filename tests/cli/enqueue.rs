@@ -1,0 +1,79 @@
+//! Which messages does `enqueue` send, and which does it refuse?
+
+use super::{DELAYED, WORKER, on, task};
+use crate::support::redis::{TestRedis, snapshot};
+
+#[test]
+fn a_call_is_sent_as_go_would_send_it_and_can_carry_options() {
+    let redis = TestRedis::start();
+    let add = task("add");
+    on(&redis, WORKER, &["enqueue", &add, "[1, 2]"]).expect(0).says("enqueued").says("(1, 2) to default");
+    on(&redis, WORKER, &["enqueue", &add, r#"{"b": 2, "a": 1}"#]).expect(0);
+    let sent = on(&redis, WORKER, &["enqueue", &add, "[1, 2]", "--id", "--retry", "-1", "--json"]).json();
+    assert_eq!(
+        (&sent["queue"], &sent["arguments"], &sent["waiting"]),
+        (&"default".into(), &"(1, 2)".into(), &3.into())
+    );
+    let waiting = snapshot(&mut redis.connection(), "default").waiting;
+    let expected = [&[0x92, 0xbf][..], add.as_bytes(), &[0xc4, 3, 0x92, 1, 2]].concat();
+    assert_eq!(waiting[..2], [expected.clone(), expected], "expected the bytes of Go, by place and by name");
+    let peeked = on(&redis, DELAYED, &["peek", "default", "--start", "2", "--json"]).json();
+    assert_eq!((&peeked[0]["call_id"], &peeked[0]["retry"]), (&sent["id"], &(-1).into()));
+}
+
+#[test]
+fn a_task_goes_to_its_own_queue_unless_another_is_named() {
+    let redis = TestRedis::start();
+    on(&redis, WORKER, &["enqueue", "report.greet", r#"["Ann"]"#]).expect(0).says("to reports");
+    on(&redis, WORKER, &["enqueue", "report.greet", r#"{"name": "Ann", "times": 3}"#, "--queue", "mail"])
+        .expect(0);
+    on(&redis, WORKER, &["enqueue", &task("panic")]).expect(0).says("panic() to default");
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_refused_with_the_signature() {
+    let redis = TestRedis::start();
+    let (add, record) = (task("add"), task("record"));
+    for (path, arguments, text) in [
+        (
+            &add,
+            "[1]",
+            "too few arguments: 1 given, `b` (2 of 2, i64) is missing; it is async add(a: i64, b: i64)",
+        ),
+        (&add, "[1, 2, 3]", "too many arguments: 3 given, at most 2 expected"),
+        (&add, r#"{"a": 1, "c": 2}"#, "unknown keyword `c`: expected `a`, `b`"),
+        (&add, r#"[1, "x"]"#, "argument `b` (2 of 2): expected i64, got a string \"x\""),
+        (&add, r#"{"a": 1}"#, "`b` (2 of 2, i64) is missing"),
+        (&add, "7", "a JSON array, such as '[7]'"),
+        (&add, "[1,", "not JSON"),
+        (&record, r#"["x"]"#, "argument `n` (1 of 1): expected i64"),
+        (&"report.greet".into(), r#"["Ann", 300]"#, "argument `times` (2 of 2): expected u8"),
+    ] {
+        on(&redis, WORKER, &["enqueue", path, arguments]).expect(2).says(text);
+    }
+    on(&redis, WORKER, &["enqueue", "tasks::add", "[1, 2]"])
+        .expect(6)
+        .says("did you mean `delayed_test_worker");
+    assert!(snapshot(&mut redis.connection(), "default").keys.is_empty(), "expected nothing to be sent");
+}
+
+#[test]
+fn calls_for_other_languages_are_sent_in_their_forms() {
+    let redis = TestRedis::start();
+    let send = |words: &[&str]| {
+        on(&redis, DELAYED, words).expect(0);
+        snapshot(&mut redis.connection(), "default").waiting.pop().unwrap()
+    };
+    assert_eq!(send(&["enqueue", "m:f", "[1]", "--as", "python"]), b"\x92\xa3m:f\x91\x01");
+    assert_eq!(
+        send(&["enqueue", "m:f", r#"{"x": 1}"#, "--as", "python", "--retry", "2"]),
+        b"\x94\xa3m:f\x90\x81\xa1x\x01\x02"
+    );
+    assert_eq!(send(&["enqueue", "m.F", "[1, 2]", "--as", "go"]), b"\x92\xa3m.F\xc4\x03\x92\x01\x02");
+    assert_eq!(send(&["enqueue", "m::f", "[5]"]), b"\x92\xa4m::f\xc4\x01\x05");
+    on(&redis, DELAYED, &["enqueue", "m.F", r#"{"x": 1}"#, "--as", "go"])
+        .expect(2)
+        .says("no arguments by name");
+    on(&redis, DELAYED, &["enqueue", "m:f", "--id", "--as", "python"]).expect(2).says("leave out --id");
+    on(&redis, DELAYED, &["enqueue", "m::f", r#"{"x": 1}"#]).expect(2).says("give the arguments as an array");
+}

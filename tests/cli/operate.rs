@@ -1,0 +1,171 @@
+//! Do an operator's commands show what is there, and move what they are told to?
+
+use redis::Commands;
+use serde_json::Value;
+
+use super::{DELAYED, PATIENCE, WORKER, on, start, task};
+use crate::support::redis::{TestRedis, assert_consistent, snapshot};
+use crate::support::wait;
+
+/// Three calls that failed and one that is not a message.
+fn with_dead_letters() -> TestRedis {
+    let redis = TestRedis::start();
+    for n in ["[\"one\"]", "[\"two\"]"] {
+        on(&redis, WORKER, &["enqueue", &task("fail"), n]).expect(0);
+    }
+    on(&redis, WORKER, &["enqueue", &task("panic"), "--id"]).expect(0);
+    let () = redis.connection().rpush("default", "junk\u{1b}").unwrap();
+    let () = redis.connection().rpush("default_noti", "1").unwrap();
+    let mut worker = start(&redis, &["worker", "--burst"]);
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
+    redis
+}
+
+fn letters(redis: &TestRedis, words: &[&str]) -> Vec<Value> {
+    let list = on(redis, DELAYED, &[&["dead", "list", "--json"], words].concat()).json();
+    list.as_array().unwrap().clone()
+}
+
+#[test]
+fn dead_letters_are_listed_by_task_and_by_page_and_shown() {
+    let redis = with_dead_letters();
+    let all = letters(&redis, &[]);
+    assert_eq!(all.len(), 4, "{all:#?}");
+    let failed = letters(&redis, &["--task", &task("fail")]);
+    let one = failed.iter().find(|letter| letter["detail"] == "one").unwrap();
+    assert_eq!(failed.len(), 2, "{failed:#?}");
+    let first = letters(&redis, &["--count", "1"]);
+    let rest = letters(&redis, &["--after", first[0]["id"].as_str().unwrap()]);
+    assert_eq!([first, rest].concat(), all, "expected pages to make the whole");
+    let malformed = all.iter().find(|letter| letter["reason"] == "malformed").unwrap();
+    assert_eq!((&malformed["hex"], &malformed["task"]), (&"6a756e6b1b".into(), &Value::Null));
+    let id = one["id"].as_str().unwrap();
+    on(&redis, DELAYED, &["dead", "show", id])
+        .expect(0)
+        .says("arguments  (\"one\")")
+        .says("reason     failed");
+    assert_eq!(on(&redis, DELAYED, &["dead", "show", id, "--json"]).json(), *one);
+    on(&redis, DELAYED, &["dead", "show", "1-1"])
+        .expect(6)
+        .says("no dead letter 1-1: `dead list --queue default`");
+    on(&redis, DELAYED, &["dead", "list", "--after", "x"]).expect(2).says("not the id of a dead letter");
+    let table = on(&redis, DELAYED, &["dead", "list"]).expect(0).says("REASON").says("ago)");
+    assert!(!table.out.contains('\u{1b}'), "expected no control characters: {table:?}");
+}
+
+#[test]
+fn dead_letters_are_requeued_and_deleted_one_by_one_by_task_and_all() {
+    let redis = with_dead_letters();
+    let failed = letters(&redis, &["--task", &task("fail")]);
+    let id = failed[0]["id"].as_str().unwrap();
+    on(&redis, DELAYED, &["dead", "requeue", id, "5-5"])
+        .expect(6)
+        .says("requeued 1")
+        .says("no dead letter 5-5");
+    let done = on(&redis, DELAYED, &["dead", "requeue", "--task", &task("fail"), "--json"]).json();
+    assert_eq!(done, serde_json::json!({ "queue": "default", "requeued": 1, "missing": [] }));
+    assert_consistent(&mut redis.connection(), "default");
+    assert_eq!(snapshot(&mut redis.connection(), "default").waiting.len(), 2);
+    let done = on(&redis, DELAYED, &["dead", "delete", "--all", "--json"]).json();
+    assert_eq!(done["deleted"], 2);
+    assert!(letters(&redis, &[]).is_empty());
+    on(&redis, DELAYED, &["dead", "delete"]).expect(2);
+    on(&redis, DELAYED, &["dead", "requeue", "--all", "--task", "x"]).expect(2);
+}
+
+#[test]
+fn many_dead_letters_are_requeued_in_parts() {
+    let redis = TestRedis::start();
+    let mut pipe = redis::pipe();
+    for n in 0..1234_u16 {
+        let message = [&b"\x92\xa1f\xc4\x03\xcd"[..], &n.to_be_bytes()].concat();
+        pipe.cmd("XADD").arg("q_dead").arg(format!("{}-0", n + 1)).arg("message").arg(message).ignore();
+    }
+    let () = pipe.query(&mut redis.connection()).unwrap();
+    on(&redis, DELAYED, &["dead", "requeue", "--all", "--queue", "q"])
+        .expect(0)
+        .says("requeued 1234 dead letters");
+    let state = snapshot(&mut redis.connection(), "q");
+    assert_eq!((state.waiting.len(), state.tokens, state.dead.len()), (1234, 1234, 0));
+    assert!(state.waiting.is_sorted(), "expected the oldest first");
+}
+
+#[test]
+fn peek_reads_messages_of_all_languages() {
+    let redis = TestRedis::start();
+    let messages: [&[u8]; 5] = [
+        b"\xa1f",
+        b"\x92\xa1f\xc4\x01\x05",
+        b"\x94\xa1f\x91\x01\x81\xa1x\x02\x03",
+        b"\x93\xa1f\xc4\x01\x05\x81\xa1a\x02",
+        b"\x07",
+    ];
+    let () = redis.connection().rpush("q", &messages).unwrap();
+    let peeked = on(&redis, DELAYED, &["peek", "q", "--json"]).json();
+    let field =
+        |name: &str| peeked.as_array().unwrap().iter().map(|one| one[name].clone()).collect::<Vec<_>>();
+    assert_eq!(
+        field("form"),
+        [Value::from("bare"), "payload".into(), "python".into(), "native".into(), Value::Null]
+    );
+    assert_eq!(field("arguments")[..4], ["()", "(5)", "(1, x=2)", "(5)"]);
+    assert_eq!(field("attempts"), [0, 0, 0, 2, 0]);
+    assert_eq!((&field("retry")[2], &field("hex")[4]), (&3.into(), &"07".into()));
+    on(&redis, DELAYED, &["peek", "q", "--start", "4"]).expect(0).says("not a message").says("0x07");
+    on(&redis, DELAYED, &["peek", "empty"]).expect(0).says("nothing waits");
+}
+
+#[test]
+fn queues_and_workers_show_who_runs_what() {
+    let redis = TestRedis::start();
+    on(&redis, DELAYED, &["queues"]).expect(0).says("there are no queues");
+    let mut worker = start(&redis, &["worker", "--concurrency", "2"]);
+    on(&redis, WORKER, &["enqueue", &task("never_ends")]).expect(0);
+    let () = redis.connection().set_ex("4711", 1, 60).unwrap();
+    let () = redis.connection().hset("default_processing", "4711", b"\x92\xa1f\x91\x01").unwrap();
+    let workers = wait::until_some("two owners", PATIENCE, || {
+        let workers = on(&redis, DELAYED, &["workers", "--json"]).json();
+        (workers[0]["running"].as_array().is_some_and(|running| running.len() == 1)).then_some(workers)
+    });
+    let (ours, foreign) = (&workers[0], &workers[1]);
+    assert_eq!((&ours["kind"], &ours["alive"]), (&"ours".into(), &true.into()));
+    assert_eq!(ours["info"]["pid"], worker.pid().as_raw());
+    assert_eq!(ours["running"][0]["task"], task("never_ends"));
+    assert_eq!(
+        (&foreign["kind"], &foreign["alive"], &foreign["id"]),
+        (&"foreign".into(), &true.into(), &"4711".into())
+    );
+    assert_eq!(foreign["running"][0]["arguments"], "(1)");
+    on(&redis, DELAYED, &["workers"]).expect(0).says("runs 1 of 2").says("Python or Go");
+    let queues = on(&redis, DELAYED, &["queues", "--json"]).json();
+    assert_eq!(
+        (&queues[0]["queue"], &queues[0]["owned"], &queues[0]["workers"]),
+        (&"default".into(), &2.into(), &1.into())
+    );
+    worker.kill9();
+    worker.wait_exit(PATIENCE);
+}
+
+#[test]
+fn purge_wants_to_be_told_and_takes_the_tokens_too() {
+    let redis = TestRedis::start();
+    let messages = vec!["\u{7}"; 5000];
+    let () = redis.connection().rpush("q", &messages).unwrap();
+    let () = redis.connection().rpush("q_noti", vec!["1"; 5000]).unwrap();
+    on(&redis, DELAYED, &["purge", "q"]).expect(2).says("5000 messages wait in q").says("--yes");
+    let done = on(&redis, DELAYED, &["purge", "q", "--yes", "--json"]).json();
+    assert_eq!(done, serde_json::json!({ "queue": "q", "dropped": 5000 }));
+    let state = snapshot(&mut redis.connection(), "q");
+    assert_eq!((state.waiting.len(), state.tokens), (0, 0));
+}
+
+#[test]
+fn tasks_shows_what_the_program_can_run() {
+    let redis = TestRedis::start();
+    on(&redis, WORKER, &["tasks"]).expect(0).says("async add(a: i64, b: i64) -> i64").says("retried 2 times");
+    let tasks = on(&redis, WORKER, &["tasks", "--json"]).json();
+    let greet = tasks.as_array().unwrap().iter().find(|task| task["task"] == "report.greet").unwrap();
+    assert_eq!((&greet["queue"], &greet["doc"]), (&"reports".into(), &"Into a queue of its own.".into()));
+    assert_eq!(greet["parameters"][1]["presence"], "optional");
+    assert_eq!(on(&redis, DELAYED, &["tasks", "--json"]).json(), Value::Array(Vec::new()));
+}

@@ -1,0 +1,81 @@
+//! Do `worker` and `sweeper` serve, and end as they should?
+
+use nix::sys::signal::Signal;
+use redis::Commands;
+
+use super::{DELAYED, PATIENCE, WORKER, on, start, task};
+use crate::support::redis::{TestRedis, snapshot};
+use crate::support::wait;
+
+#[test]
+fn a_worker_says_what_it_serves_runs_calls_and_ends_by_a_signal() {
+    let redis = TestRedis::start();
+    let mut worker =
+        start(&redis, &["worker", "--queue", "default=3", "--queue", "reports=1", "--concurrency", "4"]);
+    let line = worker.wait_for_line("serving");
+    assert!(
+        line.contains("default reports") && line.contains("concurrency=4"),
+        "expected what it serves: {line}"
+    );
+    assert!(!line.contains('\u{1b}'), "expected no colour where there is no terminal: {line:?}");
+    on(&redis, WORKER, &["enqueue", "report.greet", r#"["Ann", 1]"#]).expect(0);
+    worker.wait_for_lines("Hello, Ann!", 2);
+    on(&redis, WORKER, &["enqueue", &task("record"), "[7]"]).expect(0);
+    let record = redis.directory().join("record");
+    wait::until("the record", PATIENCE, || std::fs::read_to_string(&record).is_ok_and(|text| text == "7\n"));
+    worker.signal(Signal::SIGTERM);
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
+}
+
+#[test]
+fn a_function_that_never_ends_does_not_hold_the_exit() {
+    let redis = TestRedis::start();
+    let mut worker = start(&redis, &["worker", "--shutdown", "1ms", "--log-format", "json"]);
+    on(&redis, WORKER, &["enqueue", &task("never_ends_blocking")]).expect(0);
+    wait::until("the call to run", PATIENCE, || {
+        snapshot(&mut redis.connection(), "default").processing.len() == 1
+    });
+    worker.signal(Signal::SIGINT);
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
+    assert_eq!(snapshot(&mut redis.connection(), "default").waiting.len(), 1, "expected it to be put back");
+    let line: serde_json::Value = serde_json::from_str(&worker.wait_for_line("serving")).unwrap();
+    assert_eq!(line["message"], "serving");
+}
+
+#[test]
+fn a_burst_ends_when_all_is_done() {
+    let redis = TestRedis::start();
+    for n in ["[1]", "[2]"] {
+        on(&redis, WORKER, &["enqueue", &task("record"), n]).expect(0);
+    }
+    let mut worker = start(&redis, &["worker", "--burst", "--lease", "3s"]);
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
+    let mut record: Vec<_> = std::fs::read_to_string(redis.directory().join("record"))
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    record.sort();
+    assert_eq!(record, ["1", "2"]);
+}
+
+#[test]
+fn a_program_without_tasks_is_no_worker() {
+    let redis = TestRedis::start();
+    on(&redis, DELAYED, &["worker"]).expect(5).says("no task is registered").says("delayed::main()");
+}
+
+#[test]
+fn a_sweeper_brings_back_what_a_foreign_worker_left_and_ends_by_a_signal() {
+    let redis = TestRedis::start();
+    let () = redis.connection().hset("q_processing", "4711", b"\x91\xa1f").unwrap();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        let mut sweeper = start(&redis, &["sweeper", "--queue", "q", "--interval", "20ms"]);
+        wait::until("the message to be back", PATIENCE, || {
+            snapshot(&mut redis.connection(), "q").waiting == [b"\x91\xa1f"]
+        });
+        sweeper.wait_for_line("sweeping");
+        sweeper.signal(signal);
+        assert_eq!(sweeper.wait_exit(PATIENCE).code(), Some(0), "{signal}: {}", sweeper.printed());
+    }
+}

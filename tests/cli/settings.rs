@@ -1,0 +1,90 @@
+//! Do settings come from where they should, and does each kind of failure have its code?
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use super::{DELAYED, WORKER, command, ended, on};
+use crate::support;
+use crate::support::redis::{Options, TestRedis};
+
+#[test]
+fn a_flag_wins_over_the_environment_and_that_over_the_file() {
+    let directory = support::directory();
+    let file = "[redis]\nurl = \"redis://:geheim@h:1/2\"\n[worker]\nlease = \"3s\"\nconcurrency = 7\n[dead]\nmax_age = \"1d\"\n";
+    std::fs::write(directory.path().join("delayed.toml"), file).unwrap();
+    let mut config = command(DELAYED, directory.path(), &["config", "--json", "--log-level", "debug"]);
+    config.env("DELAYED_CONCURRENCY", "8").env("DELAYED_QUEUES", "a=2, b=1").env("DELAYED_LOG", "error");
+    let config = ended(&mut config).json();
+    let of = |key: &str| {
+        let setting = config.as_array().unwrap().iter().find(|setting| setting["key"] == key).unwrap();
+        (setting["value"].clone(), setting["origin"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(of("redis.url"), ("redis://:***@h:1/2".into(), "delayed.toml".into()));
+    assert_eq!(of("worker.lease"), ("3s".into(), "delayed.toml".into()));
+    assert_eq!(of("worker.concurrency"), (8.into(), "DELAYED_CONCURRENCY".into()));
+    assert_eq!(of("worker.queues"), (Value::from(vec!["a=2", "b=1"]), "DELAYED_QUEUES".into()));
+    assert_eq!(of("log.level"), ("debug".into(), "--log-level".into()));
+    assert_eq!(of("dead.max_age"), ("1d".into(), "delayed.toml".into()));
+    assert_eq!(of("worker.shutdown"), ("25s".into(), "default".into()));
+    let words = ["config", "--redis", "unix:///x?db=1&pass=geheim"];
+    let shown =
+        ended(&mut command(DELAYED, directory.path(), &words)).expect(0).says("unix:///x?db=1&pass=***");
+    assert!(!shown.out.contains("geheim"), "expected no password: {shown:?}");
+}
+
+#[test]
+fn mistakes_in_settings_are_named_with_their_place() {
+    let directory = support::directory();
+    let run = |words: &[&str]| ended(&mut command(WORKER, directory.path(), words));
+    std::fs::write(directory.path().join("bad.toml"), "[worker]\nlaese = \"3s\"\n").unwrap();
+    run(&["config", "--config", "bad.toml"]).expect(5).says("bad.toml").says("line 2").says("laese");
+    run(&["config", "--config", "none.toml"]).expect(5).says("none.toml cannot be read");
+    run(&["worker", "--concurrency", "0"]).expect(5).says("0 is not from 1 to 4096 (set by --concurrency)");
+    run(&["worker", "--queue", "a", "--queue", "a"]).expect(5).says("named twice");
+    run(&["worker", "--queue", "a b"]).expect(2).says("without spaces");
+    run(&["worker", "--lease", "soon"]).expect(2).says("not a duration");
+    run(&["queues", "--redis", "nonsense"]).expect(5).says("the address is not understood");
+    run(&["queues", "--log-level", "a=b=c"]).expect(5).says("log.level");
+    let mut environment = command(DELAYED, directory.path(), &["config"]);
+    ended(environment.env("DELAYED_LEASE", "soon")).expect(5).says("error: DELAYED_LEASE: \"soon\"");
+}
+
+#[test]
+fn each_kind_of_failure_has_its_code() {
+    let directory = support::directory();
+    let run = |words: &[&str]| ended(&mut command(DELAYED, directory.path(), words));
+    run(&["nonsense"]).expect(2);
+    run(&[]).expect(2).says("Usage: delayed");
+    run(&["queues", "--redis", "unix:///nowhere/redis.sock"]).expect(3).says("Redis cannot be reached");
+    run(&["--help"]).expect(0).says("3  Redis cannot be reached");
+    run(&["dead", "requeue", "--help"]).expect(0).says("delayed dead requeue --task");
+    let locked = TestRedis::with(Options { password: Some("geheim"), ..Options::default() });
+    let url = format!("unix://{}", locked.socket().display());
+    run(&["queues", "--redis", &url]).expect(4).says("Redis refused us");
+    run(&["queues", "--redis", &format!("{url}?pass=geheim")]).expect(0);
+    let full = TestRedis::with(Options { max_memory: Some(1), ..Options::default() });
+    on(&full, DELAYED, &["enqueue", "f"]).expect(4).says("Redis is full");
+}
+
+#[test]
+fn completions_know_the_programs_name_and_its_commands() {
+    let directory = support::directory();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = ended(&mut command(WORKER, directory.path(), &["completions", shell])).expect(0);
+        assert!(script.out.contains("delayed-test-worker") && script.out.contains("sweeper"), "{shell}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let directory = support::directory();
+    let mut child = command(WORKER, directory.path(), &["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
