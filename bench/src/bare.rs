@@ -8,8 +8,11 @@ use redis::Value;
 /// Drains the queue `bench` with `slots` slots. Gives the time and the number of messages.
 pub fn drain(connection: &mut redis::Connection, slots: usize) -> (Duration, usize) {
     let script = redis::Script::new(include_str!("../../lua/claim.lua"));
-    let loaded: String =
-        redis::cmd("SCRIPT").arg("LOAD").arg(include_str!("../../lua/claim.lua")).query(connection).expect("loads");
+    let loaded: String = redis::cmd("SCRIPT")
+        .arg("LOAD")
+        .arg(include_str!("../../lua/claim.lua"))
+        .query(connection)
+        .expect("loads");
     assert_eq!(loaded, script.get_hash());
     let ids: Vec<String> = (0..slots).map(|slot| format!("bench:aaaaaaaaaaaaaaaa:{slot}")).collect();
     let (mut seq, mut released, mut total) = (0, 0, 0);
@@ -23,7 +26,9 @@ pub fn drain(connection: &mut redis::Connection, slots: usize) -> (Duration, usi
         for id in &ids {
             call.arg(id);
         }
-        let Value::Array(reply) = call.query(connection).expect("claims") else { panic!("claim answers an array") };
+        let Value::Array(reply) = call.query(connection).expect("claims") else {
+            panic!("claim answers an array")
+        };
         released = reply.len() - 3;
         total += released;
         if released == 0 {
@@ -34,12 +39,10 @@ pub fn drain(connection: &mut redis::Connection, slots: usize) -> (Duration, usi
     }
 }
 
-/// The median of bare round trips (`PING`): one after the other, or with pauses in which the processors go to sleep.
-pub fn round_trip(connection: &mut redis::Connection, pause: Duration) -> Duration {
-    let rounds = if pause.is_zero() { 2000 } else { 300 };
-    let mut times: Vec<Duration> = (0..rounds)
+/// The median of bare round trips (`PING`), one after the other.
+pub fn round_trip(connection: &mut redis::Connection) -> Duration {
+    let mut times: Vec<Duration> = (0..2000)
         .map(|_| {
-            std::thread::sleep(pause);
             let began = Instant::now();
             redis::cmd("PING").exec(connection).expect("answers");
             began.elapsed()

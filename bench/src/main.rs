@@ -44,7 +44,9 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn fill(runtime: &tokio::runtime::Runtime, client: &delayed::Client, blocking: bool) {
     let sent = runtime.block_on(async {
         if blocking {
-            client.enqueue_many((0..CALLS as i64).map(|i| tasks::noop_blocking::call(i, "x".into(), true))).await
+            client
+                .enqueue_many((0..CALLS as i64).map(|i| tasks::noop_blocking::call(i, "x".into(), true)))
+                .await
         } else {
             client.enqueue_many((0..CALLS as i64).map(|i| tasks::noop::call(i, "x".into(), true))).await
         }
@@ -69,7 +71,11 @@ fn drain(runtime: &tokio::runtime::Runtime) {
                 fill(runtime, &client, blocking);
                 let before = RUNS.load(Ordering::Relaxed);
                 let worker = runtime.block_on(
-                    delayed::Worker::builder(&server.url()).queue("bench").concurrency(slots).burst(true).connect(),
+                    delayed::Worker::builder(&server.url())
+                        .queue("bench")
+                        .concurrency(slots)
+                        .burst(true)
+                        .connect(),
                 );
                 let began = Instant::now();
                 runtime.block_on(worker.expect("connects").run()).expect("runs");
@@ -92,43 +98,55 @@ fn drain(runtime: &tokio::runtime::Runtime) {
     }
 }
 
-/// Idle pick-up: from before the enqueue to the first line of the task.
+/// Idle pick-up: from before the enqueue to the first line of the task. A round trip is a `PING` of the same kind of
+/// connection in the same runtime, after the same pause: both find the machine as idle. They take turns.
 fn pickup(runtime: &tokio::runtime::Runtime) {
     let server = Server::start();
-    let mut connection = server.connect();
-    let busy = bare::round_trip(&mut connection, Duration::ZERO);
-    // The machine is as idle between two of these as it is between two pick-ups.
-    let trip = bare::round_trip(&mut connection, Duration::from_millis(8));
+    let busy = bare::round_trip(&mut server.connect());
     let (sender, mut picked) = tokio::sync::mpsc::unbounded_channel();
     *PICKED_UP.lock().expect("no panics") = Some(sender);
     let url = server.url();
     // In tasks, as a program that serves would: what `block_on` polls is woken from another thread each time.
-    let mut times = runtime.block_on(runtime.spawn(async move {
-        let client = delayed::Client::connect(&url).await.expect("connects");
-        let worker = delayed::Worker::builder(&url).queue("bench").concurrency(10).connect().await;
-        let worker = worker.expect("connects");
-        let handle = worker.handle();
-        let running = tokio::spawn(worker.run());
-        let mut times = Vec::new();
-        for round in 0..1000 {
-            tokio::time::sleep(Duration::from_millis(5 + round % 7)).await;
-            let began = Instant::now();
-            client.enqueue(tasks::picked_up::call()).await.expect("enqueued");
-            times.push(picked.recv().await.expect("runs") - began);
-        }
-        handle.stop();
-        running.await.expect("ends").expect("ends well");
-        times
-    }));
-    let times = times.as_mut().expect("ends");
+    let (mut pings, mut times) = runtime
+        .block_on(runtime.spawn(async move {
+            let redis = redis::Client::open(url.as_str()).expect("an address");
+            let mut bare = redis::aio::ConnectionManager::new(redis).await.expect("connects");
+            let client = delayed::Client::connect(&url).await.expect("connects");
+            let worker = delayed::Worker::builder(&url).queue("bench").concurrency(10).connect().await;
+            let worker = worker.expect("connects");
+            let handle = worker.handle();
+            let running = tokio::spawn(worker.run());
+            let (mut pings, mut times) = (Vec::new(), Vec::new());
+            for round in 0..1000 {
+                let pause = Duration::from_millis(5 + round % 7);
+                tokio::time::sleep(pause).await;
+                let began = Instant::now();
+                redis::cmd("PING").exec_async(&mut bare).await.expect("answers");
+                pings.push(began.elapsed());
+
+                tokio::time::sleep(pause).await;
+                let began = Instant::now();
+                client.enqueue(tasks::picked_up::call()).await.expect("enqueued");
+                times.push(picked.recv().await.expect("runs") - began);
+            }
+            handle.stop();
+            running.await.expect("ends").expect("ends well");
+            (pings, times)
+        }))
+        .expect("ends");
+    pings.sort_unstable();
     times.sort_unstable();
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    let at = |times: &[Duration], share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    let (ping, p50) = (at(&pings, 0.5), at(&times, 0.5));
     println!(
-        "round trip {trip:?} (without pauses {busy:?}); pick-up p50 {:?} ({:.1} round trips), p99 {:?}, max {:?}",
-        at(0.5),
-        at(0.5).as_secs_f64() / trip.as_secs_f64(),
-        at(0.99),
-        at(1.0)
+        "round trip p50 {ping:?}, p99 {:?} (of a thread that does nothing else {busy:?})",
+        at(&pings, 0.99)
+    );
+    println!(
+        "pick-up p50 {p50:?} ({:.1} round trips), p99 {:?}, max {:?}",
+        p50.as_secs_f64() / ping.as_secs_f64(),
+        at(&times, 0.99),
+        at(&times, 1.0)
     );
 }
 
@@ -199,7 +217,10 @@ fn memory(runtime: &tokio::runtime::Runtime) {
     let before = used(&mut connection);
     fill(runtime, &client, false);
     let each = (used(&mut connection) - before) as f64 / CALLS as f64;
-    println!("a waiting message of {message} bytes costs Redis {each:.1} bytes: {:.1} more", each - message as f64);
+    println!(
+        "a waiting message of {message} bytes costs Redis {each:.1} bytes: {:.1} more",
+        each - message as f64
+    );
 }
 
 /// An idle worker by itself, and 200 of them on one Redis.
@@ -222,7 +243,8 @@ fn idle(runtime: &tokio::runtime::Runtime) {
         let mut handles = Vec::new();
         let mut running = Vec::new();
         for _ in 0..200 {
-            let worker = delayed::Worker::builder(&server.url()).queue("bench").concurrency(64).connect().await;
+            let worker =
+                delayed::Worker::builder(&server.url()).queue("bench").concurrency(64).connect().await;
             let worker = worker.expect("connects");
             handles.push(worker.handle());
             running.push(tokio::spawn(worker.run()));
@@ -245,7 +267,8 @@ fn idle_worker() {
     let url = std::env::args().nth(2).expect("an address");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let worker = delayed::Worker::builder(&url).queue("bench").concurrency(64).connect().await.expect("connects");
+        let worker =
+            delayed::Worker::builder(&url).queue("bench").concurrency(64).connect().await.expect("connects");
         worker.run().await.expect("ends well");
     });
 }
