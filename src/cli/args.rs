@@ -62,8 +62,12 @@ pub(super) enum Command {
     /// Enqueue a call
     Enqueue(Enqueue),
     /// Show the tasks of this program
+    #[command(after_help = "Examples:\n  {program} tasks\n  {program} tasks --json")]
     Tasks(Json),
     /// Show how full the queues are
+    #[command(
+        after_help = "Examples:\n  {program} queues\n  {program} queues --redis redis://127.0.0.1:6379 --json"
+    )]
     Queues(Json),
     /// Show who works, and on what
     Workers(Workers),
@@ -75,8 +79,10 @@ pub(super) enum Command {
     /// Drop all messages that wait in a queue
     Purge(Purge),
     /// Look for what is wrong with Redis and the queues
+    #[command(after_help = "Examples:\n  {program} doctor || echo \"there is a problem\"")]
     Doctor(Json),
     /// Show the settings that hold, and where they come from
+    #[command(after_help = "Examples:\n  {program} config\n  {program} config --json")]
     Config(Json),
     /// Run a private Redis in the working directory, and a worker when the program has tasks
     Dev(Dev),
@@ -143,8 +149,19 @@ mod tests {
     #[test]
     fn the_commands_are_well_formed_and_bear_the_programs_name() {
         let mut command = command("my_app");
+        command.build();
         command.clone().debug_assert();
         let help = command.find_subcommand_mut("worker").unwrap().render_help().to_string();
-        assert!(help.contains("my_app worker --burst") && !help.contains(PROGRAM), "{help}");
+        assert!(help.contains("my_app worker --burst"), "{help}");
+        fn all(command: &mut clap::Command) {
+            let help = command.render_long_help().to_string();
+            assert!(!help.contains(PROGRAM), "{help}");
+            if command.has_subcommands() {
+                command.get_subcommands_mut().filter(|command| command.get_name() != "help").for_each(all);
+            } else {
+                assert!(help.contains("Examples:\n  my_app "), "{help}");
+            }
+        }
+        all(&mut command);
     }
 }

@@ -1,7 +1,7 @@
 //! Where does `--redis dev` lead? To a private server in the working directory, shared by all who ask for it.
 //!
 //! Who started the server owns it: it holds the lock on `.delayed/lock`, and the server ends with it. Others use the
-//! server while it is there. A server that is left without its owner is ended by the next one, which starts its own
+//! server while it is there; for tools, which hold a shared lock on `.delayed/users`, the owner waits a moment. A server that is left without its owner is ended by the next one, which starts its own
 //! on the same data.
 
 use std::fs::{File, TryLockError};
@@ -27,6 +27,8 @@ const LONGEST_PATH: usize = 103;
 /// How long a server may take to read its data, and to write it at its end.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long an owner waits for tools that use its server.
+const COURTESY: Duration = Duration::from_secs(5);
 /// Becomes the server; a process beside it ends the server when our end of the pipe closes without a word, as it does
 /// when we are killed.
 const SCRIPT: &str =
@@ -36,6 +38,8 @@ const SCRIPT: &str =
 pub(super) struct DevServer {
     socket: PathBuf,
     owned: Option<Owned>,
+    /// Locked, shared, by a tool that uses somebody else's server.
+    users: File,
 }
 
 struct Owned {
@@ -57,7 +61,7 @@ impl DevServer {
         }
         let here = std::env::current_dir()
             .map_err(|error| Failure::io("the working directory cannot be found", &error))?;
-        let server = Self::open(&here.join(DIRECTORY))?;
+        let server = Self::open(&here.join(DIRECTORY), command.serves())?;
         settings.config.redis.url = server.url();
         Ok(Some(server))
     }
@@ -69,11 +73,15 @@ impl DevServer {
         format!("unix://{path}")
     }
 
-    fn open(directory: &Path) -> Result<Self, Failure> {
+    fn open(directory: &Path, serves: bool) -> Result<Self, Failure> {
         let failed = |error| Failure::io(&format!("{} cannot be used", directory.display()), &error);
         make_private(directory).map_err(failed)?;
         let socket = reachable(directory).map_err(failed)?;
-        let lock = File::options().create(true).append(true).open(directory.join("lock")).map_err(failed)?;
+        let file =
+            |name| File::options().create(true).append(true).open(directory.join(name)).map_err(failed);
+        let (lock, users) = (file("lock")?, file("users")?);
+        // Waits while an owner is ending its server.
+        users.lock_shared().map_err(failed)?;
         let end = Instant::now() + PATIENCE;
         loop {
             match lock.try_lock() {
@@ -82,7 +90,10 @@ impl DevServer {
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
             if answers(&socket) {
-                return Ok(Self { socket, owned: None });
+                if serves {
+                    users.unlock().map_err(failed)?;
+                }
+                return Ok(Self { socket, owned: None, users });
             }
             if Instant::now() > end {
                 let lock = directory.join("lock");
@@ -96,9 +107,10 @@ impl DevServer {
             }
             std::thread::sleep(LOOK_EVERY);
         }
+        users.unlock().map_err(failed)?;
         end_orphan(&socket)?;
         let child = spawn(directory)?;
-        let mut server = Self { socket, owned: Some(Owned { child, _lock: lock }) };
+        let mut server = Self { socket, owned: Some(Owned { child, _lock: lock }), users };
         server.wait_until_ready(directory)?;
         tracing::info!(redis = server.url(), "started a private Redis");
         Ok(server)
@@ -127,6 +139,10 @@ impl DevServer {
 impl Drop for DevServer {
     fn drop(&mut self) {
         let Some(Owned { child, .. }) = &mut self.owned else { return };
+        let end = Instant::now() + COURTESY;
+        while matches!(self.users.try_lock(), Err(TryLockError::WouldBlock)) && Instant::now() < end {
+            std::thread::sleep(LOOK_EVERY);
+        }
         // What cannot be told to end, or does not, is killed; its data is in its file.
         let told = command(&self.socket, "SHUTDOWN").is_ok();
         let end = Instant::now() + if told { PATIENCE } else { Duration::ZERO };

@@ -72,10 +72,11 @@ fn run(states: States, words: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn execute(states: States, args: Args) -> Result<ExitCode, Failure> {
     let mut settings = Settings::load(&args)?;
     logs::start(&settings, args.command.serves())?;
+
+    // Up to here the process has one thread, and no child of its own. This is the place to fork a helper: one that is
+    // forked later would hold the pipe and the lock by which the private Redis is owned.
+
     let server = DevServer::for_command(&mut settings, &args.command)?;
-
-    // Up to here the process has one thread. This is the place to fork a helper.
-
     let runtime = runtime(&settings, &args.command)?;
     let program = Program { settings, states };
     let result = runtime.block_on(commands::run(program, args.command));

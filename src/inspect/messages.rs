@@ -11,6 +11,9 @@ use crate::protocol::value::describe_arguments;
 
 /// How many messages one call drops: well below a millisecond of Redis.
 const PURGE: u64 = 2000;
+/// How many messages are read at a time, and the last place that a list can have.
+const PAGE: u64 = 500;
+const LAST: u64 = i64::MAX as u64;
 /// How many bytes of a message that cannot be read are shown.
 const HEX: usize = 1024;
 
@@ -100,11 +103,24 @@ impl Inspector {
         count: u64,
         limit: usize,
     ) -> Result<Vec<Waiting>, Error> {
-        let messages = self.broker.waiting(&QueueKeys::new(queue), start, count).await?;
-        Ok((start..)
-            .zip(&messages)
-            .map(|(position, bytes)| Waiting { position, message: MessageSummary::of(bytes, limit) })
-            .collect())
+        let (keys, mut waiting) = (QueueKeys::new(queue), Vec::new());
+        let end = start.saturating_add(count).min(LAST);
+        let mut next = start;
+        while next < end {
+            let asked = PAGE.min(end - next);
+            let messages = self.broker.waiting(&keys, next, asked).await?;
+            let last = (messages.len() as u64) < asked;
+            waiting.extend(
+                (next..)
+                    .zip(&messages)
+                    .map(|(position, bytes)| Waiting { position, message: MessageSummary::of(bytes, limit) }),
+            );
+            if last {
+                break;
+            }
+            next += asked;
+        }
+        Ok(waiting)
     }
 
     /// Drops the messages that wait now, oldest first, a part at a time. Gives how many there were.

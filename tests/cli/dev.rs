@@ -58,6 +58,19 @@ fn one_server_is_shared_and_ends_with_its_owner() {
 }
 
 #[test]
+fn tools_that_start_at_once_do_not_take_the_server_from_each_other() {
+    let directory = support::directory();
+    let here = directory.path();
+    let words = ["enqueue", &task("panic"), "--redis", "dev"];
+    let mut tools: Vec<Program> =
+        (0..12).map(|_| Program::spawn(&mut command(WORKER, here, &words))).collect();
+    for tool in &mut tools {
+        assert_eq!(tool.wait_exit(PATIENCE).code(), Some(0), "{}", tool.printed());
+    }
+    run(here, &["enqueue", &task("panic")]).expect(0).says("13 waiting");
+}
+
+#[test]
 fn a_server_does_not_outlive_an_owner_that_was_killed() {
     let directory = support::directory();
     let here = directory.path();

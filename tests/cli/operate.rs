@@ -112,6 +112,10 @@ fn peek_reads_messages_of_all_languages() {
     assert_eq!(field("attempts"), [0, 0, 0, 2, 0]);
     assert_eq!((&field("retry")[2], &field("hex")[4]), (&3.into(), &"07".into()));
     on(&redis, DELAYED, &["peek", "q", "--start", "4"]).expect(0).says("not a message").says("0x07");
+    let most = u64::MAX.to_string();
+    let all = on(&redis, DELAYED, &["peek", "q", "--start", "3", "--count", &most, "--json"]).json();
+    assert_eq!(all.as_array().unwrap().len(), 2);
+    on(&redis, DELAYED, &["peek", "q", "--start", &most]).expect(0).says("nothing waits");
     on(&redis, DELAYED, &["peek", "empty"]).expect(0).says("nothing waits");
 }
 

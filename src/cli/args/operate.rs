@@ -8,6 +8,10 @@ use crate::protocol::names::QueueName;
 
 /// `workers`
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} workers
+  {program} workers --queue mail --json")]
 pub(in crate::cli) struct Workers {
     /// A queue; may be repeated; default: all
     #[arg(long = "queue", value_name = "QUEUE")]
@@ -74,6 +78,9 @@ pub(in crate::cli) struct DeadList {
 
 /// `dead show`
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} dead show 1700000000000-0 --queue mail")]
 pub(in crate::cli) struct DeadShow {
     /// The id of the dead letter
     pub(in crate::cli) id: String,
@@ -111,6 +118,10 @@ pub(in crate::cli) struct DeadMove {
 
 /// `purge`
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} purge mail
+  {program} purge mail --yes --json")]
 pub(in crate::cli) struct Purge {
     /// The queue
     pub(in crate::cli) queue: QueueName,
