@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests die and print")]
 
 mod architecture;
+mod interop;
 mod lua_headers;
 mod scripts;
 mod support;

@@ -2,11 +2,32 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/shamaton/msgpack/v2"
 )
+
+// shown are parameters of every kind.
+type shown struct {
+	Int    int64
+	Uint   uint64
+	Float  float64
+	Single float32
+	Text   string
+	Bytes  []byte
+	Yes    bool
+	List   []string
+	Map    map[string]int
+	Note   *string
+	Point  struct {
+		X int
+		Y float64
+	}
+	Time time.Time
+}
 
 // handlers are by path; each takes the payload, which may be empty.
 type handlers map[string]func(payload []byte) error
@@ -46,6 +67,28 @@ func newHandlers(log string, recordPaths []string) handlers {
 			}
 			return appendLine(log, "sum=%d", sum)
 		},
+		"main.Show": func(payload []byte) error {
+			var args shown
+			if err := arguments(payload, &args); err != nil {
+				return err
+			}
+			text, err := json.Marshal(args)
+			if err != nil {
+				return err
+			}
+			return appendLine(log, "%s", text)
+		},
+		"main.Hold": func(payload []byte) error {
+			var n int
+			if err := arguments(payload, &n); err != nil {
+				return err
+			}
+			if err := appendLine(log, "begin %d", n); err != nil {
+				return err
+			}
+			waitForFile(os.Getenv("HOLD_FILE"))
+			return appendLine(log, "end %d", n)
+		},
 	}
 	for _, path := range recordPaths {
 		known[path] = record
@@ -71,4 +114,14 @@ func appendLine(path, format string, values ...interface{}) error {
 	defer file.Close()
 	_, err = file.WriteString(fmt.Sprintf(format, values...) + "\n")
 	return err
+}
+
+// waitForFile returns when there is such a file.
+func waitForFile(path string) {
+	for {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from pathlib import Path
 
 import msgpack
 
@@ -15,6 +17,20 @@ def record(n: int) -> None:
 def add(a: int, b: int) -> None:
     """Note a sum."""
     _append(f"{a}+{b}={a + b}")
+
+
+def show(*args: object, **kwargs: object) -> None:
+    """Note all arguments."""
+    _append(f"{args!r} {dict(sorted(kwargs.items()))!r}")
+
+
+def hold(n: int) -> None:
+    """Note `n` at the begin and at the end; in between wait for the file named by HOLD_FILE."""
+    _append(f"begin {n}")
+    tick = threading.Event()
+    while not Path(os.environ["HOLD_FILE"]).exists():
+        tick.wait(0.005)
+    _append(f"end {n}")
 
 
 def fail(n: int) -> None:

@@ -19,6 +19,16 @@ impl Ledger {
         Self { path }
     }
 
+    /// A ledger that others write, perhaps later.
+    pub(crate) fn at(path: &Path) -> Self {
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .expect("expected a ledger that can be written");
+        Self { path: path.to_owned() }
+    }
+
     /// Where it is, for the process that writes it.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -55,21 +65,35 @@ impl Ledger {
     /// Each of `names` ran, nothing else did, and there were at most `extra` runs too many in all.
     #[track_caller]
     pub(crate) fn assert_each_at_least_once<I: IntoIterator<Item: ToString>>(&self, names: I, extra: u32) {
-        let mut counts = self.executions();
-        let mut missing = Vec::new();
-        let mut twice = Vec::new();
-        for name in names.into_iter().map(|name| name.to_string()) {
-            match counts.remove(&name) {
-                None => missing.push(name),
-                Some(1) => {}
-                Some(count) => twice.push((name, count)),
-            }
-        }
-        assert!(missing.is_empty(), "expected every call to run; {} never did: {missing:?}", missing.len());
-        assert!(counts.is_empty(), "expected no other runs than those asked for: {counts:?}");
-        let surplus: u32 = twice.iter().map(|(_, count)| count - 1).sum();
-        assert!(surplus <= extra, "expected at most {extra} runs too many, there were {surplus}: {twice:?}");
+        check(self.executions(), names, extra);
     }
+
+    /// The same of several ledgers together: each of `names` ran exactly once.
+    #[track_caller]
+    pub(crate) fn assert_each_once_in_all<I: IntoIterator<Item: ToString>>(ledgers: &[Self], names: I) {
+        let mut all = HashMap::new();
+        for (name, count) in ledgers.iter().flat_map(Self::executions) {
+            *all.entry(name).or_insert(0) += count;
+        }
+        check(all, names, 0);
+    }
+}
+
+#[track_caller]
+fn check<I: IntoIterator<Item: ToString>>(mut counts: HashMap<String, u32>, names: I, extra: u32) {
+    let mut missing = Vec::new();
+    let mut twice = Vec::new();
+    for name in names.into_iter().map(|name| name.to_string()) {
+        match counts.remove(&name) {
+            None => missing.push(name),
+            Some(1) => {}
+            Some(count) => twice.push((name, count)),
+        }
+    }
+    assert!(missing.is_empty(), "expected every call to run; {} never did: {missing:?}", missing.len());
+    assert!(counts.is_empty(), "expected no other runs than those asked for: {counts:?}");
+    let surplus: u32 = twice.iter().map(|(_, count)| count - 1).sum();
+    assert!(surplus <= extra, "expected at most {extra} runs too many, there were {surplus}: {twice:?}");
 }
 
 #[test]

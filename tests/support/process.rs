@@ -42,8 +42,13 @@ impl Program {
 
     /// Starts a command: with an environment, in a directory.
     pub(crate) fn spawn(command: &mut Command) -> Self {
+        Self::fed(command, Stdio::null())
+    }
+
+    /// Starts a command that reads `input`.
+    pub(crate) fn fed(command: &mut Command, input: impl Into<Stdio>) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().unwrap_or_else(|error| panic!("expected to start {name}: {error}"));
         let output = Arc::new(Output::default());
         collect(child.stdout.take().expect("it is piped"), &output);

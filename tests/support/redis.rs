@@ -27,6 +27,8 @@ pub(crate) struct Options {
     pub(crate) password: Option<&'static str>,
     /// Refuses what needs memory beyond so many bytes.
     pub(crate) max_memory: Option<u64>,
+    /// Which program, instead of `DELAYED_TEST_SERVER` or else `redis-server`.
+    pub(crate) program: Option<PathBuf>,
     /// More arguments: `["--hz", "100"]`.
     pub(crate) extra: Vec<String>,
 }
@@ -69,7 +71,9 @@ impl TestRedis {
     }
 
     fn spawn(&self) -> Child {
-        let program = std::env::var("DELAYED_TEST_SERVER").unwrap_or_else(|_| "redis-server".into());
+        let given =
+            self.options.program.clone().or_else(|| Some(std::env::var_os("DELAYED_TEST_SERVER")?.into()));
+        let program = given.unwrap_or_else(|| "redis-server".into());
         let mut command = Command::new(&program);
         command.arg("--port").arg(self.port.unwrap_or(0).to_string()).args(["--bind", "127.0.0.1"]);
         command.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(self.directory.path());
@@ -84,8 +88,8 @@ impl TestRedis {
         command.args(&self.options.extra);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.spawn().unwrap_or_else(|error| match error.kind() {
-            ErrorKind::NotFound => panic!("there is no `{program}` here: apt-get install redis-server"),
-            _ => panic!("expected to start `{program}`: {error}"),
+            ErrorKind::NotFound => panic!("there is no {program:?} here: apt-get install redis-server"),
+            _ => panic!("expected to start {program:?}: {error}"),
         })
     }
 

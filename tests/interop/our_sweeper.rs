@@ -1,0 +1,64 @@
+//! Does our sweeper bring back what the ancestors' dead workers owned, so that whoever is left can run it?
+
+use super::*;
+
+/// A call of a function that is held, for workers of both languages: Go's cannot read Python's form.
+fn held(language: Language, n: u32) -> String {
+    match language {
+        Go => line("go", "main.Hold", &format!(r#""args": [{n}]"#)),
+        _ => line("py", "demo_tasks:hold", &format!(r#""args": [{n}]"#)),
+    }
+}
+
+fn brings_back_what_a_dead_worker_owned(language: Language, heir: Language) {
+    let mut site = Site::new();
+    let sweeper = site.sweeper(Rust);
+    let mut victim = site.worker(language, "victim", &[]);
+    let survivor = site.worker(language, "survivor", &[]);
+    site.produce(language, &[held(language, 1), held(language, 2)]);
+    site.wait_for("victim", 1);
+    let begun = site.wait_for("survivor", 1);
+    let lost = site.lines("victim");
+    let id = id_of(&victim);
+    let message = site.state().processing[&id].clone();
+    site.kill(&mut victim, &id);
+    sweeper.wait_for_line("requeued=1");
+    let state = site.state();
+    assert_eq!((&state.waiting, state.tokens), (&vec![message], 1), "expected the same bytes to wait again");
+    assert!(state.processing.contains_key(&id_of(&survivor)), "expected the living to keep theirs");
+
+    // The survivor is still held: the heir takes it.
+    let heir_worker = site.worker(heir, "heir", if heir == Rust { &["--no-sweep"] } else { &[] });
+    assert_eq!(site.wait_for("heir", 1), lost, "expected what was lost to run once more");
+    site.free();
+    let ended = |begun: &[String]| [begun[0].clone(), begun[0].replace("begin", "end")];
+    assert_eq!(site.wait_for("heir", 2), ended(&lost), "expected it to run to its end");
+    assert_eq!(site.wait_for("survivor", 2), ended(&begun), "expected the living to end theirs");
+    wait::until_ok(PATIENCE, || match site.state() {
+        state if state.waiting.is_empty() && state.tokens == 0 => Ok(()),
+        state => Err(format!("an empty queue: {state:#?}")),
+    });
+    assert!(!sweeper.printed().contains("buried=1"), "expected nothing to be buried");
+    assert_no_errors(heir, &heir_worker);
+    assert_no_errors(language, &survivor);
+}
+
+#[test]
+fn what_a_dead_python_worker_owned_is_run_by_python() {
+    brings_back_what_a_dead_worker_owned(Python, Python);
+}
+
+#[test]
+fn what_a_dead_python_worker_owned_is_run_by_us() {
+    brings_back_what_a_dead_worker_owned(Python, Rust);
+}
+
+#[test]
+fn what_a_dead_go_worker_owned_is_run_by_go() {
+    brings_back_what_a_dead_worker_owned(Go, Go);
+}
+
+#[test]
+fn what_a_dead_go_worker_owned_is_run_by_us() {
+    brings_back_what_a_dead_worker_owned(Go, Rust);
+}
