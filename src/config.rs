@@ -46,17 +46,23 @@ impl RedisConfig {
         Self { url: url.into(), ..Self::default() }
     }
 
-    /// The address without its password.
+    /// The address without its password, wherever that stands: `user:password@` or `?pass=password`.
     #[must_use]
     pub fn redacted_url(&self) -> String {
         let Some((scheme, rest)) = self.url.split_once("://") else { return self.url.clone() };
-        match rest.rsplit_once('@') {
+        let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+        let mut redacted = match rest.rsplit_once('@') {
             Some((user, host)) => {
                 let user = user.split_once(':').map_or(user, |(user, _)| user);
                 format!("{scheme}://{user}:***@{host}")
             }
-            None => self.url.clone(),
+            None => format!("{scheme}://{rest}"),
+        };
+        for (place, field) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
+            redacted.push(if place == 0 { '?' } else { '&' });
+            redacted.push_str(if field.starts_with("pass=") { "pass=***" } else { field });
         }
+        redacted
     }
 }
 
@@ -385,4 +391,23 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
     humantime::parse_duration(&text).map_err(|error| {
         serde::de::Error::custom(format!("{text:?} is not a duration such as \"30s\": {error}"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_never_shown() {
+        for (url, shown) in [
+            ("redis://h:1/0", "redis://h:1/0"),
+            ("redis://:secret@h:1/0", "redis://:***@h:1/0"),
+            ("rediss://user:s@cret@h", "rediss://user:***@h"),
+            ("unix:///x?db=1&pass=secret", "unix:///x?db=1&pass=***"),
+            ("nonsense", "nonsense"),
+        ] {
+            assert_eq!(RedisConfig::new(url).redacted_url(), shown);
+            assert!(!format!("{:?}", RedisConfig::new(url)).contains("cret"));
+        }
+    }
 }

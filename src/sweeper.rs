@@ -1,7 +1,7 @@
 //! What did the dead leave behind? A sweeper requeues what they owned and mends what others left uneven.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crate::broker::{Broker, BrokerError, DeadLimits, DeathLimits};
 use crate::config::{Config, DeadConfig, SweeperConfig};
@@ -125,7 +125,7 @@ impl Sweeper {
             return Ok(self.config.queues.iter().cloned().collect());
         }
         if self.sweeps.is_multiple_of(SCAN_EVERY) {
-            self.found = find_queues(&self.broker).await?;
+            self.found = self.broker.find_queues(&[("_processing", "hash"), ("_noti", "list")]).await?;
         } else {
             self.found.extend(
                 self.broker.registered_queues().await?.iter().filter_map(|name| QueueName::parse(name).ok()),
@@ -161,7 +161,7 @@ impl Sweeper {
                 break;
             }
         }
-        self.broker.forget_workers(keys, now_ms()).await?;
+        self.broker.forget_workers(keys).await?;
         Ok(report)
     }
 
@@ -180,30 +180,4 @@ impl Sweeper {
         }
         Ok(if low > 0 { low } else { high.min(0) })
     }
-}
-
-/// The queues that are registered, and those that own something without being so.
-pub(crate) async fn find_queues(broker: &Broker) -> Result<BTreeSet<QueueName>, BrokerError> {
-    let mut queues: BTreeSet<QueueName> =
-        broker.registered_queues().await?.iter().filter_map(|name| QueueName::parse(name).ok()).collect();
-    for (suffix, kind) in [("_processing", "hash"), ("_noti", "list")] {
-        let mut cursor = 0;
-        loop {
-            let (next, keys) = broker.scan_keys(cursor, &format!("*{suffix}"), kind).await?;
-            queues.extend(keys.iter().filter_map(|key| {
-                let name = std::str::from_utf8(key).ok()?.strip_suffix(suffix)?;
-                QueueName::parse(name).ok()
-            }));
-            cursor = next;
-            if cursor == 0 {
-                break;
-            }
-        }
-    }
-    Ok(queues)
-}
-
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

@@ -9,6 +9,7 @@ use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo};
 
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::script;
 use crate::config::RedisConfig;
 
 /// The oldest server that has all the commands that the scripts use (`LPOP` with a count).
@@ -44,6 +45,7 @@ impl Broker {
             .map_err(|error| BrokerError::connecting("connect", &error))?;
         let broker = Self { commands, target: Arc::new(target) };
         broker.check_version().await?;
+        script::load_all(&mut broker.commands.clone()).await?;
         Ok(broker)
     }
 

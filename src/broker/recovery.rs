@@ -103,12 +103,13 @@ impl Broker {
         Ok(reply != Value::Nil)
     }
 
-    /// Forgets workers whose leases ended more than a minute ago.
-    pub(crate) async fn forget_workers(&self, keys: &QueueKeys, now_ms: u64) -> Result<(), BrokerError> {
+    /// Forgets workers whose leases ended more than a minute ago, by the server's clock.
+    pub(crate) async fn forget_workers(&self, keys: &QueueKeys) -> Result<(), BrokerError> {
+        let (seconds, _) = self.server_time().await?;
         redis::cmd("ZREMRANGEBYSCORE")
             .arg(&keys.workers)
             .arg("-inf")
-            .arg(now_ms.saturating_sub(60_000))
+            .arg(seconds.saturating_sub(60) * 1000)
             .query_async(&mut self.commands.clone())
             .await
             .map_err(|error| BrokerError::from_redis("forget_workers", &error))

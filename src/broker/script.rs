@@ -16,6 +16,9 @@ pub(super) struct Script {
 
 macro_rules! scripts {
     ($($constant:ident = $name:literal;)*) => {
+        /// Every script.
+        static ALL: &[&Script] = &[$(&$constant),*];
+
         $(pub(super) static $constant: Script = Script {
             name: $name,
             text: include_str!(concat!("../../lua/", $name, ".lua")),
@@ -37,6 +40,15 @@ scripts! {
     BALANCE = "balance";
     REVIVE = "revive";
     PURGE = "purge";
+}
+
+/// Tells the server all scripts, so that no call has to be sent twice.
+pub(super) async fn load_all<C: ConnectionLike + Send>(connection: &mut C) -> Result<(), BrokerError> {
+    let mut load = redis::pipe();
+    for script in ALL {
+        load.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
+    }
+    load.query_async(connection).await.map_err(|error| BrokerError::from_redis("connect", &error))
 }
 
 impl Script {
