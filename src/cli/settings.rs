@@ -125,18 +125,6 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The address of Redis as it may be shown.
-    pub(super) fn shown_url(&self) -> String {
-        let url = self.config.redis.redacted_url();
-        // An address of a socket has the password among its parameters.
-        let Some((address, parameters)) = url.split_once('?') else { return url };
-        let shown: Vec<&str> = parameters
-            .split('&')
-            .map(|parameter| if parameter.starts_with("pass=") { "pass=***" } else { parameter })
-            .collect();
-        format!("{address}?{}", shown.join("&"))
-    }
-
     /// Where a setting comes from.
     pub(super) fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or(Origin::Default)

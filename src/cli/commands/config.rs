@@ -32,7 +32,7 @@ fn value(settings: &Settings, key: &str) -> Value {
     let config = &settings.config;
     let time = |time| output::duration(time).into();
     match key {
-        "redis.url" => settings.shown_url().into(),
+        "redis.url" => settings.config.redis.redacted_url().into(),
         "redis.timeout" => time(config.redis.timeout),
         "client.max_message" => config.client.max_message.into(),
         "worker.queues" => config.worker.queues.iter().map(queue).collect(),

@@ -8,7 +8,7 @@ use crate::task::{Registry, RegistryError};
 
 pub(super) async fn run(program: Program) -> Result<(), Failure> {
     let ended = sweeper::until_signal()?;
-    let url = program.settings.shown_url();
+    let url = program.settings.config.redis.redacted_url();
     output::print(&format!(
         "Redis runs at {url}\nuse it with --redis dev in this directory, with --redis {url} elsewhere"
     ))?;
