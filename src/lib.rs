@@ -48,7 +48,7 @@ pub use crate::protocol::call_id::CallId;
 pub use crate::protocol::timestamp::Timestamp;
 #[cfg(feature = "sweeper")]
 pub use crate::sweeper::{SweepReport, Sweeper};
-pub use crate::task::{Call, Context, GoTask, PyTask, State, Task, TaskError};
+pub use crate::task::{Call, Context, GoTask, PyTask, Registry, State, Task, TaskError};
 #[cfg(feature = "worker")]
 pub use crate::worker::Worker;
 #[cfg(feature = "macros")]

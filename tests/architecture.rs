@@ -284,7 +284,7 @@ fn the_drawing_is_read() {
     for (below, above) in [
         ("protocol", "task"),
         ("sys", "config"),
-        ("telemetry", "broker"),
+        ("config", "broker"),
         ("config", "runner"),
         ("broker", "error"),
         ("error", "worker"),

@@ -195,16 +195,23 @@ impl ClaimLoop {
         self.settle_rest(last).await;
         let mut by_lane: Vec<Vec<usize>> = self.lanes.iter().map(|_| Vec::new()).collect();
         let mut still_running = 0;
+        let mut aborted = Vec::new();
         for slot in self.slots.in_order() {
             let Some(running) = self.slots.end(slot) else { continue };
             match running.abort {
-                Some(abort) => abort.abort(),
+                Some(abort) => {
+                    abort.abort();
+                    aborted.push(abort);
+                }
                 None => still_running += 1,
             }
             by_lane[running.lane].push(slot);
         }
-        // Give the runtime a turn, so that the runs that were aborted are dropped before others begin them anew.
-        tokio::task::yield_now().await;
+        // A run that was aborted goes on to its next `await`: others should not begin it anew before.
+        let react = Instant::now() + REACT;
+        while aborted.iter().any(|abort| !abort.is_finished()) && Instant::now() < react {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
         for (index, slots) in by_lane.into_iter().enumerate() {
             for chunk in slots.rchunks(512) {
                 self.put_back_chunk(index, chunk.to_vec(), last).await;
