@@ -22,7 +22,7 @@ fn brings_back_what_a_dead_worker_owned(language: Language, heir: Language) {
     let id = id_of(&victim);
     let message = site.state().processing[&id].clone();
     site.kill(&mut victim, &id);
-    sweeper.wait_for_line("requeued=1");
+    sweeper.wait_for_line("swept requeued=1");
     let state = site.state();
     assert_eq!((&state.waiting, state.tokens), (&vec![message], 1), "expected the same bytes to wait again");
     assert!(state.processing.contains_key(&id_of(&survivor)), "expected the living to keep theirs");
