@@ -1,5 +1,7 @@
 //! Does our sweeper bring back what the ancestors' dead workers owned, so that whoever is left can run it?
 
+use redis::Commands;
+
 use super::*;
 
 /// A call of a function that is held, for workers of both languages: Go's cannot read Python's form.
@@ -22,7 +24,7 @@ fn brings_back_what_a_dead_worker_owned(language: Language, heir: Language) {
     let id = id_of(&victim);
     let message = site.state().processing[&id].clone();
     site.kill(&mut victim, &id);
-    sweeper.wait_for_line("requeued=1");
+    sweeper.wait_for_line("swept requeued=1");
     let state = site.state();
     assert_eq!((&state.waiting, state.tokens), (&vec![message], 1), "expected the same bytes to wait again");
     assert!(state.processing.contains_key(&id_of(&survivor)), "expected the living to keep theirs");
@@ -61,4 +63,43 @@ fn what_a_dead_go_worker_owned_is_run_by_go() {
 #[test]
 fn what_a_dead_go_worker_owned_is_run_by_us() {
     brings_back_what_a_dead_worker_owned(Go, Rust);
+}
+
+/// There is a token in a hand at every moment, as when several workers have a lot to do.
+#[test]
+fn a_token_in_a_hand_is_no_gap() {
+    let mut site = Site::new();
+    let tokens = format!("{QUEUE}_noti");
+    let enqueue = |site: &mut Site, count: usize| {
+        let mut pipe = redis::pipe();
+        (0..count).for_each(|_| drop(pipe.rpush(QUEUE, "message").rpush(&tokens, "1")));
+        let () = pipe.atomic().query(&mut site.redis).unwrap();
+    };
+    let take = |site: &mut Site, key: &str| {
+        let taken: Option<String> = site.redis.lpop(key, None).unwrap();
+        assert!(taken.is_some(), "expected something in {key}");
+    };
+    enqueue(&mut site, 10);
+    take(&mut site, &tokens);
+    let sweeper = site.sweeper(Rust);
+    wait::until("the sweeper to have looked often enough", PATIENCE, || {
+        take(&mut site, &tokens);
+        take(&mut site, QUEUE);
+        enqueue(&mut site, 1);
+        looks(&mut site.redis) >= 120
+    });
+    let state = site.state();
+    assert_eq!(
+        state.tokens + 1,
+        state.waiting.len() as u64,
+        "expected the token in the hand to be no gap:\n{}",
+        sweeper.printed()
+    );
+}
+
+/// How often anybody asked for the length of a list.
+fn looks(redis: &mut Connection) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(redis).unwrap();
+    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_llen:calls=")?.split(',').next());
+    calls.map_or(0, |calls| calls.parse().unwrap())
 }
