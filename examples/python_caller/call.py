@@ -1,0 +1,18 @@
+"""Call the tasks of examples/quickstart.rs from Python: `call.py redis://127.0.0.1:6379`."""
+
+import sys
+
+import redis
+from delayed.queue import Queue
+from delayed.task import PyTask
+
+from delayed_compat import RustTask
+
+conn = redis.Redis.from_url(sys.argv[1] if len(sys.argv) > 1 else "redis://127.0.0.1:6379")
+
+# With the package `delayed` alone: arguments by place, by the name of the parameter, and retries.
+Queue("default", conn).enqueue(PyTask("quickstart::tasks::add", (1, 2)))
+Queue("mail", conn).enqueue(PyTask("mail.send", ("ann@example.org",), {"text": "hi"}, retry=5))
+
+# With `delayed_compat`: arguments that cannot be sent are refused here, with their place.
+Queue("mail", conn).enqueue(RustTask("mail.send", ("bob@example.org",)))
