@@ -10,9 +10,7 @@ from delayed_compat import RustTask
 
 conn = redis.Redis.from_url(sys.argv[1] if len(sys.argv) > 1 else "redis://127.0.0.1:6379")
 
-# With the package `delayed` alone: arguments by place, by the name of the parameter, and retries.
+# With the package `delayed` alone; then with `delayed_compat`, which refuses what cannot be sent, with its place.
 Queue("default", conn).enqueue(PyTask("quickstart::tasks::add", (1, 2)))
 Queue("mail", conn).enqueue(PyTask("mail.send", ("ann@example.org",), {"text": "hi"}, retry=5))
-
-# With `delayed_compat`: arguments that cannot be sent are refused here, with their place.
 Queue("mail", conn).enqueue(RustTask("mail.send", ("bob@example.org",)))
