@@ -10,7 +10,7 @@ from delayed_compat import RustTask
 
 conn = redis.Redis.from_url(sys.argv[1] if len(sys.argv) > 1 else "redis://127.0.0.1:6379")
 
-# With the package `delayed` alone; then with `delayed_compat`, which refuses what cannot be sent, with its place.
+# With the package `delayed` alone; then with `delayed_compat`, which checks what is sent.
 Queue("default", conn).enqueue(PyTask("quickstart::tasks::add", (1, 2)))
 Queue("mail", conn).enqueue(PyTask("mail.send", ("ann@example.org",), {"text": "hi"}, retry=5))
 Queue("mail", conn).enqueue(RustTask("mail.send", ("bob@example.org",)))
