@@ -1,16 +1,23 @@
-//! A whole program: a task, and a `main` that is a worker, a sweeper and a tool.
-//!
-//! ```sh
-//! cargo run --example quickstart -- dev                                    # a private Redis, and a worker
-//! cargo run --example quickstart -- enqueue quickstart::tasks::add '[1, 2]' --redis dev
-//! ```
+//! Two tasks, and a program that is worker, sweeper and tool: `cargo run --example quickstart -- --help`.
 
-#[expect(clippy::print_stdout, reason = "so that one sees something")]
+#![allow(unreachable_pub, clippy::print_stdout, reason = "an example prints")]
+
 mod tasks {
-    /// Adds two numbers and prints the sum.
+    /// Adds two numbers.
     #[delayed::task]
-    pub(super) async fn add(a: i64, b: i64) {
+    pub fn add(a: i64, b: i64) -> i64 {
         println!("{a} + {b} = {}", a + b);
+        a + b
+    }
+
+    /// Sends a mail.
+    #[delayed::task(name = "mail.send", queue = "mail", retry = 3)]
+    pub async fn send(to: String, text: Option<String>, ctx: delayed::Context) -> Result<(), String> {
+        if !to.contains('@') {
+            return Err(format!("{to:?} is no address"));
+        }
+        println!("to {to}: {} (attempt {})", text.as_deref().unwrap_or("hello"), ctx.attempt());
+        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Delayed calls across Rust, Python and Go through Redis.
+#![doc = include_str!("../README.md")]
 
 // Lets `#[delayed::task]` be used inside this crate's own tests.
 extern crate self as delayed;

@@ -5,5 +5,6 @@
 mod architecture;
 mod interop;
 mod lua_headers;
+mod readme;
 mod scripts;
 mod support;

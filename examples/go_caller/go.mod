@@ -1,0 +1,8 @@
+module go_caller
+
+go 1.19
+
+require (
+	github.com/gomodule/redigo v1.8.9
+	github.com/shamaton/msgpack/v2 v2.1.1
+)
