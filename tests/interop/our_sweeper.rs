@@ -72,7 +72,9 @@ fn a_token_in_a_hand_is_no_gap() {
     let tokens = format!("{QUEUE}_noti");
     let enqueue = |site: &mut Site, count: usize| {
         let mut pipe = redis::pipe();
-        (0..count).for_each(|_| drop(pipe.rpush(QUEUE, "message").rpush(&tokens, "1")));
+        for _ in 0..count {
+            pipe.rpush(QUEUE, "message").rpush(&tokens, "1");
+        }
         let () = pipe.atomic().query(&mut site.redis).unwrap();
     };
     let take = |site: &mut Site, key: &str| {
