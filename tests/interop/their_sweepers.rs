@@ -68,7 +68,10 @@ fn brings_back_what_our_dead_worker_owned(language: Language) {
         state if state.waiting.len() == calls && state.tokens == calls as u64 => Ok(()),
         state => Err(format!("all {calls} to wait again, each with a token: {state:#?}")),
     });
-    assert_eq!(requeued(&sweeper), calls as u64, "expected them to be brought back:\n{}", sweeper.printed());
+    wait::until_ok(PATIENCE, || match requeued(&sweeper) {
+        count if count == calls as u64 => Ok(()),
+        _ => Err(format!("the sweeper to say that it brought back {calls}:\n{}", sweeper.printed())),
+    });
     site.free();
     let heir = site.worker(Rust, "heir", &["--no-sweep"]);
     let notes = site.wait_for("heir", 2 * calls);
