@@ -1,7 +1,6 @@
 //! What did the dead leave behind? A sweeper requeues what they owned and mends what others left uneven.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use crate::broker::{Broker, BrokerError, DeadLimits, DeathLimits};
 use crate::config::{Config, DeadConfig, SweeperConfig};
@@ -11,10 +10,6 @@ use crate::protocol::names::QueueName;
 
 /// How many slots one script call looks at: well below a millisecond of Redis.
 const SLOTS: u32 = 100;
-/// A gap between messages and tokens is watched so often, at this distance, before it is taken for real: a worker
-/// holds a token in hand for a moment, between its `BLPOP` and its claim.
-const SAMPLES: u32 = 40;
-const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 /// How many sweeps lie between two scans for queues that nobody registered.
 const SCAN_EVERY: u64 = 15;
 
@@ -152,7 +147,7 @@ impl Sweeper {
                 break;
             }
         }
-        let mut gap = self.real_gap(keys).await?;
+        let mut gap = self.broker.gap(keys).await?;
         while gap != 0 {
             let changed = self.broker.balance(keys, gap).await?;
             report.balanced += changed;
@@ -163,21 +158,5 @@ impl Sweeper {
         }
         self.broker.forget_workers(keys).await?;
         Ok(report)
-    }
-
-    /// How many tokens are missing (negative: too many), however the tokens move that workers hold in hand.
-    async fn real_gap(&self, keys: &QueueKeys) -> Result<i64, BrokerError> {
-        let first = self.broker.gap(keys).await?;
-        let (mut low, mut high) = (first, first);
-        for _ in 1..SAMPLES {
-            if low <= 0 && high >= 0 {
-                return Ok(0);
-            }
-            tokio::time::sleep(SAMPLE_EVERY).await;
-            let gap = self.broker.gap(keys).await?;
-            low = low.min(gap);
-            high = high.max(gap);
-        }
-        Ok(if low > 0 { low } else { high.min(0) })
     }
 }

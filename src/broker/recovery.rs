@@ -10,6 +10,10 @@ use crate::broker::queue::milliseconds;
 use crate::broker::script;
 use crate::protocol::keys::QueueKeys;
 
+/// How often, and at what distance, a gap between messages and tokens is looked at.
+const SAMPLES: u32 = 40;
+const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+
 /// How many dead letters a queue keeps, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeadLimits {
@@ -63,15 +67,35 @@ impl Broker {
             .map_err(|error| BrokerError::new("requeue_lost", BrokerErrorKind::Reply, error.to_string()))
     }
 
-    /// Messages that wait less tokens for them, at one instant.
-    pub(crate) async fn gap(&self, keys: &QueueKeys) -> Result<i64, BrokerError> {
+    /// Messages that wait, and tokens for them, at one instant.
+    async fn depth(&self, keys: &QueueKeys) -> Result<(i64, i64), BrokerError> {
         let mut pipe = redis::pipe();
         pipe.atomic().cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
-        let (waiting, tokens): (i64, i64) = pipe
-            .query_async(&mut self.commands.clone())
+        pipe.query_async(&mut self.commands.clone())
             .await
-            .map_err(|error| BrokerError::from_redis("gap", &error))?;
-        Ok(waiting - tokens)
+            .map_err(|error| BrokerError::from_redis("depth", &error))
+    }
+
+    /// How many tokens are missing (negative: too many). Watches for up to 400 ms, since a token is in a worker's
+    /// hand for a moment, between its `BLPOP` and its claim: tokens are missing only while none is there and nobody
+    /// takes a message, and there are too many only while that never changes.
+    pub(crate) async fn gap(&self, keys: &QueueKeys) -> Result<i64, BrokerError> {
+        let (mut before, tokens) = self.depth(keys).await?;
+        let mut gap = before - tokens;
+        for _ in 1..SAMPLES {
+            if gap == 0 || (gap > 0 && tokens > 0) {
+                return Ok(0);
+            }
+            tokio::time::sleep(SAMPLE_EVERY).await;
+            let (waiting, tokens) = self.depth(keys).await?;
+            if gap > 0 && (tokens > 0 || waiting < before) {
+                return Ok(0);
+            }
+            before = waiting;
+            let now = waiting - tokens;
+            gap = if gap > 0 { now.clamp(0, gap) } else { now.clamp(gap, 0) };
+        }
+        Ok(gap)
     }
 
     /// Adds up to `gap` tokens, or takes them away when it is negative, as far as the gap is still there.

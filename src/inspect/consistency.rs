@@ -1,17 +1,10 @@
 //! Does what stands under the keys of a queue fit together?
 
-use std::time::Duration;
-
 use crate::broker::{Broker, BrokerError};
 use crate::inspect::{Finding, Inspector, WorkerKind, WorkerStatus};
 use crate::protocol;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::{QueueName, WorkerId};
-
-/// A gap between messages and tokens is looked at so often, at this distance, before it is called one: workers hold
-/// tokens in hand for a moment.
-const SAMPLES: u32 = 20;
-const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 
 const RUN_SWEEPER: &str = "a sweeper mends it: run `worker` or `sweeper`";
 
@@ -67,15 +60,7 @@ async fn wrong_types(broker: &Broker, keys: &QueueKeys) -> Result<Vec<Finding>, 
 }
 
 async fn tokens(broker: &Broker, keys: &QueueKeys) -> Result<Option<Finding>, BrokerError> {
-    let mut gap = broker.gap(keys).await?;
-    for _ in 1..SAMPLES {
-        if gap == 0 {
-            return Ok(None);
-        }
-        tokio::time::sleep(SAMPLE_EVERY).await;
-        let now = broker.gap(keys).await?;
-        gap = if gap > 0 { now.clamp(0, gap) } else { now.clamp(gap, 0) };
-    }
+    let gap = broker.gap(keys).await?;
     let text = match gap {
         0 => return Ok(None),
         1.. => format!("{gap} messages wait without a notification, so no worker is woken for them"),

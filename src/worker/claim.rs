@@ -118,7 +118,7 @@ impl ClaimLoop {
         let mut batch = Vec::with_capacity(256);
         let reason = loop {
             if self.help_at.is_some() {
-                // Not left to the timer alone: it is asked last, and a busy loop may never come to it.
+                // Not left to the timer alone: a busy loop seldom comes to it.
                 self.on_timer();
             }
             self.pump();
@@ -130,8 +130,8 @@ impl ClaimLoop {
                 break reason;
             }
             let timer = self.next_timer();
+            // Not in a fixed order: a queue of quick tasks always has the next reply ready.
             tokio::select! {
-                biased;
                 Ok(()) = self.phase.changed() => self.on_phase(),
                 Some(reply) = self.under_way.next(), if !self.under_way.is_empty() => self.on_reply(reply),
                 _ = self.ended.recv_many(&mut batch, 256) => {
