@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests die and print")]
 
 mod architecture;
+mod bad_input;
 mod interop;
 mod lua_headers;
 mod readme;
