@@ -9,3 +9,4 @@ mod lua_headers;
 mod readme;
 mod scripts;
 mod support;
+mod worker_behaviour;
