@@ -4,6 +4,7 @@
 
 mod architecture;
 mod bad_input;
+mod faults;
 mod interop;
 mod lua_headers;
 mod readme;
