@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests die and print")]
 
 mod architecture;
+mod bad_input;
+mod faults;
 mod interop;
 mod lua_headers;
 mod readme;
 mod scripts;
 mod support;
+mod worker_behaviour;

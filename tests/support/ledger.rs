@@ -39,14 +39,19 @@ impl Ledger {
         OpenOptions::new().append(true).create(true).open(path)?.write_all(format!("{name}\n").as_bytes())
     }
 
-    /// How often each name was written.
-    pub(crate) fn executions(&self) -> HashMap<String, u32> {
+    /// What was written, in order.
+    pub(crate) fn lines(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.path)
             .unwrap_or_else(|error| panic!("expected to read {}: {error}", self.path.display()));
         assert!(text.is_empty() || text.ends_with('\n'), "expected whole lines in the ledger: {text:?}");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// How often each name was written.
+    pub(crate) fn executions(&self) -> HashMap<String, u32> {
         let mut counts = HashMap::new();
-        for line in text.lines() {
-            *counts.entry(line.to_owned()).or_insert(0) += 1;
+        for line in self.lines() {
+            *counts.entry(line).or_insert(0) += 1;
         }
         counts
     }

@@ -1,0 +1,10 @@
+//! What others leave in the queue: nothing of it stops a worker, and nothing is lost.
+
+mod bytes;
+mod calls;
+mod failing;
+mod fatal;
+mod gaps;
+mod keys;
+mod server;
+mod unknown;

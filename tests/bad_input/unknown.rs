@@ -1,0 +1,104 @@
+//! A task that a worker does not know: buried, left to others, or dropped.
+
+use std::time::{Duration, Instant};
+
+use delayed::task::Registry;
+
+use crate::support::trial::{PATIENCE, Trial, call, count, mark};
+use crate::support::wait;
+
+mod tasks {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    pub(super) static RUNS: AtomicU32 = AtomicU32::new(0);
+
+    /// Only the tests' own process knows it.
+    #[delayed::task(name = "trial.known_elsewhere")]
+    pub(super) fn known_elsewhere() {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn it_is_buried_with_advice() {
+    let mut trial = Trial::new();
+    let foreign = call("trial.known_elsewhere", &[]);
+    let mut worker = trial.worker(&["--unknown", "bury"]);
+    trial.push(&[foreign.clone(), mark("ours")]);
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["ours"]);
+    let state = trial.state();
+    assert_eq!((state.dead.len(), &state.dead[0]["message"]), (1, &foreign), "{state:#?}");
+    assert_eq!(state.dead[0]["reason"], b"unknown", "{state:#?}");
+    let detail = String::from_utf8(state.dead[0]["detail"].clone()).unwrap();
+    assert!(detail.contains("trial.known_elsewhere") && detail.contains("--unknown requeue"), "{detail}");
+    trial.assert_only(&["q_dead"]);
+}
+
+#[test]
+fn it_is_dropped() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&["--unknown", "ignore"]);
+    trial.push(&[call("trial.known_elsewhere", &[]), mark("ours")]);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "buried"), count(&stopped, "put_back")), (0, 0), "{stopped}");
+    trial.ledger.assert_each_once(["ours"]);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn it_waits_for_who_knows_it_without_a_spin() {
+    let mut trial = Trial::new();
+    let foreign = vec![call("trial.known_elsewhere", &[]); 3];
+    let mut worker = trial.worker(&["--unknown", "requeue", "--no-sweep", "--lease", "30s"]);
+    trial.push(&foreign);
+    trial.push(&[mark("ours")]);
+    trial.wait_runs(1);
+    // The pauses have grown: from here on it hardly asks.
+    let mut claims = u64::MAX;
+    wait::until("hardly any command", PATIENCE, || {
+        trial.commands();
+        let began = Instant::now();
+        wait::pause(Duration::from_secs(2));
+        let commands = trial.commands();
+        let whole = began.elapsed().as_secs_f64() / 2.0;
+        claims = (commands["evalsha"] as f64 / whole) as u64;
+        claims <= 12
+    });
+    println!("{claims} script calls in 2 s with nothing but tasks of others in the queue");
+    let state = trial.state();
+    assert_eq!(state.waiting.len() + state.processing.len(), 3, "expected none to be lost: {state:#?}");
+    // It still runs its own, soon.
+    trial.push(&[mark("late")]);
+    let began = Instant::now();
+    trial.wait_runs(2);
+    println!("a task of its own ran {:?} after it was pushed", began.elapsed());
+
+    let registry = Registry::new().with::<tasks::known_elsewhere>().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let stopped = runtime.block_on(async {
+        let other = delayed::Worker::builder(&trial.server.url()).queue("q").registry(registry);
+        let other = other.unknown(delayed::config::Unknown::Requeue).connect().await.unwrap();
+        let handle = other.handle();
+        let run = tokio::spawn(other.run());
+        tokio::task::spawn_blocking(|| {
+            wait::until("all of them to run where they are known", PATIENCE, || {
+                tasks::RUNS.load(std::sync::atomic::Ordering::Relaxed) == 3
+            })
+        })
+        .await
+        .unwrap();
+        handle.stop();
+        run.await.unwrap().unwrap()
+    });
+    assert_eq!(stopped.stats.succeeded, 3, "{stopped:?}");
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    // A token may have been given back when there was nothing left to wake for; the next worker removes it.
+    let mut worker = trial.worker(&["--burst"]);
+    trial.ended(&mut worker);
+    trial.ledger.assert_each_once(["ours", "late"]);
+    trial.assert_only(&[]);
+}

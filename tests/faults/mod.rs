@@ -1,0 +1,9 @@
+//! Processes that are killed or stopped, a Redis that goes away, a network that cuts and swallows: nothing is lost, and
+//! nothing runs more often than it must.
+
+mod killed_worker;
+mod network;
+mod paused;
+mod poison;
+mod redis_down;
+mod replies;

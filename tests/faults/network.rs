@@ -1,0 +1,101 @@
+//! Connections are cut at random moments: nothing is lost and nothing runs twice.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::proxy::{Mode, Proxy};
+use crate::support::trial::{Dice, PATIENCE, Trial, alone, call, count, marks};
+use crate::support::wait;
+
+#[test]
+fn cut_connections_lose_nothing_and_repeat_nothing() {
+    const CALLS: usize = 6_000;
+    let _alone = alone();
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let mut dice = Dice(0xc07_0001);
+    let mut calls = Vec::new();
+    for n in 0..CALLS {
+        let name = n.to_string();
+        calls.push(match n % 50 {
+            7 => call("trial.flaky", &[name.into(), 1.into()]),
+            13 => call("trial.shown", &[name.into()]),
+            21 => call("trial.mark_blocking", &[name.into()]),
+            33 => call("trial.pair", &[json!(name)]),
+            _ => call("trial.mark", &[name.into()]),
+        });
+    }
+    trial.push(&calls);
+    let mut worker = trial.worker_at(proxy.url(), &["--concurrency", "16", "--lease", "20s"]);
+    // A reply takes its time, so that something is under way whenever it is cut.
+    proxy.set(Mode::Delay(Duration::from_micros(500)));
+    let (mut cuts, mut runs) = (0, 0);
+    while runs < CALLS * 9 / 10 {
+        let next = runs + 20 + dice.roll(200);
+        wait::until("some more runs", PATIENCE, || {
+            runs = trial.ledger.lines().len();
+            runs >= next.min(CALLS * 9 / 10)
+        });
+        wait::pause(Duration::from_micros(dice.roll(3000) as u64));
+        proxy.cut();
+        cuts += 1;
+    }
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    println!(
+        "{cuts} cuts; the worker reconciled {} times",
+        worker.printed().matches("reconciled what").count()
+    );
+    assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
+    let names = (0..CALLS).filter(|n| n % 50 != 33).flat_map(|n| match n % 50 {
+        7 => vec![format!("{n} 1"), format!("{n} 2")],
+        _ => vec![n.to_string()],
+    });
+    trial.ledger.assert_each_once(names);
+    assert_eq!(trial.dead(), CALLS / 50 * 2, "expected each failure to be dead, once");
+    trial.assert_only(&["q_dead"]);
+}
+
+#[test]
+fn connections_that_are_refused_for_a_while_and_slow_ones() {
+    let mut trial = Trial::new();
+    let proxy = Proxy::tcp(&trial.server);
+    let mut worker = trial.worker_at(proxy.url(), &["--concurrency", "4", "--lease", "20s"]);
+    trial.push(&marks(100));
+    trial.wait_runs(20);
+    proxy.set(Mode::Refuse);
+    proxy.cut();
+    worker.wait_for_line("it is asked again");
+    wait::pause(Duration::from_millis(700));
+    proxy.set(Mode::Delay(Duration::from_millis(20)));
+    trial.wait_runs(100);
+    trial.wait_settled();
+    proxy.set(Mode::Pass);
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (100, 0), "{stopped}");
+    trial.ledger.assert_each_once(0..100);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn a_network_that_holds_everything_for_longer_than_the_time_out() {
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let mut worker = trial.worker_at(proxy.url(), &["--concurrency", "4", "--lease", "30s"]);
+    let gate = trial.gate("gate");
+    let held = |n: u32| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    trial.push(&[held(0), held(1)]);
+    trial.push(&marks(20));
+    trial.wait_runs(22);
+    proxy.set(Mode::Hold);
+    crate::support::trial::open(&gate);
+    worker.wait_for_line("it is asked again");
+    proxy.set(Mode::Pass);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (22, 0), "{stopped}");
+    let both = (0..2).flat_map(|n| [format!("+{n}"), format!("-{n}")]);
+    trial.ledger.assert_each_once(both.chain((2..20).map(|n| n.to_string())).chain(["0".into(), "1".into()]));
+    trial.assert_only(&[]);
+}

@@ -1,0 +1,123 @@
+//! Redis did what it was asked, and nobody was told: the worker finds out, and waits for no lease.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::support::proxy::{Lose, Proxy};
+use crate::support::trial::{Trial, call, count, mark, marks, open};
+use crate::worker_behaviour::digest;
+
+/// No lease ends within a test.
+const LEASE: [&str; 2] = ["--lease", "120s"];
+
+/// Runs `messages` and loses what `script` has to say at its `nth` call. Gives the trial after a good end.
+#[track_caller]
+fn loses(lose: Lose, script: &str, nth: u32, messages: &[Vec<u8>], runs: &[&str]) -> Trial {
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let mut words = [&LEASE[..], &["--concurrency", "4"]].concat();
+    // A token that was in hand for a claim that never arrived is the sweeper's to replace.
+    words.extend((lose == Lose::Reply).then_some("--no-sweep"));
+    let mut worker = trial.worker_at(proxy.url(), &words);
+    // All scripts are known to Redis from here on, and nothing is left of this.
+    proxy.lose(lose, &digest(script), nth);
+    let began = Instant::now();
+    trial.push(messages);
+    trial.wait_runs(runs.len());
+    trial.wait_settled();
+    let took = began.elapsed();
+    println!("{lose:?} of {script} number {nth}: all had run after {took:?}");
+    assert_eq!(proxy.lost(), 1, "expected one {script} to be cut");
+    assert!(took < Duration::from_secs(20), "expected nothing to wait for a lease, it took {took:?}");
+    let stopped = trial.stop(&mut worker);
+    assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
+    trial.ledger.assert_each_once(runs);
+    trial
+}
+
+#[test]
+fn what_a_claim_gave_runs_once() {
+    for lose in [Lose::Reply, Lose::Request] {
+        // The first claim is made at the start; the second is for the messages, later ones release too.
+        for nth in 1..=3 {
+            let names: Vec<String> = (0..12).map(|n| n.to_string()).collect();
+            let runs: Vec<&str> = names.iter().map(String::as_str).collect();
+            let mut trial = loses(lose, "claim", nth, &marks(12), &runs);
+            trial.assert_only(&[]);
+        }
+    }
+}
+
+#[test]
+fn what_was_retried_runs_once_more() {
+    for lose in [Lose::Reply, Lose::Request] {
+        let messages = [call("trial.flaky", &["a".into(), 2.into()]), mark("b")];
+        let mut trial = loses(lose, "retry", 1, &messages, &["a 1", "a 2", "a 3", "b"]);
+        trial.assert_only(&[]);
+    }
+}
+
+#[test]
+fn what_was_buried_is_dead_once() {
+    for lose in [Lose::Reply, Lose::Request] {
+        let messages = [call("trial.shown", &["a".into()]), mark("b"), call("trial.shown", &["c".into()])];
+        let mut trial = loses(lose, "bury", 1, &messages, &["a", "b", "c"]);
+        assert_eq!(trial.dead(), 2, "{:#?}", trial.state().dead);
+        trial.assert_only(&["q_dead"]);
+    }
+}
+
+#[test]
+fn what_is_put_back_at_the_end_is_there_once() {
+    for lose in [Lose::Reply, Lose::Request] {
+        let mut trial = Trial::new();
+        let proxy = Proxy::unix(&trial.server);
+        let words = [&LEASE[..], &["--concurrency", "4", "--shutdown", "100ms"]].concat();
+        let mut worker = trial.worker_at(proxy.url(), &words);
+        let gate = trial.gate("gate");
+        let held = |n: u32| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+        let messages: Vec<_> = (0..4).map(held).collect();
+        trial.push(&messages);
+        trial.wait_runs(4);
+        proxy.lose(lose, &digest("put_back"), 1);
+        worker.signal(Signal::SIGTERM);
+        let stopped = trial.ended(&mut worker);
+        assert_eq!(proxy.lost(), 1, "expected one put_back to be cut");
+        let state = trial.state();
+        assert_eq!(state.waiting.len(), 4, "{lose:?}: {state:#?}");
+        assert!(messages.iter().all(|message| state.waiting.contains(message)), "{state:#?}");
+        println!("{lose:?} of put_back: {stopped}");
+        trial.assert_only(&["q", "q_noti"]);
+        open(&gate);
+    }
+}
+
+#[test]
+fn a_reply_that_is_lost_again_and_again() {
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let words = [&LEASE[..], &["--concurrency", "2"]].concat();
+    let mut worker = trial.worker_at(proxy.url(), &words);
+    trial.push(&[mark("first")]);
+    trial.wait_runs(1);
+    trial.wait_settled();
+    proxy.lose(Lose::Reply, &digest("claim"), 1);
+    trial.push(&marks(6));
+    crate::support::wait::until("a lost claim", crate::support::trial::PATIENCE, || proxy.lost() >= 1);
+    for lost in 2..=4 {
+        // The answer of the reconciliation is lost too, or it had come already: then the next claim's.
+        proxy.lose(Lose::Reply, &digest("reconcile"), 1);
+        let done = || trial.ledger.lines().len() == 7;
+        crate::support::wait::until("a lost answer", crate::support::trial::PATIENCE, || {
+            proxy.lost() >= lost || done()
+        });
+    }
+    trial.wait_runs(7);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    println!("{} connections were cut", proxy.lost());
+    assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
+    trial.ledger.assert_each_once((0..6).map(|n| n.to_string()).chain(["first".to_owned()]));
+    trial.assert_only(&[]);
+}

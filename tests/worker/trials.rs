@@ -1,0 +1,226 @@
+//! Tasks of the trials: each run appends to the file that LEDGER names, one line in one write.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use delayed::{Client, Context, GoTask, State, TaskError};
+
+/// Between two looks at a gate.
+const LOOK: Duration = Duration::from_millis(2);
+
+fn note(text: &str) {
+    static LEDGER: OnceLock<File> = OnceLock::new();
+    let mut ledger = LEDGER.get_or_init(|| {
+        let path = std::env::var_os("LEDGER").expect("LEDGER names the file for the runs");
+        OpenOptions::new().append(true).create(true).open(path).expect("the ledger can be opened")
+    });
+    ledger.write_all(format!("{text}\n").as_bytes()).expect("the ledger can be written");
+}
+
+/// Notes its run.
+#[delayed::task(name = "trial.mark")]
+async fn mark(n: String) {
+    note(&n);
+}
+
+#[delayed::task(name = "trial.mark_blocking")]
+fn mark_blocking(n: String) {
+    note(&n);
+}
+
+/// Has as many retries as it needs here.
+#[delayed::task(name = "trial.mark_or_retry", retry = 3)]
+async fn mark_or_retry(n: String, fails: u32, ctx: Context) -> Result<(), String> {
+    note(&format!("{n} {}", ctx.attempt()));
+    if ctx.attempt() <= fails { Err("not yet".into()) } else { Ok(()) }
+}
+
+/// The same with the retries of the attribute, not of the message.
+#[delayed::task(name = "trial.flaky", retry = 2)]
+fn flaky(n: String, fails: u32, ctx: Context) -> Result<(), String> {
+    note(&format!("{n} {}", ctx.attempt()));
+    if ctx.attempt() <= fails { Err("not yet".into()) } else { Ok(()) }
+}
+
+/// Two parameters of two types.
+#[delayed::task(name = "trial.pair")]
+async fn pair(number: i64, text: String) {
+    note(&format!("{number} {text}"));
+}
+
+#[delayed::task(name = "trial.length")]
+async fn length(data: Vec<u8>) {
+    note(&data.len().to_string());
+}
+
+/// Runs for a while: `+n` at its start, `-n` at its end.
+#[delayed::task(name = "trial.span")]
+async fn span(n: String, ms: u64) {
+    note(&format!("+{n}"));
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+    note(&format!("-{n}"));
+}
+
+#[delayed::task(name = "trial.span_blocking")]
+fn span_blocking(n: String, ms: u64) {
+    note(&format!("+{n}"));
+    std::thread::park_timeout(Duration::from_millis(ms));
+    note(&format!("-{n}"));
+}
+
+/// Runs until the file `gate` exists.
+#[delayed::task(name = "trial.gated")]
+async fn gated(n: String, gate: String) {
+    note(&format!("+{n}"));
+    while !Path::new(&gate).exists() {
+        tokio::time::sleep(LOOK).await;
+    }
+    note(&format!("-{n}"));
+}
+
+#[delayed::task(name = "trial.gated_blocking")]
+fn gated_blocking(n: String, gate: String) {
+    note(&format!("+{n}"));
+    while !Path::new(&gate).exists() {
+        std::thread::park_timeout(LOOK);
+    }
+    note(&format!("-{n}"));
+}
+
+/// Asynchronous, and blocks its thread all the same.
+#[delayed::task(name = "trial.starve")]
+async fn starve(n: String, gate: String) {
+    note(&format!("+{n}"));
+    while !Path::new(&gate).exists() {
+        std::thread::park_timeout(LOOK);
+    }
+    note(&format!("-{n}"));
+}
+
+#[delayed::task(name = "trial.never")]
+async fn never(n: String) {
+    note(&n);
+    std::future::pending().await
+}
+
+#[delayed::task(name = "trial.never_blocking")]
+fn never_blocking(n: String) {
+    note(&n);
+    loop {
+        std::thread::park();
+    }
+}
+
+#[delayed::task(name = "trial.panic")]
+async fn panic(n: String) {
+    note(&n);
+    panic!("there is no {n}");
+}
+
+#[delayed::task(name = "trial.panic_blocking")]
+fn panic_blocking(n: String) {
+    note(&n);
+    panic!("there is no {n}");
+}
+
+/// Panics when it is dropped, and then again.
+struct Bomb(u32);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if let Some(left) = self.0.checked_sub(1) {
+            std::panic::panic_any(Bomb(left));
+        }
+    }
+}
+
+#[delayed::task(name = "trial.bomb")]
+async fn bomb(n: String) {
+    note(&n);
+    std::panic::panic_any(Bomb(3));
+}
+
+#[delayed::task(name = "trial.bomb_blocking")]
+fn bomb_blocking(n: String) {
+    note(&n);
+    std::panic::panic_any(Bomb(3));
+}
+
+/// Cannot be shown.
+struct Unspeakable;
+
+impl std::fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("it cannot be shown")
+    }
+}
+
+/// Panics while its panic message is made: that ends the process.
+#[delayed::task(name = "trial.double_panic")]
+async fn double_panic(n: String) {
+    note(&n);
+    panic!("{Unspeakable}");
+}
+
+/// Returns an error that panics when it is shown: that is a panic of the task.
+#[delayed::task(name = "trial.unspeakable")]
+async fn unspeakable(n: String) -> Result<(), Unspeakable> {
+    note(&n);
+    Err(Unspeakable)
+}
+
+/// An error that is `Display` and nothing else.
+struct OnlyShown;
+
+impl std::fmt::Display for OnlyShown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("only shown")
+    }
+}
+
+#[delayed::task(name = "trial.shown")]
+async fn shown(n: String) -> Result<(), OnlyShown> {
+    note(&n);
+    Err(OnlyShown)
+}
+
+#[delayed::task(name = "trial.fatal", retry = 5)]
+async fn fatal(n: String) -> Result<(), TaskError> {
+    note(&n);
+    Err(TaskError::fatal("for good"))
+}
+
+#[delayed::task(name = "trial.injected")]
+async fn injected(n: String, ctx: Context, greeting: State<super::Greeting>) {
+    let id = ctx.id().map_or_else(|| "none".into(), |id| id.to_string());
+    note(&format!("{n} {} {} {} {id} {}", ctx.task(), ctx.queue(), ctx.attempt(), greeting.0));
+}
+
+/// Ends when it is told to, and says so.
+#[delayed::task(name = "trial.obedient")]
+async fn obedient(n: String, ctx: Context) -> Result<(), String> {
+    note(&format!("+{n}"));
+    ctx.cancelled().await;
+    note(&format!("-{n} {}", ctx.deadline().is_some()));
+    Err("it was told to end".into())
+}
+
+/// Enqueues `count` marks from a thread that blocks.
+#[delayed::task(name = "trial.spread")]
+fn spread(n: String, url: String, queue: String, count: u32) -> Result<(), TaskError> {
+    static CLIENT: OnceLock<Client> = OnceLock::new();
+    let client = match CLIENT.get() {
+        Some(client) => client,
+        None => {
+            let client = Client::connect_blocking(&url)?;
+            CLIENT.get_or_init(|| client)
+        }
+    };
+    for i in 0..count {
+        client.enqueue_blocking(GoTask::new("trial.mark").arg(format!("{n}/{i}")).queue(queue.as_str()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! Never more runs than slots, as many as slots when there is work, and each call once however many workers there are.
+
+use crate::support::trial::{Trial, alone, call, count, marks};
+
+/// The most runs at a time, by `+n` and `-n` in the ledger.
+fn most(lines: &[String]) -> usize {
+    let (mut now, mut most) = (0_usize, 0);
+    for line in lines {
+        if line.starts_with('+') {
+            now += 1
+        } else {
+            now -= 1
+        }
+        most = most.max(now);
+    }
+    assert_eq!(now, 0, "expected every run to end");
+    most
+}
+
+/// Runs 200 calls of these tasks, `slots` at a time.
+#[track_caller]
+fn fills(tasks: &[&str], slots: usize) {
+    let mut trial = Trial::new();
+    let calls = (0..200).map(|n| call(tasks[n % tasks.len()], &[n.to_string().into(), (n % 7).into()]));
+    let calls: Vec<Vec<u8>> = calls.collect();
+    trial.push(&calls);
+    let mut worker = trial.worker(&["--concurrency", &slots.to_string()]);
+    trial.wait_runs(400);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!(count(&stopped, "succeeded"), 200, "{stopped}");
+    assert_eq!(most(&trial.ledger.lines()), slots, "expected {slots} of {tasks:?} at a time, and never more");
+    trial.ledger.assert_each_once((0..200).flat_map(|n| [format!("+{n}"), format!("-{n}")]));
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn asynchronous_tasks_fill_the_slots_and_no_more() {
+    fills(&["trial.span"], 4);
+    fills(&["trial.span"], 1);
+}
+
+#[test]
+fn blocking_tasks_fill_the_slots_and_no_more() {
+    fills(&["trial.span_blocking"], 4);
+    fills(&["trial.span_blocking"], 1);
+}
+
+#[test]
+fn tasks_of_both_kinds_share_the_slots() {
+    fills(&["trial.span", "trial.span_blocking"], 6);
+}
+
+#[test]
+fn a_task_that_blocks_for_long_does_not_hold_up_those_behind_it() {
+    let mut trial = Trial::new();
+    let gate = trial.gate("gate");
+    let mut worker = trial.worker(&["--concurrency", "3"]);
+    // They learn that the tasks are quick, which is not so any more afterwards.
+    trial.push(&marks(200));
+    for n in 0..200 {
+        trial.push(&[call("trial.mark_blocking", &[format!("b{n}").into()])]);
+    }
+    trial.wait_runs(400);
+    let held = |n: &str| call("trial.gated_blocking", &[n.into(), gate.to_str().unwrap().into()]);
+    trial.push(&[held("a"), held("b")]);
+    trial.push(&marks(50));
+    trial.wait_runs(452);
+    crate::support::trial::open(&gate);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!(count(&stopped, "succeeded"), 452, "{stopped}");
+    assert_eq!(trial.ledger.total(), 454);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn several_workers_run_each_of_5000_calls_once() {
+    let _alone = alone();
+    let mut trial = Trial::new();
+    let mut workers: Vec<_> = [1, 4, 16, 64]
+        .map(|slots: usize| {
+            let words = ["--concurrency".to_owned(), slots.to_string()];
+            trial.worker(&words.each_ref().map(String::as_str))
+        })
+        .into();
+    let calls: Vec<Vec<u8>> = (0..5000)
+        .map(|n: usize| call(["trial.mark", "trial.mark_blocking"][n % 2], &[n.to_string().into()]))
+        .collect();
+    trial.push(&calls);
+    trial.wait_settled();
+    let mut succeeded = 0;
+    for worker in &mut workers {
+        let stopped = trial.stop(worker);
+        assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
+        succeeded += count(&stopped, "succeeded");
+    }
+    assert_eq!(succeeded, 5000);
+    trial.ledger.assert_each_once(0..5000);
+    trial.assert_only(&[]);
+}

@@ -1,0 +1,10 @@
+//! What a worker does, told by what it leaves: slots, queues, signals, waiting, and what its tasks are given.
+
+mod clients;
+mod concurrency;
+mod injected;
+mod queues;
+mod signals;
+mod wakeup;
+
+pub(crate) use self::clients::digest;

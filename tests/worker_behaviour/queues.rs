@@ -1,0 +1,116 @@
+//! Several queues: strictly in their order, or by weight; and a worker that ends when all are empty.
+
+use std::time::Duration;
+
+use redis::Commands;
+
+use crate::support::redis::snapshot;
+use crate::support::trial::{Trial, call, count, open};
+use crate::support::wait;
+
+fn marks(name: &str, count: usize) -> Vec<Vec<u8>> {
+    (0..count).map(|n| call("trial.mark", &[format!("{name}{n}").into()])).collect()
+}
+
+#[track_caller]
+fn assert_empty(trial: &mut Trial, queues: &[&str]) {
+    for queue in queues {
+        let state = snapshot(&mut trial.redis, queue);
+        assert!(state.waiting.is_empty() && state.tokens == 0 && state.processing.is_empty(), "{state:#?}");
+    }
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn the_first_queue_is_emptied_before_the_second_is_looked_at() {
+    for slots in ["1", "4"] {
+        let mut trial = Trial::new();
+        trial.push_to("b", &marks("b", 100));
+        trial.push_to("a", &marks("a", 100));
+        let words = ["--queue", "a", "--queue", "b", "--concurrency", slots, "--burst"];
+        let mut worker = trial.start_at(&trial.server.url(), &words);
+        let stopped = trial.ended(&mut worker);
+        assert_eq!(count(&stopped, "succeeded"), 200, "{stopped}");
+        let lines = trial.ledger.lines();
+        let last_a = lines.iter().rposition(|line| line.starts_with('a')).unwrap();
+        let before = lines[..last_a].iter().filter(|line| line.starts_with('b')).count();
+        // Those that were claimed last may overtake each other within the worker.
+        let allowed = if slots == "1" { 0 } else { 4 };
+        assert!(before <= allowed, "expected all of a before b, {before} of b ran early: {lines:?}");
+        assert_empty(&mut trial, &["a", "b"]);
+    }
+}
+
+#[test]
+fn what_comes_into_the_first_queue_goes_before_what_waits_in_the_second() {
+    let mut trial = Trial::new();
+    let gate = trial.gate("gate");
+    trial.push_to("b", &[call("trial.gated", &["b".into(), gate.to_str().unwrap().into()])]);
+    trial.push_to("b", &marks("b", 20));
+    let words = ["--queue", "a", "--queue", "b", "--concurrency", "1"];
+    let mut worker = trial.start_at(&trial.server.url(), &words);
+    trial.wait_runs(1);
+    trial.push_to("a", &marks("a", 3));
+    // It hears of them while it is busy.
+    wait::pause(Duration::from_millis(300));
+    assert_eq!(trial.redis.hlen::<_, u64>("b_processing").unwrap(), 1, "expected it to be busy with one");
+    open(&gate);
+    trial.wait_runs(25);
+    let lines = trial.ledger.lines();
+    let order: Vec<&str> = lines[2..5].iter().map(String::as_str).collect();
+    assert_eq!(order, ["a0", "a1", "a2"], "expected the first queue's calls next: {lines:?}");
+    trial.stop(&mut worker);
+    assert_empty(&mut trial, &["a", "b"]);
+}
+
+#[test]
+fn queues_with_weights_are_all_emptied() {
+    for slots in ["1", "8", "64"] {
+        let mut trial = Trial::new();
+        trial.push_to("a", &marks("a", 500));
+        trial.push_to("b", &marks("b", 500));
+        let words = ["--queue", "a=3", "--queue", "b=1", "--concurrency", slots, "--burst"];
+        let mut worker = trial.start_at(&trial.server.url(), &words);
+        let stopped = trial.ended(&mut worker);
+        assert_eq!(count(&stopped, "succeeded"), 1000, "{stopped}");
+        let names = ["a", "b"].into_iter().flat_map(|name| (0..500).map(move |n| format!("{name}{n}")));
+        trial.ledger.assert_each_once(names);
+        assert_empty(&mut trial, &["a", "b"]);
+    }
+}
+
+#[test]
+fn a_burst_on_empty_queues_ends_at_once() {
+    let mut trial = Trial::new();
+    let began = std::time::Instant::now();
+    let words = ["--queue", "a", "--queue", "b", "--burst"];
+    let mut worker = trial.start_at(&trial.server.url(), &words);
+    let stopped = trial.ended(&mut worker);
+    assert_eq!(stopped["reason"], "Drained", "{stopped}");
+    println!("a burst on empty queues took {:?}", began.elapsed());
+    assert!(began.elapsed().as_secs() < 10, "expected it to end at once, it took {:?}", began.elapsed());
+    assert_empty(&mut trial, &["a", "b"]);
+}
+
+#[test]
+fn a_burst_ends_when_all_is_settled_retries_too() {
+    let mut trial = Trial::new();
+    trial.push_to("a", &marks("a", 50));
+    trial.push_to("b", &marks("b", 50));
+    trial.push_to("a", &[call("trial.span", &["slow".into(), 300.into()])]);
+    trial.push_to("b", &[call("trial.span_blocking", &["still".into(), 300.into()])]);
+    trial.push_to("b", &[call("trial.flaky", &["again".into(), 2.into()])]);
+    trial.push_to(
+        "a",
+        &[call("trial.spread", &["more".into(), trial.server.url().into(), "a".into(), 20.into()])],
+    );
+    let words = ["--queue", "a=1", "--queue", "b=1", "--burst"];
+    let mut worker = trial.start_at(&trial.server.url(), &words);
+    let stopped = trial.ended(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "retried")), (124, 2), "{stopped}");
+    let both = |name: &str| (0..50).map(move |n| format!("{name}{n}")).collect::<Vec<_>>();
+    let others = ["+slow", "-slow", "+still", "-still", "again 1", "again 2", "again 3"].map(str::to_owned);
+    let more = (0..20).map(|n| format!("more/{n}"));
+    trial.ledger.assert_each_once(both("a").into_iter().chain(both("b")).chain(others).chain(more));
+    assert_empty(&mut trial, &["a", "b"]);
+}

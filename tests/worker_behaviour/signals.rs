@@ -1,0 +1,123 @@
+//! SIGTERM, SIGINT and SIGHUP let runs end; a second one does not; SIGUSR1 makes quiet.
+
+use nix::sys::signal::Signal;
+
+use crate::support::trial::{PATIENCE, Trial, call, count, marks, open};
+
+fn held(trial: &Trial, task: &str, n: usize) -> Vec<u8> {
+    call(task, &[format!("h{n}").into(), trial.gate("gate").to_str().unwrap().into()])
+}
+
+#[test]
+fn running_tasks_may_end_and_nothing_more_is_claimed() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        let mut trial = Trial::new();
+        let mut worker = trial.worker(&["--concurrency", "2"]);
+        let calls = [held(&trial, "trial.gated", 0), held(&trial, "trial.gated_blocking", 1)];
+        trial.push(&calls);
+        trial.wait_runs(2);
+        trial.push(&marks(3));
+        worker.signal(signal);
+        worker.wait_for_line("once more to stop at once");
+        open(&trial.gate("gate"));
+        let stopped = trial.ended(&mut worker);
+        assert_eq!(
+            (count(&stopped, "succeeded"), count(&stopped, "put_back")),
+            (2, 0),
+            "{signal}: {stopped}"
+        );
+        trial.ledger.assert_each_once(["+h0", "-h0", "+h1", "-h1"]);
+        assert_eq!(trial.state().waiting, marks(3), "expected the others to wait still");
+        trial.assert_only(&["q", "q_noti"]);
+    }
+}
+
+#[test]
+fn a_second_signal_puts_back_at_the_head_in_order() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&["--concurrency", "8"]);
+    let calls: Vec<Vec<u8>> =
+        (0..8).map(|n| held(&trial, ["trial.gated", "trial.gated_blocking"][n % 2], n)).collect();
+    // One by one, so that there are several claims.
+    for (n, call) in calls.iter().enumerate() {
+        trial.push(&[call]);
+        trial.wait_runs(n + 1);
+    }
+    trial.push(&marks(3));
+    worker.signal(Signal::SIGTERM);
+    worker.wait_for_line("once more to stop at once");
+    let began = std::time::Instant::now();
+    worker.signal(Signal::SIGINT);
+    let stopped = trial.ended(&mut worker);
+    println!("ended {:?} after the second signal", began.elapsed());
+    assert!(began.elapsed().as_secs() < 5, "expected it to end at once, it took {:?}", began.elapsed());
+    assert_eq!((count(&stopped, "put_back"), count(&stopped, "lost")), (8, 0), "{stopped}");
+    let expected: Vec<Vec<u8>> = calls.into_iter().chain(marks(3)).collect();
+    assert_eq!(trial.state().waiting, expected, "expected them at the head, in the order of their claims");
+    trial.assert_only(&["q", "q_noti"]);
+    // They run when the next worker comes: no attempt was used up.
+    open(&trial.gate("gate"));
+    let mut worker = trial.worker(&["--burst"]);
+    trial.ended(&mut worker);
+    let executions = trial.ledger.executions();
+    assert!((0..8).all(|n| executions[&format!("-h{n}")] == 1), "{executions:?}");
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn a_task_is_told_to_end_and_what_it_returns_is_not_an_attempt() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&["--shutdown", "100ms"]);
+    let obedient = call("trial.obedient", &["o".into()]);
+    trial.push(&[&obedient]);
+    trial.wait_runs(1);
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["+o", "-o true"]);
+    let state = trial.state();
+    // It failed, and has no retry: it is dead. Had it not reacted, it would wait.
+    assert_eq!((state.waiting.len(), state.dead.len()), (0, 1), "{state:#?}");
+    trial.assert_only(&["q_dead"]);
+}
+
+#[test]
+fn a_quiet_worker_claims_nothing_more_and_stays() {
+    for signal in [Signal::SIGUSR1, Signal::SIGTSTP] {
+        let mut trial = Trial::new();
+        let mut worker = trial.worker(&["--concurrency", "2"]);
+        let calls = [held(&trial, "trial.gated", 0)];
+        trial.push(&calls);
+        trial.wait_runs(1);
+        worker.signal(signal);
+        worker.wait_for_line("quiet");
+        // Its wait for notifications has ended, so a token is left to others.
+        crate::support::wait::until("the wait to end", PATIENCE, || {
+            let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut trial.redis).unwrap();
+            !clients.contains("cmd=blpop")
+                || !clients.lines().any(|l| l.contains("cmd=blpop") && l.contains("flags=b"))
+        });
+        trial.push(&marks(3));
+        open(&trial.gate("gate"));
+        trial.wait_runs(2);
+        crate::support::wait::until("the run to be released", PATIENCE, || {
+            trial.state().processing.is_empty()
+        });
+        let state = trial.state();
+        assert_eq!((state.waiting, state.tokens), (marks(3), 3), "expected it to leave the others alone");
+        assert!(!worker.has_ended(), "{}", worker.printed());
+        let stopped = trial.stop(&mut worker);
+        assert_eq!(count(&stopped, "succeeded"), 1, "{stopped}");
+        trial.ledger.assert_each_once(["+h0", "-h0"]);
+        trial.assert_only(&["q", "q_noti"]);
+    }
+}
+
+#[test]
+fn an_idle_worker_ends_at_once() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&[]);
+    let began = std::time::Instant::now();
+    trial.stop(&mut worker);
+    println!("an idle worker ended {:?} after SIGTERM", began.elapsed());
+    assert!(began.elapsed().as_secs() < 3, "expected it to end at once, it took {:?}", began.elapsed());
+    trial.assert_only(&[]);
+}

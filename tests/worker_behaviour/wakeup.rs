@@ -1,0 +1,73 @@
+//! An idle worker asks for nothing and starts a task as soon as there is one.
+
+use std::time::{Duration, Instant};
+
+use crate::support::trial::{Trial, mark};
+use crate::support::wait;
+
+#[test]
+fn an_idle_worker_sends_nothing_but_signs_of_life_and_waits() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&["--lease", "24s", "--concurrency", "64"]);
+    trial.push(&[mark("warm")]);
+    trial.wait_runs(1);
+    trial.wait_settled();
+    // What the end of the task brings with it goes by.
+    wait::pause(Duration::from_millis(500));
+    trial.commands();
+    let began = Instant::now();
+    wait::pause(Duration::from_secs(7));
+    let commands = trial.commands();
+    let time = began.elapsed().as_secs_f64();
+    println!("in {time:.1} s an idle worker sent {commands:?}");
+    let of = |name: &str| commands.get(name).copied().unwrap_or(0);
+    // A wait of 5 s, beats and sweeps of 6 s.
+    assert!(of("blpop") <= (time / 5.0) as u64 + 1, "expected it to wait, not to ask: {commands:?}");
+    let ours = ["blpop", "info", "config|resetstat"];
+    let others: u64 =
+        commands.iter().filter(|(name, _)| !ours.contains(&name.as_str())).map(|(_, n)| n).sum();
+    assert!(others <= 150, "expected beats and sweeps alone: {commands:?}");
+    assert!(of("evalsha") <= 12, "expected beats and sweeps alone: {commands:?}");
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["warm"]);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn a_task_starts_within_milliseconds() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&[]);
+    let mut times = Vec::new();
+    for n in 0..40 {
+        trial.push(&[mark(n)]);
+        let began = Instant::now();
+        while trial.ledger.lines().len() <= n {
+            assert!(began.elapsed().as_secs() < 20, "expected call {n} to run: {}", worker.printed());
+            std::thread::yield_now();
+        }
+        times.push(began.elapsed());
+        trial.wait_settled();
+    }
+    times.sort_unstable();
+    println!("from the push to the run: median {:?}, slowest {:?}", times[20], times[39]);
+    assert!(times[20] < Duration::from_millis(50), "expected milliseconds at this load: {times:?}");
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(0..40);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn a_worker_whose_slots_are_full_takes_the_next_as_soon_as_one_ends() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&["--concurrency", "1"]);
+    let gate = trial.gate("gate");
+    let held = crate::support::trial::call("trial.gated", &["h".into(), gate.to_str().unwrap().into()]);
+    trial.push(&[held, mark("next")]);
+    trial.wait_runs(1);
+    crate::support::trial::open(&gate);
+    trial.wait_runs(3);
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    assert_eq!(trial.ledger.lines(), ["+h", "-h", "next"]);
+    trial.assert_only(&[]);
+}
