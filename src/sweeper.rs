@@ -140,7 +140,14 @@ impl Sweeper {
             report.requeued += swept.requeued;
             report.buried += swept.buried;
             if !swept.dead.is_empty() {
-                tracing::warn!(queue = keys.queue, slots = ?swept.dead, requeued = swept.requeued, buried = swept.buried, "found messages of dead workers");
+                tracing::warn!(
+                    queue = keys.queue,
+                    slots = swept.dead.len(),
+                    first = swept.dead[0],
+                    requeued = swept.requeued,
+                    buried = swept.buried,
+                    "found messages of dead workers"
+                );
             }
             cursor = swept.cursor;
             if cursor == 0 {

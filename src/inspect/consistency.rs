@@ -24,7 +24,11 @@ impl Inspector {
             findings.extend((dead > 0).then(|| {
                 let fix =
                     format!("`dead list --queue {queue}` shows why; then `dead requeue` or `dead delete`");
-                Finding::warning("dead", format!("{dead} dead letters"), fix)
+                Finding::warning(
+                    "dead",
+                    format!("{dead} dead letter{}", if dead == 1 { "" } else { "s" }),
+                    fix,
+                )
             }));
         }
         if findings.is_empty() {

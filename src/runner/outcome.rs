@@ -1,5 +1,7 @@
 //! What happened to one run? Data, not an error.
 
+use std::fmt;
+
 use crate::task::TaskError;
 
 /// What happened to one run.
@@ -26,4 +28,17 @@ pub(crate) enum Outcome {
         /// What is wrong with them.
         problem: String,
     },
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Succeeded => f.write_str("succeeded"),
+            Self::Failed(error) => write!(f, "failed: {error}"),
+            Self::Panicked { message } => write!(f, "panicked: {message}"),
+            Self::Arguments { problem } => write!(f, "arguments: {problem}"),
+            Self::Unknown => f.write_str("unknown task"),
+            Self::Malformed { problem } => write!(f, "malformed: {problem}"),
+        }
+    }
 }

@@ -51,7 +51,7 @@ impl ClaimLoop {
             }
             Verdict::Retry(bytes) => {
                 count(&self.counters.retried, 1);
-                tracing::warn!(queue = %lane.lane.queue, task, ?outcome, "failed; it is tried again");
+                tracing::warn!(queue = %lane.lane.queue, task, %outcome, "it is tried again");
                 Settlement::Retry(bytes)
             }
             Verdict::Bury { reason, detail, attempt } => {
