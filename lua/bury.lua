@@ -26,14 +26,17 @@ local before = redis.call('XLEN', KEYS[3])
 redis.call('HLEN', KEYS[4])
 
 local message = redis.call('HGET', KEYS[1], ARGV[2])
-redis.call('HDEL', KEYS[1], ARGV[2])
-redis.call('HSET', KEYS[2], 'seq', seq)
+redis.call('PERSIST', KEYS[3]) -- the first write needs no memory
 if not message then
+  redis.call('HSET', KEYS[2], 'seq', seq)
   return { 0, 0 }
 end
+-- Before the field goes, so that a letter that is refused loses nothing.
 redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[3], '*', 'message', message, 'reason', ARGV[5],
   'detail', ARGV[6], 'attempt', ARGV[7], 'worker', ARGV[8])
 local now = redis.call('TIME')
 redis.call('XTRIM', KEYS[3], 'MINID', math.max(0, now[1] * 1000 - tonumber(ARGV[4])))
+redis.call('HDEL', KEYS[1], ARGV[2])
 redis.call('HDEL', KEYS[4], redis.sha1hex(message))
+redis.call('HSET', KEYS[2], 'seq', seq)
 return { 1, before + 1 - redis.call('XLEN', KEYS[3]) }

@@ -27,6 +27,7 @@
 --                caller takes for free owns a message; nothing was done.
 
 local BEFORE_IDS = 7
+local STEP, ENOUGH = 64, 8 * 1024 * 1024 -- messages popped at a time, and bytes after which a reply is large
 local released, kept = tonumber(ARGV[6]), tonumber(ARGV[7])
 local ids = #ARGV - BEFORE_IDS
 local free = ids - kept
@@ -67,10 +68,17 @@ if waiting == 0 then
     redis.call('UNLINK', KEYS[2])
   end
 elseif wanted > 0 then
-  if wanted > in_hand then
-    redis.call('LPOP', KEYS[2], wanted - in_hand)
+  messages = redis.call('LPOP', KEYS[1], math.min(wanted, STEP))
+  local bytes = 0
+  while #messages < wanted and bytes < ENOUGH do -- many large messages come in several calls
+    for _, message in ipairs(redis.call('LPOP', KEYS[1], math.min(wanted - #messages, STEP))) do
+      messages[#messages + 1] = message
+      bytes = bytes + #message
+    end
   end
-  messages = redis.call('LPOP', KEYS[1], wanted)
+  if #messages > in_hand then
+    redis.call('LPOP', KEYS[2], #messages - in_hand)
+  end
 end
 
 local lost = 0
@@ -109,4 +117,7 @@ if claimed == 0 and removed == 0 then
   redis.call('PERSIST', KEYS[2]) -- nothing was written yet: a write that needs no memory, for a full Redis
 end
 redis.call('HSET', KEYS[4], 'seq', seq)
+if not last then
+  redis.call('PEXPIRE', KEYS[4], 4 * tonumber(ARGV[2])) -- a beat made it, or will renew it
+end
 return { lost, waiting - claimed, suspects, unpack(messages) }

@@ -27,17 +27,15 @@ if ARGV[2] == 'head' then
   first, last, step, push = #ARGV, 3, -1, 'LPUSH'
 end
 local count = 0
+redis.call('PERSIST', KEYS[2]) -- the first write needs no memory
 for i = first, last, step do
   local message = redis.call('HGET', KEYS[3], ARGV[i])
   if message then
-    redis.call('HDEL', KEYS[3], ARGV[i])
     redis.call(push, KEYS[1], message)
     redis.call(push, KEYS[2], '1')
+    redis.call('HDEL', KEYS[3], ARGV[i])
     count = count + 1
   end
-end
-if count == 0 then
-  redis.call('PERSIST', KEYS[2]) -- nothing was written yet: a write that needs no memory, for a full Redis
 end
 redis.call('HSET', KEYS[4], 'seq', seq)
 return count

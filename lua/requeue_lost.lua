@@ -32,19 +32,19 @@ local oldest = math.max(0, redis.call('TIME')[1] * 1000 - tonumber(ARGV[6]))
 local scan = redis.call('HSCAN', KEYS[3], ARGV[1], 'COUNT', ARGV[2])
 local slots = scan[2]
 local requeued, buried, dead = 0, 0, {}
-local counted = {} -- message and process: deaths that this call has counted, also of what it buried
+local counted = {} -- messages whose deaths this call has counted: what fell together fell by one event
 for i = 1, #slots, 2 do
   local id, message = slots[i], slots[i + 1]
-  if redis.call('EXISTS', id) == 0 and redis.call('HDEL', KEYS[3], id) == 1 then
+  if redis.call('EXISTS', id) == 0 and redis.call('HEXISTS', KEYS[3], id) == 1 then
     dead[#dead + 1] = id
+    redis.call('PERSIST', KEYS[1]) -- the first write needs no memory; the field goes last, so that nothing is lost
     -- ours are queue:worker:slot; an ancestor's worker has one slot, named as the worker
     local process = string.match(id, '^(.+:' .. string.rep('[a-z2-7]', 16) .. '):%d+$') or id
     local digest = redis.sha1hex(message)
     local deaths, processes = string.match(redis.call('HGET', KEYS[5], digest) or '', '^(%d+) (.+)$')
     deaths, processes = tonumber(deaths) or 0, processes or ''
-    local name = digest .. process
-    local new = not counted[name] and not string.find(' ' .. processes .. ' ', ' ' .. process .. ' ', 1, true)
-    counted[name] = true
+    local new = not counted[digest] and not string.find(' ' .. processes .. ' ', ' ' .. process .. ' ', 1, true)
+    counted[digest] = true
     deaths = math.max(1, deaths + (new and 1 or 0))
     if deaths >= max_deaths then
       redis.call('HDEL', KEYS[5], digest)
@@ -63,6 +63,7 @@ for i = 1, #slots, 2 do
       redis.call('LPUSH', KEYS[2], '1')
       requeued = requeued + 1
     end
+    redis.call('HDEL', KEYS[3], id)
   end
 end
 return { tonumber(scan[1]), requeued, buried, dead }

@@ -1,6 +1,7 @@
 -- retry: move a message from its slot to the tail of the queue, as it shall be tried again.
 --
--- The field goes first: a message that was taken away from us is not queued a second time.
+-- A message that was taken away from us is not queued a second time. The field goes last, so that a
+-- push that is refused loses nothing.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message
@@ -21,10 +22,12 @@ end
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 
-local owned = redis.call('HDEL', KEYS[3], ARGV[2])
+local owned = redis.call('HEXISTS', KEYS[3], ARGV[2])
+redis.call('PERSIST', KEYS[2]) -- the first write needs no memory
 if owned == 1 then
   redis.call('RPUSH', KEYS[1], ARGV[3])
   redis.call('RPUSH', KEYS[2], '1')
+  redis.call('HDEL', KEYS[3], ARGV[2])
 end
 redis.call('HSET', KEYS[4], 'seq', seq)
 return owned

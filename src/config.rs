@@ -8,6 +8,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::protocol::names::{NameError, QueueName};
 
+/// The longest time that a setting may be.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 /// All settings, in sections that can be used alone.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -44,6 +47,18 @@ impl RedisConfig {
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self { url: url.into(), ..Self::default() }
+    }
+
+    /// Checks the section.
+    ///
+    /// # Errors
+    /// The first setting that is out of its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.timeout < Duration::from_millis(10) || self.timeout > LONGEST {
+            let problem = format!("{:?} is not from 10ms to 365d", self.timeout);
+            return Err(ConfigError { field: "redis.timeout", problem });
+        }
+        Ok(())
     }
 
     /// The address without its password, wherever that stands: `user:password@` or `?pass=password`.
@@ -306,6 +321,7 @@ impl Config {
     /// # Errors
     /// The first setting that is out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
+        self.redis.validate()?;
         self.worker.validate()?;
         self.sweeper.validate()?;
         self.dead.validate()
@@ -345,6 +361,9 @@ impl WorkerConfig {
         if self.lease < Duration::from_secs(1) || self.lease > Duration::from_secs(24 * 60 * 60) {
             return refuse("worker.lease", format!("{:?} is not from 1s to 24h", self.lease));
         }
+        if self.shutdown > LONGEST {
+            return refuse("worker.shutdown", format!("{:?} is more than 365d", self.shutdown));
+        }
         Ok(())
     }
 }
@@ -375,6 +394,10 @@ impl DeadConfig {
     pub fn validate(&self) -> Result<(), ConfigError> {
         if self.max_count == 0 {
             let problem = "0 would drop every dead letter: use 1 or more".into();
+            return Err(ConfigError { field: "dead.max_count", problem });
+        }
+        if i64::try_from(self.max_count).is_err() {
+            let problem = format!("{} is more than Redis can count to", self.max_count);
             return Err(ConfigError { field: "dead.max_count", problem });
         }
         if self.max_age < Duration::from_secs(1) {

@@ -79,7 +79,7 @@ impl Target {
             )
         };
         let info = config.url.as_str().into_connection_info().map_err(address)?;
-        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let info = info.set_tcp_settings(tcp_settings(config.timeout));
         let client = Client::open(info).map_err(address)?;
         Ok(Self { client, timeout: config.timeout })
     }
@@ -98,12 +98,13 @@ impl Target {
             .map_err(|error| BrokerError::connecting("wait", &error))
     }
 
-    /// A connection that blocks its thread.
-    pub(super) fn connect_blocking(&self) -> Result<redis::Connection, BrokerError> {
+    /// A connection that blocks its thread, for up to `longest` at a time.
+    pub(super) fn connect_blocking(&self, longest: Duration) -> Result<redis::Connection, BrokerError> {
+        let timeout = self.timeout.min(longest);
         let connect = || {
-            let connection = self.client.get_connection_with_timeout(self.timeout)?;
-            connection.set_read_timeout(Some(self.timeout))?;
-            connection.set_write_timeout(Some(self.timeout))?;
+            let connection = self.client.get_connection_with_timeout(timeout)?;
+            connection.set_read_timeout(Some(timeout))?;
+            connection.set_write_timeout(Some(timeout))?;
             Ok(connection)
         };
         connect().map_err(|error| BrokerError::connecting("beat", &error))
@@ -118,4 +119,13 @@ impl Target {
             _ => "elsewhere".to_owned(),
         }
     }
+}
+
+/// Without delay, and given up by the kernel when a peer has been silent for long: a connection that swallows everything
+/// would otherwise be kept for many minutes.
+fn tcp_settings(timeout: Duration) -> TcpSettings {
+    let settings = TcpSettings::default().set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let settings = settings.set_user_timeout(timeout * 2);
+    settings
 }

@@ -60,6 +60,8 @@ impl BrokerError {
         // A script's error may come wrapped in another one (before Redis 7), so its word is looked for.
         let says = |word: &str| error.code() == Some(word) || text.contains(word);
         let kind = match error.kind() {
+            // Only met while a connection is being made: nothing was sent.
+            ErrorKind::Io if error.is_connection_refusal() => Kind::Unreachable,
             ErrorKind::Io => Kind::Uncertain,
             ErrorKind::AuthenticationFailed => Kind::Denied,
             ErrorKind::InvalidClientConfig => Kind::Address,
@@ -67,7 +69,7 @@ impl BrokerError {
                 () if says("STALE ") || says("STALE") => Kind::Stale,
                 () if says("OOM") => Kind::Full,
                 () if says("WRONGTYPE") => Kind::WrongType,
-                () if says("READONLY") || says("MISCONF") => Kind::ReadOnly,
+                () if says("READONLY") || says("MISCONF") || says("NOREPLICAS") => Kind::ReadOnly,
                 () if says("NOAUTH") || says("WRONGPASS") || says("NOPERM") => Kind::Denied,
                 () if says("LOADING") || says("MASTERDOWN") || says("BUSY") || says("CLUSTERDOWN") => {
                     Kind::NotReady

@@ -24,6 +24,7 @@ pub(crate) struct Reconciled {
 /// A connection of its own for the thread that beats: it does not wait for the runtime.
 pub(crate) struct LeaseKeeper {
     target: Arc<Target>,
+    longest: Duration,
     connection: Option<redis::Connection>,
 }
 
@@ -41,7 +42,7 @@ impl LeaseKeeper {
     ) -> Result<(), BrokerError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.target.connect_blocking()?,
+            None => self.target.connect_blocking(self.longest)?,
         };
         let mut script_keys = vec![worker_key, &keys.workers];
         script_keys.extend_from_slice(slots);
@@ -54,9 +55,10 @@ impl LeaseKeeper {
 }
 
 impl Broker {
-    /// The means to beat from a thread.
-    pub(crate) fn lease_keeper(&self) -> LeaseKeeper {
-        LeaseKeeper { target: Arc::clone(&self.target), connection: None }
+    /// The means to beat from a thread. A beat takes no longer than about `longest`, so that one which gets no answer
+    /// leaves time for others.
+    pub(crate) fn lease_keeper(&self, longest: Duration) -> LeaseKeeper {
+        LeaseKeeper { target: Arc::clone(&self.target), longest, connection: None }
     }
 
     /// Ends the worker's lease on one queue, and the live keys of `slots` (at most 1000).

@@ -67,10 +67,10 @@ impl Broker {
             .map_err(|error| BrokerError::new("requeue_lost", BrokerErrorKind::Reply, error.to_string()))
     }
 
-    /// Messages that wait, and tokens for them, at one instant.
+    /// Messages that wait, and tokens for them, as good as at one instant. (A transaction is refused by a full Redis.)
     async fn depth(&self, keys: &QueueKeys) -> Result<(i64, i64), BrokerError> {
         let mut pipe = redis::pipe();
-        pipe.atomic().cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
+        pipe.cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
         pipe.query_async(&mut self.commands.clone())
             .await
             .map_err(|error| BrokerError::from_redis("depth", &error))
@@ -115,7 +115,7 @@ impl Broker {
         who: &str,
         turn: Duration,
     ) -> Result<bool, BrokerError> {
-        let reply: Value = redis::cmd("SET")
+        let reply: Result<Value, BrokerError> = redis::cmd("SET")
             .arg(&keys.sweep)
             .arg(who)
             .arg("NX")
@@ -123,8 +123,12 @@ impl Broker {
             .arg(milliseconds(turn))
             .query_async(&mut self.commands.clone())
             .await
-            .map_err(|error| BrokerError::from_redis("take_turn", &error))?;
-        Ok(reply != Value::Nil)
+            .map_err(|error| BrokerError::from_redis("take_turn", &error));
+        match reply {
+            // A full Redis has no room for turns, and needs the sweep all the more.
+            Err(error) if error.kind() == BrokerErrorKind::Full => Ok(true),
+            reply => Ok(reply? != Value::Nil),
+        }
     }
 
     /// Forgets workers whose leases ended more than a minute ago, by the server's clock.

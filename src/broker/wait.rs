@@ -7,6 +7,7 @@ use redis::aio::MultiplexedConnection;
 
 use crate::broker::Broker;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::protocol::keys::QueueKeys;
 
 /// How long one `BLPOP` blocks: long enough to cost nothing, short enough to notice a peer that went silently.
 const BLOCK: Duration = Duration::from_secs(5);
@@ -71,13 +72,9 @@ impl Broker {
             .map_err(|error| BrokerError::from_redis("unblock", &error))
     }
 
-    /// Gives a token back that was popped and is of no use to us, so that another worker wakes.
-    pub(crate) async fn give_token_back(&self, notifications: &str) -> Result<(), BrokerError> {
-        redis::cmd("LPUSH")
-            .arg(notifications)
-            .arg("1")
-            .query_async(&mut self.commands.clone())
-            .await
-            .map_err(|error| BrokerError::from_redis("give_token_back", &error))
+    /// Gives a token back that was popped and is of no use to us, so that another worker wakes; unless the message was
+    /// taken meanwhile.
+    pub(crate) async fn give_token_back(&self, keys: &QueueKeys) -> Result<(), BrokerError> {
+        self.balance(keys, 1).await.map(drop)
     }
 }

@@ -5,7 +5,6 @@ use std::ops::Range;
 use crate::broker::Broker;
 use crate::client::{Written, keys, patiently};
 use crate::error::Error;
-use crate::protocol::names::QueueName;
 
 /// The most calls in a chunk.
 const CHUNK: usize = 1000;
@@ -25,7 +24,7 @@ pub enum Fate {
 
 /// Why not all of many calls are in their queues.
 #[derive(Debug, thiserror::Error)]
-#[error("{applied} calls are enqueued, {uncertain} may be, {not_applied} are not")]
+#[error("{}", self.sentence())]
 pub struct BulkError {
     applied: usize,
     uncertain: usize,
@@ -39,6 +38,14 @@ impl BulkError {
     /// An error before anything was sent.
     pub(super) fn nothing_sent(source: Error) -> Self {
         Self { applied: 0, uncertain: 0, not_applied: 0, fates: Vec::new(), source }
+    }
+
+    fn sentence(&self) -> String {
+        if self.fates.is_empty() {
+            return "none of the calls is enqueued".to_owned();
+        }
+        let Self { applied, uncertain, not_applied, .. } = self;
+        format!("{applied} calls are enqueued, {uncertain} may be, {not_applied} are not")
     }
 
     fn new(fates: Vec<Fate>, source: Error) -> Self {
@@ -89,7 +96,8 @@ pub(super) async fn enqueue(broker: &Broker, calls: Vec<Written>) -> Result<usiz
     }
     let mut at = 0;
     while at < total {
-        let chunk = next_chunk(at, &queues, &messages);
+        let one_queue = queues[at..].iter().take_while(|queue| **queue == queues[at]).take(CHUNK).count();
+        let chunk = next_chunk(at, &messages[..at + one_queue]);
         let keys = keys(&queues[at]);
         if let Err(error) = patiently(|| broker.enqueue(&keys, &messages[chunk.clone()])).await {
             let fate = if error.may_have_been_applied() { Fate::Uncertain } else { Fate::NotApplied };
@@ -103,12 +111,12 @@ pub(super) async fn enqueue(broker: &Broker, calls: Vec<Written>) -> Result<usiz
     Ok(total)
 }
 
-/// The calls from `at` on that go into one request: of one queue, not too many, not too large.
-fn next_chunk(at: usize, queues: &[QueueName], messages: &[Vec<u8>]) -> Range<usize> {
+/// The messages from `at` on that go into one request: not too many, not too large.
+pub(super) fn next_chunk(at: usize, messages: &[Vec<u8>]) -> Range<usize> {
     let mut bytes = 0;
     let fits = |index: &usize| {
         bytes += messages[*index].len();
-        queues[*index] == queues[at] && (bytes <= CHUNK_BYTES || *index == at)
+        bytes <= CHUNK_BYTES || *index == at
     };
     let count = (at..messages.len().min(at + CHUNK)).take_while(fits).count();
     at..at + count
@@ -119,17 +127,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chunk_has_one_queue_and_bounds() {
-        let names =
-            |names: &[&str]| names.iter().map(|name| QueueName::parse(name).unwrap()).collect::<Vec<_>>();
-        let small = vec![vec![0]; 3];
-        assert_eq!(next_chunk(0, &names(&["a", "a", "b"]), &small), 0..2);
-        assert_eq!(next_chunk(2, &names(&["a", "a", "b"]), &small), 2..3);
-        let queues = vec![QueueName::default(); 2500];
-        assert_eq!(next_chunk(1000, &queues, &vec![vec![0]; 2500]), 1000..2000);
-        assert_eq!(next_chunk(2000, &queues, &vec![vec![0]; 2500]), 2000..2500);
+    fn a_chunk_has_bounds() {
+        let small = vec![vec![0]; 2500];
+        assert_eq!(next_chunk(1000, &small), 1000..2000);
+        assert_eq!(next_chunk(2000, &small), 2000..2500);
         let large = vec![vec![0; CHUNK_BYTES / 2 + 1]; 3];
-        assert_eq!(next_chunk(0, &queues, &large), 0..1);
-        assert_eq!(next_chunk(0, &queues, &[vec![0; CHUNK_BYTES * 2], vec![0]]), 0..1);
+        assert_eq!(next_chunk(0, &large), 0..1);
+        assert_eq!(next_chunk(0, &[vec![0; CHUNK_BYTES * 2], vec![0]]), 0..1);
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind};
+use crate::client::bulk::next_chunk;
 use crate::client::{keys, patiently};
 use crate::protocol::names::QueueName;
 
@@ -89,10 +90,16 @@ async fn send(broker: &Broker, batch: Vec<Pending>) {
     }
     let requests = by_queue.into_iter().map(|(queue, (messages, answers))| async move {
         let keys = keys(&queue);
-        let result = patiently(|| broker.enqueue(&keys, &messages)).await.map(drop);
-        for answer in answers {
-            // Whoever asked may have gone.
-            let _ = answer.send(result.clone());
+        let mut answers = answers.into_iter();
+        let mut at = 0;
+        while at < messages.len() {
+            let chunk = next_chunk(at, &messages);
+            let result = patiently(|| broker.enqueue(&keys, &messages[chunk.clone()])).await.map(drop);
+            for answer in answers.by_ref().take(chunk.len()) {
+                // Whoever asked may have gone.
+                let _ = answer.send(result.clone());
+            }
+            at = chunk.end;
         }
     });
     join_all(requests).await;

@@ -4,18 +4,27 @@ use std::time::{Duration, Instant};
 
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(2);
+/// A shorter longest, where the pause is made for others and not for Redis.
+const LONGEST_REST: Duration = Duration::from_millis(250);
 
 /// Pauses that double with every failure, with jitter, so that many workers do not come back at once.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     failures: u32,
+    is_rest: bool,
     until: Option<Instant>,
 }
 
 impl Backoff {
+    /// Pauses that are made for other workers: they stay short.
+    pub(super) fn rest() -> Self {
+        Self { is_rest: true, ..Self::default() }
+    }
+
     /// Notes a failure; gives the pause that follows.
     pub(super) fn fail(&mut self) -> Duration {
-        let whole = LONGEST.min(FIRST * 2_u32.saturating_pow(self.failures.min(16)));
+        let longest = if self.is_rest { LONGEST_REST } else { LONGEST };
+        let whole = longest.min(FIRST * 2_u32.saturating_pow(self.failures.min(16)));
         self.failures += 1;
         // Half of it is sure, half of it is drawn.
         let drawn = uuid::Uuid::new_v4().as_u128() as u32;
@@ -26,12 +35,18 @@ impl Backoff {
 
     /// Notes a success.
     pub(super) fn succeed(&mut self) {
-        *self = Self::default();
+        *self = Self { is_rest: self.is_rest, ..Self::default() };
     }
 
-    /// When the next request may be made; none is now.
+    /// When the next request may be made; none is now. Stays until [`Self::expire`] is called after that time, so that
+    /// whoever finds it set can rely on a timer for it.
     pub(super) fn until(&self) -> Option<Instant> {
-        self.until.filter(|until| *until > Instant::now())
+        self.until
+    }
+
+    /// Ends a pause that is over.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.until = self.until.filter(|until| *until > now);
     }
 
     /// Whether the last request failed.

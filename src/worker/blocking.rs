@@ -1,6 +1,7 @@
 //! Where do functions that block run? On the runtime's blocking threads, many quick ones on one thread.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -40,13 +41,15 @@ pub(super) struct Shared {
 #[derive(Clone)]
 pub(super) struct BlockingRuns {
     waiting: Arc<Mutex<VecDeque<Job>>>,
+    /// Threads that were asked for and have not come yet.
+    asked: Arc<AtomicUsize>,
     done: UnboundedSender<Done>,
     shared: Shared,
 }
 
 impl BlockingRuns {
     pub(super) fn new(done: UnboundedSender<Done>, shared: Shared) -> Self {
-        Self { waiting: Arc::default(), done, shared }
+        Self { waiting: Arc::default(), asked: Arc::default(), done, shared }
     }
 
     /// Hands over runs. Those of quick tasks share one thread, every other one gets a thread of its own.
@@ -63,14 +66,23 @@ impl BlockingRuns {
         self.help(waiting);
     }
 
+    /// Takes back the runs that have not begun. Gives their slots.
+    pub(super) fn withdraw(&self) -> Vec<usize> {
+        self.queue().drain(..).map(|job| job.slot).collect()
+    }
+
     fn help(&self, threads: usize) {
-        for _ in 0..threads {
+        // No more than there are runs for them, when the runtime has no threads left.
+        let enough = threads.min(self.queue().len());
+        for _ in self.asked.load(Ordering::Relaxed)..enough {
+            self.asked.fetch_add(1, Ordering::Relaxed);
             let this = self.clone();
             tokio::task::spawn_blocking(move || this.work());
         }
     }
 
     fn work(&self) {
+        self.asked.fetch_sub(1, Ordering::Relaxed);
         loop {
             let job = self.queue().pop_front();
             let Some(job) = job else { return };
@@ -93,7 +105,7 @@ impl BlockingRuns {
                     &self.shared.states,
                     &self.shared.cancellation,
                 )
-                .attempt(message.attempts() + 1)
+                .attempt(message.attempts().saturating_add(1))
                 .id(message.id());
                 run_blocking(job.task, message.arguments(), &scope)
             }

@@ -92,7 +92,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Gives tasks all of these values.
+    /// Gives tasks all of these values, and none that were given before.
     #[must_use]
     pub fn states(mut self, states: States) -> Self {
         self.states = states;
@@ -123,14 +123,15 @@ impl WorkerBuilder {
         };
         registry.check_states(&self.states)?;
         let broker = Broker::connect(&self.config.redis).await?;
+        let counters = Arc::new(Counters::default());
         Ok(Worker {
             id: WorkerId::random(),
-            handle: WorkerHandle::new(self.config.worker.shutdown),
+            handle: WorkerHandle::new(self.config.worker.shutdown, Arc::clone(&counters)),
             broker,
             registry,
             states: Arc::new(self.states),
             signals: self.signals,
-            counters: Arc::new(Counters::default()),
+            counters,
             config: self.config,
         })
     }

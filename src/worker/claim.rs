@@ -65,6 +65,8 @@ pub(super) struct ClaimLoop {
     pub(super) end_wait_at: Option<Instant>,
     phase: watch::Receiver<Phase>,
     burst: bool,
+    /// The lane that was drawn by weight for the next claim.
+    drawn: Option<usize>,
     /// The loop is over; only what is left is settled.
     pub(super) closing: bool,
     /// How many slots must have finished before a second claim is made beside one that is under way.
@@ -108,6 +110,7 @@ impl ClaimLoop {
             end_wait_at: None,
             phase: parts.phase,
             burst: parts.burst,
+            drawn: None,
             closing: false,
             chunk: parts.concurrency.div_ceil(CLAIMS),
         }
@@ -179,8 +182,12 @@ impl ClaimLoop {
         backoffs.chain(rests).chain(deadline).chain(self.help_at).chain(self.end_wait_at).min()
     }
 
-    fn on_timer(&mut self) {
+    pub(super) fn on_timer(&mut self) {
         let now = Instant::now();
+        for lane in &mut self.lanes {
+            lane.backoff.expire(now);
+            lane.rest.expire(now);
+        }
         if self.help_at.is_some_and(|at| at <= now) {
             self.help_at = None;
             self.blocking.help_all();
@@ -227,16 +234,19 @@ impl ClaimLoop {
             }
         }
         let preferred = if self.accepts() { self.preferred() } else { None };
+        self.drawn = preferred;
         if let Some(index) = preferred
             && let Some(request) = self.claim(index)
         {
+            self.drawn = None;
             return Some(request);
         }
         (0..self.lanes.len())
             .find_map(|index| if Some(index) == preferred { None } else { self.release(index) })
     }
 
-    /// The lane to claim from: the first that is not dry, or one drawn by weight.
+    /// The lane to claim from: the first that is not dry, or one drawn by weight. What was drawn stands until a claim
+    /// is made: else a lane with few slots of its own would lose its turn whenever it has to wait for one.
     fn preferred(&self) -> Option<usize> {
         let candidates = || {
             self.lanes.iter().enumerate().filter(|(_, lane)| {
@@ -246,6 +256,11 @@ impl ClaimLoop {
         let total: u32 = candidates().map(|(_, lane)| lane.weight).sum();
         if total == 0 {
             return candidates().next().map(|(index, _)| index);
+        }
+        if let Some(drawn) = self.drawn
+            && candidates().any(|(index, _)| index == drawn)
+        {
+            return Some(drawn);
         }
         let mut drawn = (uuid::Uuid::new_v4().as_u128() as u32) % total;
         candidates()
@@ -381,6 +396,15 @@ impl ClaimLoop {
     pub(super) fn log_error(&self, index: usize, error: &BrokerError, pause: Duration) {
         let lane = &self.lanes[index];
         tracing::warn!(queue = %lane.lane.queue, %error, ?pause, "Redis did not do what the worker asked; it is asked again");
+    }
+}
+
+impl Drop for ClaimLoop {
+    /// The worker's future was dropped, or the loop has ended: nothing of it runs on.
+    fn drop(&mut self) {
+        self.shared.cancellation.cancel();
+        self.blocking.withdraw();
+        self.slots.abort_all();
     }
 }
 

@@ -13,6 +13,7 @@ use crate::task::Scope;
 use crate::task::handler::Handler;
 use crate::worker::blocking::{Done, Job};
 use crate::worker::claim::ClaimLoop;
+use crate::worker::slots::Stop;
 use crate::worker::speed::Speed;
 
 /// How long one batch may be polled in place before the rest of it is spawned.
@@ -39,13 +40,20 @@ impl ClaimLoop {
             let message = Bytes::from(message);
             self.lanes[index].lane.own(slot);
             self.slots.begin(slot, index, message.clone(), suspect);
+            if self.closing {
+                continue; // It does not begin; it is put back.
+            }
             match self.send_off(index, slot, message, began, &mut last) {
                 Dispatched::Ended(outcome) => self.on_done(slot, outcome),
-                Dispatched::Spawned(abort) => self.slots.stoppable(slot, abort),
-                Dispatched::Blocking(job) => jobs.push(job),
+                Dispatched::Spawned(abort) => self.slots.stop_by(slot, Stop::Abort(abort)),
+                Dispatched::Blocking(job) => {
+                    self.slots.stop_by(slot, Stop::Impossible);
+                    jobs.push(job);
+                }
             }
             if self.lanes[index].finished.len() >= self.chunk {
                 self.pump();
+                last = Instant::now();
             }
         }
         if !jobs.is_empty() {

@@ -12,7 +12,7 @@ use crate::protocol::names::WorkerId;
 use crate::worker::lane::Lane;
 
 /// Live keys for one script call.
-const CHUNK: usize = 500;
+pub(super) const CHUNK: usize = 500;
 
 /// What is said of the worker at each beat.
 pub(super) struct Pulse {
@@ -88,25 +88,32 @@ fn run(mut pulse: Pulse, stopped: &Receiver<()>) {
 }
 
 impl Pulse {
-    /// Renews the lease on every queue.
+    /// Renews the lease on every queue. One that fails does not keep the others from it.
+    ///
+    /// # Errors
+    /// The last error.
     pub(super) fn beat(&mut self) -> Result<(), BrokerError> {
+        let mut result = Ok(());
         for lane in &self.lanes {
             let slots = lane.to_cover();
             let chunks = slots.chunks(CHUNK).chain(slots.is_empty().then_some(&[][..]));
             for chunk in chunks {
                 let sent = lane.now();
                 let ids = lane.ids(chunk);
-                self.keeper.beat(
+                let beat = self.keeper.beat(
                     &lane.keys,
                     &lane.worker_key,
                     self.worker.as_str(),
                     self.lease,
                     &self.info,
                     &ids,
-                )?;
-                lane.cover(chunk, sent);
+                );
+                match beat {
+                    Ok(()) => lane.cover(chunk, sent),
+                    Err(error) => result = Err(error),
+                }
             }
         }
-        Ok(())
+        result
     }
 }

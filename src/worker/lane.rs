@@ -150,7 +150,7 @@ impl LaneState {
             suspects: false,
             backoff: Backoff::default(),
             foreign: 0,
-            rest: Backoff::default(),
+            rest: Backoff::rest(),
         }
     }
 

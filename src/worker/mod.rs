@@ -26,7 +26,7 @@ pub use self::builder::WorkerBuilder;
 pub use self::shutdown::{StopReason, WorkerHandle};
 pub use self::stats::Stats;
 
-use crate::broker::{Broker, DeadLimits};
+use crate::broker::{Broker, BrokerErrorKind, DeadLimits};
 use crate::config::Config;
 use crate::error::Error;
 use crate::protocol::info::WorkerInfo;
@@ -39,10 +39,8 @@ use crate::worker::claim::{ClaimLoop, Parts};
 use crate::worker::heartbeat::{Heartbeat, Pulse};
 use crate::worker::lane::Lane;
 use crate::worker::request::Sender;
+use crate::worker::shutdown::Signals;
 use crate::worker::stats::Counters;
-
-/// Live keys for one script call.
-const CHUNK: usize = 500;
 
 /// Claims calls from queues and runs them.
 ///
@@ -111,13 +109,7 @@ impl Worker {
         self.handle.clone()
     }
 
-    /// What it has done so far.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.counters.snapshot()
-    }
-
-    /// Runs until it is stopped. Needs a multi-thread tokio runtime.
+    /// Runs until it is stopped. A tokio runtime of several threads serves it best.
     ///
     /// When Redis goes away it keeps what it holds, comes back with growing pauses, and settles then. Dropping the
     /// future is like killing the worker: what it owns is requeued when its lease ends.
@@ -126,11 +118,22 @@ impl Worker {
     /// Redis cannot be used at the start, or the thread that beats cannot be started.
     pub async fn run(self) -> Result<Stopped, Error> {
         let config = &self.config.worker;
+        // Before anything else: from now on a signal is heard.
+        let signals = match self.signals {
+            true => Some(Owned::spawn(Signals::listen().map_err(Error::Io)?.obey(self.handle.clone()))),
+            false => None,
+        };
         let lanes: Vec<Arc<Lane>> = (config.queues.iter())
             .map(|entry| Arc::new(Lane::new(entry.queue.clone(), &self.id, config.concurrency)))
             .collect();
         for lane in &lanes {
-            self.broker.register_queue(lane.queue.as_str()).await?;
+            match self.broker.register_queue(lane.queue.as_str()).await {
+                // Its messages shall be drained all the same; a sweeper finds the queue by its keys.
+                Err(error) if error.kind() == BrokerErrorKind::Full => {
+                    tracing::warn!(queue = %lane.queue, %error, "the queue could not be registered")
+                }
+                registered => registered?,
+            }
         }
         let pulse = self.pulse(&lanes);
         let (pulse, first) = tokio::task::spawn_blocking(move || {
@@ -162,7 +165,7 @@ impl Worker {
             phase: self.handle.watch(),
             burst: config.burst,
         };
-        let signals = self.signals.then(|| Owned::spawn(shutdown::obey_signals(self.handle.clone())));
+
         let sweeps = config.sweep.then(|| {
             let sweeper = self.config.sweeper.clone();
             // A short lease is of no use when nobody looks.
@@ -207,7 +210,7 @@ impl Worker {
             lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
         };
         Pulse {
-            keeper: self.broker.lease_keeper(),
+            keeper: self.broker.lease_keeper(config.beat_period()),
             lanes: lanes.to_vec(),
             worker: self.id.clone(),
             lease: config.lease,
@@ -220,7 +223,7 @@ impl Worker {
     async fn resign(&self, lanes: &[Arc<Lane>]) {
         for lane in lanes {
             let ids: Vec<&str> = lane.wire_ids.iter().map(String::as_str).collect();
-            for chunk in ids.chunks(CHUNK) {
+            for chunk in ids.chunks(heartbeat::CHUNK) {
                 if let Err(error) =
                     self.broker.resign(&lane.keys, &lane.worker_key, self.id.as_str(), chunk).await
                 {

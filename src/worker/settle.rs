@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::broker::{BrokerError, BrokerErrorKind, Reconciled};
+use crate::broker::{BrokerError, BrokerErrorKind, MAX_BATCH, Reconciled};
 use crate::protocol::message::Message;
 use crate::runner::Outcome;
 use crate::task::TaskOptions;
 use crate::worker::claim::ClaimLoop;
 use crate::worker::request::{Request, RequestKind};
-use crate::worker::slots::Settlement;
+use crate::worker::slots::{Settlement, Stop};
 use crate::worker::stats::count;
 use crate::worker::verdict::{Verdict, decide};
 
@@ -23,6 +23,11 @@ const LAST_REQUESTS: Duration = Duration::from_secs(5);
 impl ClaimLoop {
     /// A run has ended: decides, and queues what is to be done.
     pub(super) fn on_done(&mut self, slot: usize, outcome: Outcome) {
+        if self.closing && matches!(outcome, Outcome::Failed(_)) {
+            // It heard that it was cancelled: it is put back, and no attempt is counted.
+            self.slots.stop_by(slot, Stop::NotNeeded);
+            return;
+        }
         let Some(running) = self.slots.end(slot) else { return };
         let lane = &mut self.lanes[running.lane];
         if outcome == Outcome::Succeeded {
@@ -150,7 +155,8 @@ impl ClaimLoop {
             let applied = reconciled.applied.is_none_or(|applied| request.seq <= applied);
             let lane = &mut self.lanes[index];
             match request.kind {
-                RequestKind::Claim { slots, released, forgive, .. } => {
+                RequestKind::Claim { slots, released, forgive, in_hand, .. } => {
+                    lane.token |= in_hand && !applied;
                     for (place, slot) in slots.into_iter().enumerate() {
                         match owned.remove(&slot).flatten() {
                             // Not released yet, and known to be done.
@@ -188,32 +194,30 @@ impl ClaimLoop {
         self.closing = true;
         let last = Instant::now() + LAST_REQUESTS;
         self.shared.cancellation.cancel();
+        for slot in self.blocking.withdraw() {
+            self.slots.stop_by(slot, Stop::NotNeeded);
+        }
         let react = Instant::now() + REACT;
-        while self.slots.running() > 0 && Instant::now() < react {
+        while self.slots.underway() > 0 && Instant::now() < react {
             self.wait_ended(react.saturating_duration_since(Instant::now())).await;
         }
-        self.settle_rest(last).await;
-        let mut by_lane: Vec<Vec<usize>> = self.lanes.iter().map(|_| Vec::new()).collect();
-        let mut still_running = 0;
-        let mut aborted = Vec::new();
-        for slot in self.slots.in_order() {
-            let Some(running) = self.slots.end(slot) else { continue };
-            match running.abort {
-                Some(abort) => {
-                    abort.abort();
-                    aborted.push(abort);
-                }
-                None => still_running += 1,
-            }
-            by_lane[running.lane].push(slot);
-        }
-        // A run that was aborted goes on to its next `await`: others should not begin it anew before.
+        // A run that is aborted goes on to its next `await`, and may come to its end there.
+        self.slots.abort_all();
         let react = Instant::now() + REACT;
-        while aborted.iter().any(|abort| !abort.is_finished()) && Instant::now() < react {
+        while self.slots.aborting() > 0 && Instant::now() < react {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        self.take_ended();
+        self.settle_rest(last).await;
+        let mut by_lane: Vec<Vec<usize>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        let still_running = self.slots.underway();
+        for slot in self.slots.in_order() {
+            if let Some(running) = self.slots.end(slot) {
+                by_lane[running.lane].push(slot);
+            }
+        }
         for (index, slots) in by_lane.into_iter().enumerate() {
-            for chunk in slots.rchunks(512) {
+            for chunk in slots.rchunks(MAX_BATCH) {
                 self.put_back_chunk(index, chunk.to_vec(), last).await;
             }
         }
@@ -231,7 +235,10 @@ impl ClaimLoop {
                 Ok(None) => {
                     let pause = self.lanes.iter().filter_map(|lane| lane.backoff.until()).min();
                     match pause {
-                        Some(pause) if pause < until => tokio::time::sleep_until(pause.into()).await,
+                        Some(pause) if pause < until => {
+                            tokio::time::sleep_until(pause.into()).await;
+                            self.on_timer();
+                        }
                         _ => return,
                     }
                 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+
+use crate::worker::stats::{Counters, Stats};
 
 /// How far a worker is on its way to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,15 +39,22 @@ pub enum StopReason {
 pub struct WorkerHandle {
     phase: Arc<watch::Sender<Phase>>,
     shutdown: Duration,
+    counters: Arc<Counters>,
 }
 
 impl WorkerHandle {
-    pub(super) fn new(shutdown: Duration) -> Self {
-        Self { phase: Arc::new(watch::Sender::new(Phase::Running)), shutdown }
+    pub(super) fn new(shutdown: Duration, counters: Arc<Counters>) -> Self {
+        Self { phase: Arc::new(watch::Sender::new(Phase::Running)), shutdown, counters }
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<Phase> {
         self.phase.subscribe()
+    }
+
+    /// What the worker has done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.counters.snapshot()
     }
 
     /// Claims nothing more; runs go on, and the worker stays until [`stop`](Self::stop).
@@ -81,23 +90,47 @@ impl WorkerHandle {
     }
 }
 
-/// Obeys signals until the process ends: SIGTERM, SIGINT and SIGHUP stop, a second one at once; SIGUSR1 and
-/// SIGTSTP make quiet.
-pub(super) async fn obey_signals(handle: WorkerHandle) -> std::io::Result<()> {
-    let tstp = SignalKind::from_raw(nix::sys::signal::Signal::SIGTSTP as i32);
-    let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (mut hup, mut usr1) = (signal(SignalKind::hangup())?, signal(SignalKind::user_defined1())?);
-    let mut tstp = signal(tstp)?;
-    loop {
-        let name = tokio::select! {
-            _ = term.recv() => "SIGTERM",
-            _ = int.recv() => "SIGINT",
-            _ = hup.recv() => "SIGHUP",
-            _ = usr1.recv() => { tracing::info!(signal = "SIGUSR1", "quiet: no more calls are claimed"); handle.quiet(); continue }
-            _ = tstp.recv() => { tracing::info!(signal = "SIGTSTP", "quiet: no more calls are claimed"); handle.quiet(); continue }
-        };
-        tracing::info!(signal = name, "stopping; once more to stop at once");
-        handle.stop();
+/// The signals that a worker obeys: SIGTERM, SIGINT and SIGHUP stop, a second one at once; SIGUSR1 and SIGTSTP make
+/// quiet.
+pub(super) struct Signals {
+    stop: [(&'static str, Signal); 3],
+    quiet: [(&'static str, Signal); 2],
+}
+
+impl Signals {
+    /// Listens from now on.
+    pub(super) fn listen() -> std::io::Result<Self> {
+        let tstp = SignalKind::from_raw(nix::sys::signal::Signal::SIGTSTP as i32);
+        Ok(Self {
+            stop: [
+                ("SIGTERM", signal(SignalKind::terminate())?),
+                ("SIGINT", signal(SignalKind::interrupt())?),
+                ("SIGHUP", signal(SignalKind::hangup())?),
+            ],
+            quiet: [("SIGUSR1", signal(SignalKind::user_defined1())?), ("SIGTSTP", signal(tstp)?)],
+        })
+    }
+
+    /// Obeys for ever.
+    pub(super) async fn obey(mut self, handle: WorkerHandle) {
+        loop {
+            let [term, int, hup] = &mut self.stop;
+            let [usr1, tstp] = &mut self.quiet;
+            let (name, quiet) = tokio::select! {
+                _ = term.1.recv() => (term.0, false),
+                _ = int.1.recv() => (int.0, false),
+                _ = hup.1.recv() => (hup.0, false),
+                _ = usr1.1.recv() => (usr1.0, true),
+                _ = tstp.1.recv() => (tstp.0, true),
+            };
+            if quiet {
+                tracing::info!(signal = name, "quiet: no more calls are claimed");
+                handle.quiet();
+            } else {
+                tracing::info!(signal = name, "stopping; once more to stop at once");
+                handle.stop();
+            }
+        }
     }
 }
 
@@ -107,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_phase_never_goes_back_and_a_second_stop_is_at_once() {
-        let handle = WorkerHandle::new(Duration::from_secs(25));
+        let handle = WorkerHandle::new(Duration::from_secs(25), Arc::default());
         let phase = || *handle.phase.borrow();
         handle.quiet();
         assert_eq!(phase(), Phase::Quiet);

@@ -32,8 +32,29 @@ pub(super) struct Running {
     pub(super) suspect: bool,
     /// Its place in the order of claims.
     pub(super) order: u64,
-    /// How to stop it; none for a function that blocks, which nothing can stop.
-    pub(super) abort: Option<AbortHandle>,
+    pub(super) stop: Stop,
+}
+
+/// How a run can be stopped.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// It need not be: it has not begun, or has ended without being settled.
+    NotNeeded,
+    /// At its next `await`.
+    Abort(AbortHandle),
+    /// Not at all: a function that blocks.
+    Impossible,
+}
+
+impl Running {
+    /// Whether it goes on at this moment.
+    fn is_underway(&self) -> bool {
+        match &self.stop {
+            Stop::NotNeeded => false,
+            Stop::Abort(abort) => !abort.is_finished(),
+            Stop::Impossible => true,
+        }
+    }
 }
 
 /// All slots of a worker.
@@ -79,15 +100,43 @@ impl Slots {
     pub(super) fn begin(&mut self, slot: usize, lane: usize, message: Bytes, suspect: bool) {
         debug_assert!(matches!(self.slots[slot], Slot::Idle), "a slot runs one message");
         self.claims += 1;
-        self.slots[slot] = Slot::Running(Running { lane, message, suspect, order: self.claims, abort: None });
+        self.slots[slot] =
+            Slot::Running(Running { lane, message, suspect, order: self.claims, stop: Stop::NotNeeded });
         self.running += 1;
     }
 
-    /// Remembers how to stop what runs in a slot.
-    pub(super) fn stoppable(&mut self, slot: usize, abort: AbortHandle) {
+    /// Notes how what runs in a slot can be stopped.
+    pub(super) fn stop_by(&mut self, slot: usize, stop: Stop) {
         if let Slot::Running(running) = &mut self.slots[slot] {
-            running.abort = Some(abort);
+            running.stop = stop;
         }
+    }
+
+    fn each_running(&self) -> impl Iterator<Item = &Running> {
+        self.slots.iter().filter_map(|slot| match slot {
+            Slot::Running(running) => Some(running),
+            Slot::Idle => None,
+        })
+    }
+
+    /// How many runs go on at this moment.
+    pub(super) fn underway(&self) -> usize {
+        self.each_running().filter(|running| running.is_underway()).count()
+    }
+
+    /// Stops what can be stopped, at its next `await`.
+    pub(super) fn abort_all(&self) {
+        for running in self.each_running() {
+            if let Stop::Abort(abort) = &running.stop {
+                abort.abort();
+            }
+        }
+    }
+
+    /// How many runs go on that can be stopped.
+    pub(super) fn aborting(&self) -> usize {
+        let stoppable = |running: &&Running| matches!(running.stop, Stop::Abort(_)) && running.is_underway();
+        self.each_running().filter(stoppable).count()
     }
 
     /// Takes the message out of a slot when its run has ended; none when the slot was emptied before.

@@ -120,11 +120,12 @@ impl ClaimLoop {
     pub(super) fn on_woken(&mut self, woken: Woken) {
         self.end_wait_at = None;
         let Some(index) = woken else { return };
+        let first = self.comes_first(index);
         let room = self.slots.free() > 0 || self.lanes.iter().any(|lane| !lane.finished.is_empty());
         let accepts = self.accepts();
         let lane = &mut self.lanes[index];
         lane.dry = false;
-        if accepts && room && !lane.token {
+        if accepts && room && first && !lane.token {
             lane.token = true;
         } else {
             self.give_token_back(index);
@@ -134,7 +135,7 @@ impl ClaimLoop {
     fn give_token_back(&self, index: usize) {
         let (broker, lane) = (self.sender.broker.clone(), Arc::clone(&self.lanes[index].lane));
         tokio::spawn(async move {
-            if let Err(error) = broker.give_token_back(&lane.keys.notifications).await {
+            if let Err(error) = broker.give_token_back(&lane.keys).await {
                 tracing::warn!(queue = %lane.queue, %error, "could not give a notification back; a sweeper will");
             }
         });
@@ -143,17 +144,23 @@ impl ClaimLoop {
     /// Waits for tokens of dry lanes, and ends a wait that no longer is for the right lanes.
     pub(super) fn mind_doorbell(&mut self) {
         let accepts = self.accepts();
-        let wanted = |lane: &LaneState| accepts && lane.dry && !lane.token && lane.backoff.until().is_none();
+        if !accepts {
+            self.give_tokens_back();
+        }
+        let wanted = |index: usize| {
+            let lane: &LaneState = &self.lanes[index];
+            let rests = lane.backoff.until().is_some() || lane.rest.until().is_some();
+            accepts && lane.dry && !lane.token && !rests && self.comes_first(index)
+        };
         match self.doorbell.waiting() {
             None => {
-                let lanes: Vec<usize> =
-                    (0..self.lanes.len()).filter(|index| wanted(&self.lanes[*index])).collect();
+                let lanes: Vec<usize> = (0..self.lanes.len()).filter(|index| wanted(*index)).collect();
                 if !lanes.is_empty() {
                     self.doorbell.wait(lanes);
                 }
             }
             Some(lanes) => {
-                let missing = (0..self.lanes.len()).any(|i| wanted(&self.lanes[i]) && !lanes.contains(&i));
+                let missing = (0..self.lanes.len()).any(|i| wanted(i) && !lanes.contains(&i));
                 if (missing || !accepts) && self.end_wait_at.is_none() {
                     self.doorbell.end_wait();
                     self.end_wait_at = Some(Instant::now() + END_WAIT_EVERY);
@@ -170,10 +177,19 @@ impl ClaimLoop {
                 self.on_woken(woken);
             }
         }
+        self.give_tokens_back();
+    }
+
+    fn give_tokens_back(&mut self) {
         for index in 0..self.lanes.len() {
             if std::mem::take(&mut self.lanes[index].token) {
                 self.give_token_back(index);
             }
         }
+    }
+
+    /// Whether a token of this lane can be used now: without weights, only while the lanes before it are dry.
+    fn comes_first(&self, index: usize) -> bool {
+        self.lanes[index].weight > 0 || self.lanes[..index].iter().all(|lane| lane.dry && !lane.token)
     }
 }
