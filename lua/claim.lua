@@ -2,9 +2,8 @@
 --
 -- Both in one call, since a worker that ends a batch wants the next one. A slot that is released and
 -- claimed again is overwritten in place: HSET tells how many fields were new, and so how many of the
--- released ones had been taken away from us. Everything that can fail for a wrong type is asked before
--- anything is written, and a write that needs no memory comes before those that do, so a full Redis
--- can still be drained.
+-- released ones had been taken away from us. Types are asked before anything is written, and the first
+-- write needs no memory, so a full Redis can still be drained.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
@@ -20,17 +19,15 @@
 -- ARGV[7]  kept           how many of the wire ids, from the first on, are released and not claimed again
 -- ARGV[…]  the wire ids, at most 1000: released ones first, free ones last, a slot that is both once
 --
--- Returns an array: the number of released messages that this worker owned no more, the number of
--- messages that still wait, 1 when there are suspects (else 0), then the claimed messages: the first
--- for the wire id behind the kept ones, and so on.
+-- Returns an array: how many released messages this worker owned no more, how many messages still
+-- wait, 1 when there are suspects (else 0), then the claimed messages, for the wire ids behind the kept.
 -- Errors  STALE  another call was to come before this one, this one comes too late, or a slot that the
 --                caller takes for free owns a message; nothing was done.
 
 local BEFORE_IDS = 7
-local STEP, ENOUGH = 64, 8 * 1024 * 1024 -- messages popped at a time, and bytes after which a reply is large
+local STEP, ENOUGH = 64, 8388608 -- messages popped at a time, and bytes after which a reply is large
 local released, kept = tonumber(ARGV[6]), tonumber(ARGV[7])
-local ids = #ARGV - BEFORE_IDS
-local free = ids - kept
+local free = #ARGV - BEFORE_IDS - kept
 
 local seq = tonumber(ARGV[1])
 local last = redis.call('HGET', KEYS[4], 'seq')

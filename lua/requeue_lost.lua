@@ -2,8 +2,8 @@
 --
 -- Looks at a part of the slots; the caller comes back with the cursor until it is 0. A slot is dead
 -- when it has no live key. What a process owned when it died may have killed it: its death is counted
--- for each message, once for the process however many of its slots held the same bytes, also when the
--- slots of several processes come mixed. A message that took too many processes down is buried.
+-- for each message, once however many slots held the same bytes, and once for processes that fell
+-- together. A message that took too many processes down, one after the other, is buried.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(2);
 /// A shorter longest, where the pause is made for others and not for Redis.
-const LONGEST_REST: Duration = Duration::from_millis(250);
+const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// Pauses that double with every failure, with jitter, so that many workers do not come back at once.
 #[derive(Debug, Default)]

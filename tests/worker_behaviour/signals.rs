@@ -74,9 +74,9 @@ fn a_task_is_told_to_end_and_what_it_returns_is_not_an_attempt() {
     trial.stop(&mut worker);
     trial.ledger.assert_each_once(["+o", "-o true"]);
     let state = trial.state();
-    // It failed, and has no retry: it is dead. Had it not reacted, it would wait.
-    assert_eq!((state.waiting.len(), state.dead.len()), (0, 1), "{state:#?}");
-    trial.assert_only(&["q_dead"]);
+    // It failed because it was told to end: it waits as it came, and no attempt was counted.
+    assert_eq!((state.waiting, state.dead.len()), (vec![obedient], 0));
+    trial.assert_only(&["q", "q_noti"]);
 }
 
 #[test]
