@@ -20,7 +20,8 @@
 -- ARGV[…]  the wire ids, at most 1000: released ones first, free ones last, a slot that is both once
 --
 -- Returns an array: how many released messages this worker owned no more, how many messages still
--- wait, 1 when there are suspects (else 0), then the claimed messages, for the wire ids behind the kept.
+-- wait, 0 without suspects, 1 with, 2 when the one claimed message is a suspect that is to run alone,
+-- then the claimed messages, for the wire ids behind the kept.
 -- Errors  STALE  another call was to come before this one, this one comes too late, or a slot that the
 --                caller takes for free owns a message; nothing was done.
 
@@ -71,6 +72,18 @@ elseif wanted > 0 then
     for _, message in ipairs(redis.call('LPOP', KEYS[1], math.min(wanted - #messages, STEP))) do
       messages[#messages + 1] = message
       bytes = bytes + #message
+    end
+  end
+  if suspects == 1 then -- what two processes died of runs alone, so that the third death is its own
+    for i, message in ipairs(messages) do
+      local deaths = redis.call('HGET', KEYS[5], redis.sha1hex(message))
+      if deaths and tonumber(string.match(deaths, '^%d+') or 0) >= 2 then
+        suspects = i == 1 and 2 or 1
+        for j = #messages, math.max(i, 2), -1 do
+          redis.call('LPUSH', KEYS[1], table.remove(messages))
+        end
+        break
+      end
     end
   end
   if #messages > in_hand then

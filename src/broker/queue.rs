@@ -45,6 +45,8 @@ pub(crate) struct Claimed {
     pub(crate) waiting: u64,
     /// Whether messages are known that died with their workers.
     pub(crate) suspects: bool,
+    /// Whether the claimed message is one of them that is to run alone.
+    pub(crate) alone: bool,
     /// The claimed messages, in the order of the free slots.
     pub(crate) messages: Vec<Vec<u8>>,
 }
@@ -124,7 +126,7 @@ impl Broker {
             }
         }
         let (lost, waiting) = (lost.unsigned_abs(), waiting.unsigned_abs());
-        Ok(Claimed { lost, waiting, suspects: suspects == 1, messages })
+        Ok(Claimed { lost, waiting, suspects: suspects > 0, alone: suspects == 2, messages })
     }
 
     /// Moves a message from its slot to the tail of the queue. False: the slot owned nothing any more.

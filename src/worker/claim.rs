@@ -154,8 +154,9 @@ impl ClaimLoop {
         *self.phase.borrow()
     }
 
+    /// Whether something may be claimed now.
     pub(super) fn accepts(&self) -> bool {
-        !self.closing && self.phase() == Phase::Running
+        !self.closing && self.phase() == Phase::Running && !self.slots.is_one_alone()
     }
 
     /// Whether the loop may end: nothing runs and nothing is left to settle, or there is no more time.
@@ -277,7 +278,9 @@ impl ClaimLoop {
         let lane = &mut self.lanes[index];
         let ready = lane.finished.len() + self.slots.free();
         let enough = if lane.claims == 0 { 1 } else { self.chunk };
-        if lane.claims >= CLAIMS || ready < enough {
+        // One at a time where there are suspects: two claims could bring two of them.
+        let most = if lane.suspects { 1 } else { CLAIMS };
+        if lane.claims >= most || ready < enough {
             return None;
         }
         let (mut slots, forgive) = take_finished(&mut lane.finished);
@@ -342,7 +345,7 @@ impl ClaimLoop {
     fn on_claimed(&mut self, request: Request, claimed: Claimed) {
         let RequestKind::Claim { slots, released, kept, .. } = request.kind else { return };
         let lane = &mut self.lanes[request.lane];
-        let Claimed { lost, waiting, suspects, messages } = claimed;
+        let Claimed { lost, waiting, suspects, alone, messages } = claimed;
         if lost > 0 {
             count(&self.counters.lost, lost);
             tracing::warn!(queue = %lane.lane.queue, lost, "finished runs of messages that were taken away from us: the lease had ended, they run again elsewhere");
@@ -358,11 +361,13 @@ impl ClaimLoop {
         lane.waiting = waiting;
         lane.suspects = suspects;
         if !open.is_empty() {
-            lane.dry = messages.len() < open.len();
+            // Where there are suspects, a claim may bring less than there is.
+            let held_back = suspects && waiting > 0 && !messages.is_empty();
+            lane.dry = messages.len() < open.len() && !held_back;
         }
         if !messages.is_empty() {
             count(&self.counters.claimed, messages.len() as u64);
-            self.dispatch(request.lane, filled, messages);
+            self.dispatch(request.lane, filled, messages, alone);
         }
     }
 

@@ -31,7 +31,7 @@ enum Dispatched {
 
 impl ClaimLoop {
     /// Runs `messages` in `slots`, one each. Requests are made in between, so that Redis has work meanwhile.
-    pub(super) fn dispatch(&mut self, index: usize, slots: &[usize], messages: Vec<Vec<u8>>) {
+    pub(super) fn dispatch(&mut self, index: usize, slots: &[usize], messages: Vec<Vec<u8>>, alone: bool) {
         let began = Instant::now();
         let mut last = began;
         let mut jobs = Vec::new();
@@ -40,6 +40,9 @@ impl ClaimLoop {
             let message = Bytes::from(message);
             self.lanes[index].lane.own(slot);
             self.slots.begin(slot, index, message.clone(), suspect);
+            if alone {
+                self.slots.leave_alone(slot);
+            }
             if self.closing {
                 continue; // It does not begin; it is put back.
             }

@@ -185,7 +185,7 @@ impl ClaimLoop {
         let (slots, messages): (Vec<usize>, Vec<Vec<u8>>) = found.into_iter().unzip();
         count(&self.counters.claimed, messages.len() as u64);
         self.lanes[index].dry = false;
-        self.dispatch(index, &slots, messages);
+        self.dispatch(index, &slots, messages, false);
     }
 
     /// The end: cancels what runs, puts it back to the heads of its queues, and settles the rest, as long as Redis

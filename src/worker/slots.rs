@@ -30,6 +30,8 @@ pub(super) struct Running {
     pub(super) message: Bytes,
     /// Whether suspects were known when it was claimed, so that a success must be told.
     pub(super) suspect: bool,
+    /// Whether nothing else is claimed while it runs.
+    pub(super) alone: bool,
     /// Its place in the order of claims.
     pub(super) order: u64,
     pub(super) stop: Stop,
@@ -63,6 +65,7 @@ pub(super) struct Slots {
     slots: Vec<Slot>,
     free: Vec<usize>,
     running: usize,
+    alone: usize,
     claims: u64,
 }
 
@@ -70,7 +73,7 @@ impl Slots {
     pub(super) fn new(count: usize) -> Self {
         let slots = (0..count).map(|_| Slot::Idle).collect();
         // The last one is taken first: a worker with little to do uses few slots.
-        Self { slots, free: (0..count).rev().collect(), running: 0, claims: 0 }
+        Self { slots, free: (0..count).rev().collect(), running: 0, alone: 0, claims: 0 }
     }
 
     /// How many slots a claim may be made for.
@@ -100,9 +103,29 @@ impl Slots {
     pub(super) fn begin(&mut self, slot: usize, lane: usize, message: Bytes, suspect: bool) {
         debug_assert!(matches!(self.slots[slot], Slot::Idle), "a slot runs one message");
         self.claims += 1;
-        self.slots[slot] =
-            Slot::Running(Running { lane, message, suspect, order: self.claims, stop: Stop::NotNeeded });
+        self.slots[slot] = Slot::Running(Running {
+            lane,
+            message,
+            suspect,
+            alone: false,
+            order: self.claims,
+            stop: Stop::NotNeeded,
+        });
         self.running += 1;
+    }
+
+    /// Notes that nothing else is to be claimed while a slot runs what it has.
+    pub(super) fn leave_alone(&mut self, slot: usize) {
+        if let Slot::Running(running) = &mut self.slots[slot]
+            && !std::mem::replace(&mut running.alone, true)
+        {
+            self.alone += 1;
+        }
+    }
+
+    /// Whether a slot runs a message alone.
+    pub(super) fn is_one_alone(&self) -> bool {
+        self.alone > 0
     }
 
     /// Notes how what runs in a slot can be stopped.
@@ -145,6 +168,7 @@ impl Slots {
             Slot::Idle => None,
             Slot::Running(running) => {
                 self.running -= 1;
+                self.alone -= usize::from(running.alone);
                 Some(running)
             }
         }

@@ -1,6 +1,7 @@
 //! A message that takes its worker down, beside others that do not.
 
 use crate::support::trial::{PATIENCE, Trial, call, mark, open};
+use crate::support::wait;
 
 #[test]
 fn look_alikes_that_only_stood_by_are_forgiven() {
@@ -42,4 +43,28 @@ fn look_alikes_that_only_stood_by_are_forgiven() {
     );
     assert!(state.deaths.is_empty(), "expected success to forgive them: {state:#?}");
     trial.assert_only(&["q_dead"]);
+}
+
+#[test]
+fn innocents_beside_a_poison_are_not_buried_with_it() {
+    for alike in [false, true] {
+        let mut trial = Trial::new();
+        let poison = call("trial.double_panic", &["poison".into()]);
+        let innocent = |n: usize| mark(if alike { 0 } else { n });
+        let mut messages: Vec<_> = (0..40).map(innocent).collect();
+        messages.insert(20, poison.clone());
+        trial.push(&messages);
+        loop {
+            let mut worker = trial.worker(&["--concurrency", "8", "--lease", "1s"]);
+            wait::until("a death, or the end of all", PATIENCE, || {
+                let state = trial.state();
+                worker.has_ended() || (state.waiting.is_empty() && state.processing.is_empty())
+            });
+            if !worker.has_ended() {
+                break;
+            }
+        }
+        let dead: Vec<_> = trial.state().dead.into_iter().map(|letter| letter["message"].clone()).collect();
+        assert_eq!(dead, [poison], "expected the poison alone, alike: {alike}");
+    }
 }
