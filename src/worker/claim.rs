@@ -65,8 +65,6 @@ pub(super) struct ClaimLoop {
     pub(super) end_wait_at: Option<Instant>,
     phase: watch::Receiver<Phase>,
     burst: bool,
-    /// The lane that was drawn by weight for the next claim.
-    drawn: Option<usize>,
     /// The loop is over; only what is left is settled.
     pub(super) closing: bool,
     /// How many slots must have finished before a second claim is made beside one that is under way.
@@ -110,7 +108,6 @@ impl ClaimLoop {
             end_wait_at: None,
             phase: parts.phase,
             burst: parts.burst,
-            drawn: None,
             closing: false,
             chunk: parts.concurrency.div_ceil(CLAIMS),
         }
@@ -235,42 +232,23 @@ impl ClaimLoop {
             }
         }
         let preferred = if self.accepts() { self.preferred() } else { None };
-        self.drawn = preferred;
         if let Some(index) = preferred
             && let Some(request) = self.claim(index)
         {
-            self.drawn = None;
             return Some(request);
         }
         (0..self.lanes.len())
             .find_map(|index| if Some(index) == preferred { None } else { self.release(index) })
     }
 
-    /// The lane to claim from: the first that is not dry, or one drawn by weight. What was drawn stands until a claim
-    /// is made: else a lane with few slots of its own would lose its turn whenever it has to wait for one.
+    /// The lane to claim from: the first that is not dry; with weights, the one that has got the least for its weight.
     fn preferred(&self) -> Option<usize> {
-        let candidates = || {
+        let candidates =
             self.lanes.iter().enumerate().filter(|(_, lane)| {
                 lane.is_open() && lane.rest.until().is_none() && (!lane.dry || lane.token)
-            })
-        };
-        let total: u32 = candidates().map(|(_, lane)| lane.weight).sum();
-        if total == 0 {
-            return candidates().next().map(|(index, _)| index);
-        }
-        if let Some(drawn) = self.drawn
-            && candidates().any(|(index, _)| index == drawn)
-        {
-            return Some(drawn);
-        }
-        let mut drawn = (uuid::Uuid::new_v4().as_u128() as u32) % total;
-        candidates()
-            .find(|(_, lane)| {
-                let hit = drawn < lane.weight;
-                drawn = drawn.saturating_sub(lane.weight);
-                hit
-            })
-            .map(|(index, _)| index)
+            });
+        // Without weights nothing is ever added to what they got, so the first one wins.
+        candidates.min_by_key(|(_, lane)| lane.got).map(|(index, _)| index)
     }
 
     /// Releases what finished in a lane and claims for those slots and all free ones.
@@ -366,6 +344,7 @@ impl ClaimLoop {
             lane.dry = messages.len() < open.len() && !held_back;
         }
         if !messages.is_empty() {
+            lane.charge(messages.len());
             count(&self.counters.claimed, messages.len() as u64);
             self.dispatch(request.lane, filled, messages, alone);
         }

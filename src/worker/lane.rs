@@ -12,6 +12,8 @@ use crate::worker::backoff::Backoff;
 use crate::worker::request::Request;
 use crate::worker::slots::Settlement;
 
+/// What one message counts for a lane of weight 1; weights go up to 1000.
+const SHARE: u64 = 1_000_000;
 /// How many requests of one lane are under way at the most.
 const REQUESTS: usize = 32;
 
@@ -105,6 +107,8 @@ pub(super) struct LaneState {
     pub(super) lane: Arc<Lane>,
     /// 0 when queues are asked strictly in their order.
     pub(super) weight: u32,
+    /// What it has got for its weight so far: messages by [`SHARE`] and weight. 0 for ever without a weight.
+    pub(super) got: u64,
     /// The number of the last request that was made.
     pub(super) seq: u64,
     /// The number of the last request that is known to be applied.
@@ -136,6 +140,7 @@ impl LaneState {
         Self {
             lane,
             weight,
+            got: 0,
             seq: 0,
             applied: 0,
             finished: Vec::new(),
@@ -157,6 +162,11 @@ impl LaneState {
     /// Whether an ordinary request may be made now.
     pub(super) fn is_open(&self) -> bool {
         self.doubt.is_empty() && !self.refused && self.backoff.until().is_none() && self.requests < REQUESTS
+    }
+
+    /// Notes that messages were claimed.
+    pub(super) fn charge(&mut self, messages: usize) {
+        self.got += (messages as u64 * SHARE).checked_div(u64::from(self.weight)).unwrap_or(0);
     }
 
     pub(super) fn has_work(&self) -> bool {
