@@ -52,7 +52,7 @@ if wanted > overlap then
   end
 end
 
-local suspects = redis.call('EXISTS', KEYS[5])
+local suspects = math.min(1, redis.call('HLEN', KEYS[5]))
 for i = 1, tonumber(ARGV[5]) do
   local message = redis.call('HGET', KEYS[3], ARGV[BEFORE_IDS + i])
   if message then
