@@ -21,6 +21,7 @@ pub mod config;
 mod error;
 #[cfg(feature = "inspect")]
 pub mod inspect;
+pub mod isolation;
 pub mod protocol;
 #[cfg(feature = "worker")]
 mod runner;

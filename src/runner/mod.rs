@@ -4,4 +4,4 @@ mod inline;
 mod outcome;
 
 pub(crate) use self::inline::{Run, run_blocking, start};
-pub(crate) use self::outcome::Outcome;
+pub(crate) use self::outcome::{Exit, Outcome, Resource, TimeLimit, Traces, Usage};

@@ -40,6 +40,12 @@ pub(crate) fn decide(
         Outcome::Failed(error) if !error.is_retryable() => bury("failed", error.to_string()),
         Outcome::Failed(error) => retry_or(message, options, || bury("failed", error.to_string())),
         Outcome::Panicked { message: text } => retry_or(message, options, || bury("panicked", text.clone())),
+        Outcome::TimedOut { .. } => retry_or(message, options, || bury("timed_out", outcome.to_string())),
+        Outcome::Exceeded { .. } => retry_or(message, options, || bury("exceeded", outcome.to_string())),
+        Outcome::Crashed(_) => retry_or(message, options, || bury("crashed", outcome.to_string())),
+        Outcome::Expired { .. } => bury("expired", outcome.to_string()),
+        Outcome::Killed { .. } => bury("killed", outcome.to_string()),
+        Outcome::Lost { .. } => Verdict::PutBack,
         Outcome::Arguments { problem } => bury("arguments", format!("`{task}`: {problem}")),
         Outcome::Malformed { problem } => bury("malformed", problem.clone()),
         Outcome::Unknown => match unknown {
