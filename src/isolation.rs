@@ -147,12 +147,15 @@ impl Limits {
         }
     }
 
-    /// Whether something in them lasts as long as the process: it cannot serve another task afterwards.
+    /// Those that last as long as the process: they cannot be lifted for another task.
     #[must_use]
-    pub fn are_lasting(&self) -> bool {
-        self.nice.is_some()
-            || self.no_new_privileges == Some(true)
-            || self.private_network == Some(true)
-            || self.private_mounts == Some(true)
+    pub fn lasting(&self) -> Self {
+        Self {
+            nice: self.nice,
+            no_new_privileges: self.no_new_privileges,
+            private_network: self.private_network,
+            private_mounts: self.private_mounts,
+            ..Self::NONE
+        }
     }
 }

@@ -12,7 +12,7 @@ use crate::protocol::message::Message;
 use crate::runner::{Outcome, run_blocking};
 use crate::task::{Cancellation, Registration, Scope, States};
 use crate::worker::lane::Lane;
-use crate::worker::speed::Speed;
+use crate::runner::Speed;
 
 /// A run that waits for a thread.
 pub(super) struct Job {

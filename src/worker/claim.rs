@@ -23,7 +23,7 @@ use crate::worker::lane::{Lane, LaneState};
 use crate::worker::request::{Answer, Reply, Request, RequestKind, Sender};
 use crate::worker::shutdown::{Phase, StopReason};
 use crate::worker::slots::Slots;
-use crate::worker::speed::Speed;
+use crate::runner::Speed;
 use crate::worker::stats::{Counters, count};
 use crate::worker::wait::Doorbell;
 

@@ -14,7 +14,7 @@ use crate::task::handler::Handler;
 use crate::worker::blocking::{Done, Job};
 use crate::worker::claim::ClaimLoop;
 use crate::worker::slots::Stop;
-use crate::worker::speed::Speed;
+use crate::runner::Speed;
 
 /// How long one batch may be polled in place before the rest of it is spawned.
 const BUDGET: Duration = Duration::from_millis(1);

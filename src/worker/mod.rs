@@ -11,7 +11,6 @@ mod request;
 mod settle;
 mod shutdown;
 mod slots;
-mod speed;
 mod stats;
 mod sweep;
 mod verdict;
