@@ -22,6 +22,7 @@ mod child;
 mod crashes;
 mod deadlines;
 mod descriptors;
+mod embedder;
 mod families;
 mod fork_fails;
 mod inline;

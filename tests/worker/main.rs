@@ -1,5 +1,7 @@
 //! The worker of the tests: tasks that succeed, fail, panic, sleep and take their process down.
 
+#[expect(clippy::print_stderr, reason = "tests read it")]
+mod embedder;
 mod interop;
 mod isolation;
 mod trials;
@@ -77,5 +79,8 @@ mod tasks {
 struct Greeting(&'static str);
 
 fn main() -> std::process::ExitCode {
+    if let Ok(kind) = std::env::var("EMBEDDER") {
+        return embedder::main(&kind);
+    }
     delayed::App::new().state(Greeting("Hello")).main()
 }

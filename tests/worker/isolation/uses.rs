@@ -110,14 +110,14 @@ fn limit(name: &str) -> String {
 
 /// What lasts as long as a process does: priority, privileges, namespaces and limits.
 fn terms(n: &str) {
-    let interfaces = std::fs::read_to_string("/proc/self/net/dev").expect("interfaces can be seen");
-    let interfaces = interfaces.lines().filter(|line| line.contains(':')).count();
+    let routes = std::fs::read_to_string("/proc/self/net/route").expect("routes can be seen");
     let terms = serde_json::json!({
         "n": n,
         "nice": stat(19),
         "no_new_privileges": status("NoNewPrivs"),
         "network": namespace("net"),
-        "interfaces": interfaces,
+        // Below a headline.
+        "routes": routes.lines().count().saturating_sub(1),
         "mounts": namespace("mnt"),
         "files": limit("Max open files"),
         "space": limit("Max address space"),
