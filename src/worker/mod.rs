@@ -6,6 +6,7 @@ mod builder;
 mod claim;
 mod dispatch;
 mod heartbeat;
+mod known;
 mod lane;
 mod request;
 mod settle;
@@ -158,7 +159,7 @@ impl Worker {
                 .collect(),
             concurrency: config.concurrency,
             sender: Sender { broker: self.broker.clone(), lease: config.lease, dead, place: place.into() },
-            registry: self.registry.clone(),
+            known: known::all(&self.registry, config),
             shared,
             unknown: config.unknown,
             counters: Arc::clone(&self.counters),
