@@ -99,7 +99,9 @@ impl Child {
             };
             let answer = match (&refused, message) {
                 (Some(problem), _) => Answer::Refused { problem: problem.clone() },
-                (None, Err(error)) => Answer::Refused { problem: format!("the message could not be read: {error}") },
+                (None, Err(error)) => {
+                    Answer::Refused { problem: format!("the message could not be read: {error}") }
+                }
                 (None, Ok(message)) => self.answer(&request, &message),
             };
             let retires = runs == reuse.runs
@@ -161,7 +163,7 @@ impl Child {
             cancellation.set_deadline(Instant::now() + Duration::from_millis(timeout));
         }
         // A task that cannot hear of it is ended by SIGTERM at once.
-        let listens = true.then(|| cancellation.clone());
+        let listens = task.context.then(|| cancellation.clone());
         self.terminator.listen(listens)?;
         let states = Arc::clone(&self.household.states);
         let scope = Scope::new(task.name, queue, &states, &cancellation)

@@ -92,13 +92,24 @@ pub(super) enum Report {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
     Succeeded,
-    Failed { message: String, retryable: bool },
-    Panicked { message: String },
-    Arguments { problem: String },
-    Malformed { problem: String },
+    Failed {
+        message: String,
+        retryable: bool,
+    },
+    Panicked {
+        message: String,
+    },
+    Arguments {
+        problem: String,
+    },
+    Malformed {
+        problem: String,
+    },
     Unknown,
     /// A limit could not be set; the task did not run.
-    Refused { problem: String },
+    Refused {
+        problem: String,
+    },
 }
 
 /// An event of `tracing`.
@@ -169,7 +180,10 @@ mod tests {
         };
         let bytes = encode(&request);
         let read: Request<'_> = decode(&bytes).unwrap();
-        assert_eq!((read.run, &*read.queue, read.limits, read.timeout_ms), (1, "mail", request.limits, Some(30_000)));
+        assert_eq!(
+            (read.run, &*read.queue, read.limits, read.timeout_ms),
+            (1, "mail", request.limits, Some(30_000))
+        );
         assert_eq!(read.message.unwrap().as_ref(), b"\x00\xff");
     }
 

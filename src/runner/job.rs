@@ -83,7 +83,9 @@ impl Job {
     /// What a child's answer means, where the child had these limits.
     pub(super) fn outcome_of(&self, answer: Answer) -> Outcome {
         let files = |text: &str| {
-            self.limits.open_files.filter(|_| text.contains("os error 24") || text.contains("Too many open files"))
+            self.limits
+                .open_files
+                .filter(|_| text.contains("os error 24") || text.contains("Too many open files"))
         };
         let failed = |text: &String| {
             files(text).map(|limit| Outcome::Exceeded { resource: Resource::OpenFiles, limit })
@@ -93,9 +95,7 @@ impl Job {
             Answer::Failed { message, retryable } => failed(&message).unwrap_or_else(|| {
                 Outcome::Failed(if retryable { TaskError::retry(message) } else { TaskError::fatal(message) })
             }),
-            Answer::Panicked { message } => {
-                failed(&message).unwrap_or_else(|| Outcome::Panicked { message })
-            }
+            Answer::Panicked { message } => failed(&message).unwrap_or_else(|| Outcome::Panicked { message }),
             Answer::Arguments { problem } => Outcome::Arguments { problem },
             Answer::Malformed { problem } => Outcome::Malformed { problem },
             Answer::Unknown => Outcome::Unknown,

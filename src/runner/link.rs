@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::Signal;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
@@ -16,26 +15,21 @@ use crate::isolation::Limits;
 use crate::runner::frame::{News, Order, Reuse, decode, encode};
 use crate::runner::zygote::Zygote;
 use crate::sys::packets::{self, MAX_PACKET};
+use crate::sys::watched::Watched;
 
 /// The worker's side of the connection to its zygote. Clones are the same one.
 #[derive(Clone)]
 pub(super) struct Link(Arc<Shared>);
 
 struct Shared {
-    socket: AsyncFd<Control>,
+    // Dropped before the zygote, which waits until that has seen the end of the connection.
+    socket: Watched,
+    zygote: Zygote,
     /// Who is told of which child. None: the zygote is dead, and there will be no news.
     minders: Mutex<Option<HashMap<u64, UnboundedSender<News>>>>,
     next: AtomicU64,
     closing: AtomicBool,
     dead: watch::Sender<bool>,
-}
-
-struct Control(Zygote);
-
-impl AsRawFd for Control {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.control().as_raw_fd()
-    }
 }
 
 /// The zygote is dead.
@@ -45,9 +39,9 @@ pub(super) struct Dead;
 impl Link {
     /// Listens to the zygote from now on.
     pub(super) fn start(zygote: Zygote) -> io::Result<Self> {
-        zygote.prepare()?;
         let link = Self(Arc::new(Shared {
-            socket: AsyncFd::new(Control(zygote))?,
+            socket: Watched::new(zygote.control()?, Interest::READABLE | Interest::WRITABLE)?,
+            zygote,
             minders: Mutex::new(Some(HashMap::new())),
             next: AtomicU64::new(0),
             closing: AtomicBool::new(false),
@@ -60,8 +54,8 @@ impl Link {
             // Held only while there is something to read: when nobody else holds it, the zygote ends.
             while let Some(shared) = weak.upgrade() {
                 let received = tokio::select! {
-                    received = shared.socket.async_io(Interest::READABLE, |control| {
-                        packets::receive_now(control.0.control(), &mut buffer).map_err(io::Error::from)
+                    received = shared.socket.when_ready(Interest::READABLE, |control| {
+                        Ok(packets::receive_now(control, &mut buffer)?)
                     }) => received,
                     _ = dead.changed() => return,
                 };
@@ -106,7 +100,7 @@ impl Link {
     /// Sends a signal to the group of a child, unless it has ended.
     pub(super) fn signal(&self, child: u64, signal: Signal) {
         let order = encode(&Order::Signal { child, signal: signal as i32 });
-        match packets::send(self.0.socket.get_ref().0.control(), &order, &[]) {
+        match packets::send(&self.0.socket, &order, &[]) {
             Err(nix::Error::EAGAIN) => {
                 let shared = Arc::clone(&self.0);
                 tokio::spawn(async move {
@@ -129,14 +123,18 @@ impl Link {
     /// Ends the zygote and all that it forked.
     pub(super) fn close(&self) {
         self.0.closing.store(true, Ordering::Relaxed);
-        self.0.socket.get_ref().0.hang_up();
+        self.0.zygote.hang_up();
     }
 
-    /// Waits until the zygote is dead. Cancel-safe.
-    pub(super) async fn died(&self) {
+    /// Comes when the zygote has died of itself. Cancel-safe.
+    pub(super) fn death(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut dead = self.0.dead.subscribe();
-        // The sender lives as long as this.
-        let _ = dead.wait_for(|dead| *dead).await;
+        async move {
+            if dead.wait_for(|dead| *dead).await.is_err() {
+                // The link is gone, and the zygote with it, as it was meant to.
+                std::future::pending::<()>().await;
+            }
+        }
     }
 }
 
@@ -146,12 +144,10 @@ impl Shared {
     }
 
     async fn send(&self, order: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
-        match packets::send(self.socket.get_ref().0.control(), order, descriptors) {
+        match packets::send(&self.socket, order, descriptors) {
             Err(nix::Error::EAGAIN) => {
                 self.socket
-                    .async_io(Interest::WRITABLE, |control| {
-                        packets::send(control.0.control(), order, descriptors).map_err(io::Error::from)
-                    })
+                    .when_ready(Interest::WRITABLE, |control| Ok(packets::send(control, order, descriptors)?))
                     .await
             }
             sent => Ok(sent?),
@@ -162,11 +158,8 @@ impl Shared {
         let mut minders = self.minders();
         let Some(minders) = minders.as_mut() else { return };
         let is_last = !matches!(news, News::Forked { .. });
-        let minder = if is_last {
-            minders.remove(&news.child())
-        } else {
-            minders.get(&news.child()).cloned()
-        };
+        let minder =
+            if is_last { minders.remove(&news.child()) } else { minders.get(&news.child()).cloned() };
         if let Some(minder) = minder {
             // Whoever minded it may have gone.
             let _ = minder.send(news);
@@ -179,6 +172,6 @@ impl Shared {
         }
         // Whoever waits for news sees that there will be none.
         drop(self.minders().take());
-        self.dead.send_replace(true);
+        self.dead.send_replace(!self.closing.load(Ordering::Relaxed));
     }
 }

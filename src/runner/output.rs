@@ -48,11 +48,6 @@ impl Output {
         self.total
     }
 
-    /// The end of what was written so far.
-    pub(super) fn last(&self) -> String {
-        String::from_utf8_lossy(&self.last[self.last.len().saturating_sub(KEPT)..]).into_owned()
-    }
-
     fn log(&mut self, origin: Origin<'_>) {
         if !self.line.is_empty() {
             let line = String::from_utf8_lossy(&self.line);
@@ -79,7 +74,7 @@ mod tests {
             assert_eq!(output.total(), 100_000);
             let end = output.finish(origin);
             assert_eq!(end.as_bytes(), &text[text.len() - KEPT..], "in pieces of {size}");
-            assert_eq!((output.total(), output.last().as_str()), (0, ""));
+            assert_eq!((output.total(), output.finish(origin).as_str()), (0, ""));
         }
     }
 }

@@ -111,9 +111,9 @@ impl Processes {
         RunHandle { ticket, pool: Arc::clone(pool) }
     }
 
-    /// Waits until the zygote is dead. Cancel-safe.
-    pub(crate) async fn died(&self) {
-        self.0.link.died().await;
+    /// Comes when the zygote is dead. Cancel-safe.
+    pub(crate) fn death(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.0.link.death()
     }
 }
 
@@ -302,8 +302,7 @@ impl Seat {
         while let Some(packet) = self.requests.take_back(&mut buffer) {
             unread.extend(decode::<Request<'_>>(packet).map(|request| request.run));
         }
-        let (back, kept): (Vec<_>, Vec<_>) =
-            given.drain(..).partition(|ticket| unread.contains(&ticket.run));
+        let (back, kept): (Vec<_>, Vec<_>) = given.drain(..).partition(|ticket| unread.contains(&ticket.run));
         given.extend(kept);
         back
     }

@@ -1,13 +1,13 @@
 //! What comes from a child? Its reports, its output, and the zygote's news of it, in the order in which they count.
 
 use std::collections::VecDeque;
-use std::io::{self, Read};
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::sys::signal::Signal;
+use nix::unistd::read;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::isolation::Limits;
@@ -15,9 +15,10 @@ use crate::runner::forward::Origin;
 use crate::runner::frame::{News, Report, Reuse, decode};
 use crate::runner::link::Link;
 use crate::runner::output::Output;
+use crate::sys::descriptors;
 use crate::sys::packets::{self, MAX_PACKET, Packet};
 use crate::sys::wait::{Status, Used};
-use crate::sys::descriptors;
+use crate::sys::watched::Watched;
 
 /// How much of the output is read at a time.
 const READ: usize = 16 << 10;
@@ -47,8 +48,8 @@ impl Requests {
 pub(super) struct Process {
     child: u64,
     link: Link,
-    reports: AsyncFd<OwnedFd>,
-    output: AsyncFd<File>,
+    reports: Watched,
+    output: Watched,
     news: UnboundedReceiver<News>,
     pid: i32,
     written: Output,
@@ -92,8 +93,8 @@ impl Process {
         for end in [&their_requests, &their_reports] {
             descriptors::set_blocking(end)?;
         }
-        let reports = AsyncFd::with_interest(reports, Interest::READABLE)?;
-        let output = AsyncFd::with_interest(File::from(output), Interest::READABLE)?;
+        let reports = Watched::new(reports, Interest::READABLE)?;
+        let output = Watched::new(output, Interest::READABLE)?;
         let theirs = [their_requests.as_raw_fd(), their_reports.as_raw_fd(), their_output.as_raw_fd()];
         let forked = link.fork(lasting, reuse, theirs).await;
         let (child, news) = forked.map_err(|_| io::Error::other("the zygote is dead"))?;
@@ -136,7 +137,7 @@ impl Process {
     pub(super) fn drain_output(&mut self, origin: Origin<'_>) {
         // No more than a pipe holds: a process that goes on writing is not waited for.
         for _ in 0..64 {
-            match self.output.get_ref().read(&mut self.piece) {
+            match read(self.output.as_fd(), &mut self.piece) {
                 Ok(length) if length > 0 && !self.silent => self.take_output(length, origin),
                 _ => return,
             }
@@ -219,7 +220,7 @@ impl Process {
     /// What it said before it ended counts, and comes first.
     fn read_last(&mut self, origin: Origin<'_>) {
         while !self.hung_up {
-            let received = packets::receive_now(self.reports.get_ref(), &mut self.buffer);
+            let received = packets::receive_now(&self.reports, &mut self.buffer);
             if matches!(received, Err(nix::Error::EAGAIN)) {
                 break;
             }
@@ -247,12 +248,11 @@ impl Drop for Process {
     }
 }
 
-async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<Packet> {
-    socket
-        .async_io(Interest::READABLE, |socket| packets::receive_now(socket, buffer).map_err(io::Error::from))
-        .await
+async fn receive(socket: &Watched, buffer: &mut [u8]) -> io::Result<Packet> {
+    let receive = |socket: BorrowedFd<'_>| Ok(packets::receive_now(socket, buffer)?);
+    socket.when_ready(Interest::READABLE, receive).await
 }
 
-async fn read_piece(output: &AsyncFd<File>, piece: &mut [u8]) -> io::Result<usize> {
-    output.async_io(Interest::READABLE, |mut output| output.read(piece)).await
+async fn read_piece(output: &Watched, piece: &mut [u8]) -> io::Result<usize> {
+    output.when_ready(Interest::READABLE, |output| Ok(read(output, piece)?)).await
 }

@@ -1,8 +1,8 @@
 //! How does a run in a child hear that it should end? SIGTERM raises the flag of its context.
 
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::sys::{descriptors, signals};
 use crate::task::Cancellation;

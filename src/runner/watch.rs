@@ -93,7 +93,9 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
         };
         match event {
             Event::Report(Report::Log(line)) => forward::log(&line, job.origin(process.pid())),
-            Event::Report(Report::Ended { run, answer, retires }) if run == ticket.run && watch.answer.is_none() => {
+            Event::Report(Report::Ended { run, answer, retires })
+                if run == ticket.run && watch.answer.is_none() =>
+            {
                 process.drain_output(job.origin(0));
                 watch.answer = Some(answer);
                 watch.retires = retires;
@@ -123,7 +125,8 @@ pub(super) async fn see_off(mut process: Process) {
         if let Some(signal) = signal {
             process.signal(signal);
         }
-        let last = async { while !matches!(process.next(origin).await, Event::Ended(..) | Event::Orphaned) {} };
+        let last =
+            async { while !matches!(process.next(origin).await, Event::Ended(..) | Event::Orphaned) {} };
         if tokio::time::timeout(LINGER, last).await.is_ok() {
             return;
         }
@@ -228,7 +231,8 @@ impl Watch<'_> {
             Some(Status::Signal(signal)) => signal,
             None => return Outcome::Crashed(Exit::Garbage),
         };
-        let exceeded = |resource, limit: Option<u64>| limit.map(|limit| Outcome::Exceeded { resource, limit });
+        let exceeded =
+            |resource, limit: Option<u64>| limit.map(|limit| Outcome::Exceeded { resource, limit });
         let known = match Signal::try_from(signal) {
             Ok(Signal::SIGXCPU) => exceeded(Resource::Cpu, limits.cpu_seconds),
             // What Rust's allocator says before it aborts.

@@ -126,20 +126,16 @@ impl Zygote {
         ZygoteBuilder::default()
     }
 
-    /// The worker's end of the connection to it. When that is closed, it ends, and all that it forked.
-    pub(super) fn control(&self) -> &OwnedFd {
-        &self.control
+    /// The worker's end of the connection to it, which does not block.
+    pub(super) fn control(&self) -> io::Result<OwnedFd> {
+        descriptors::set_nonblocking(&self.control)?;
+        self.control.try_clone()
     }
 
     /// Ends the connection, whoever may hold a copy of the descriptor, and so the zygote.
     pub(super) fn hang_up(&self) {
         // It may be dead.
         let _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
-    }
-
-    /// Sends and receives so that nobody waits in the system.
-    pub(super) fn prepare(&self) -> nix::Result<()> {
-        descriptors::set_nonblocking(&self.control)
     }
 }
 

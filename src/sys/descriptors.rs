@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
-use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 /// A pipe whose reading end does not block. Neither is inherited by what is executed.
@@ -94,9 +94,4 @@ pub(crate) fn read_file(descriptor: OwnedFd) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len()).unwrap_or(0));
     file.read_to_end(&mut bytes)?;
     Ok(bytes)
-}
-
-/// Not to be inherited by what is executed.
-pub(crate) fn close_on_exec(descriptor: &OwnedFd) -> nix::Result<()> {
-    fcntl(descriptor, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map(drop)
 }

@@ -13,7 +13,10 @@ use crate::isolation::Limits;
 pub(crate) fn set_liftable(limits: &Limits) -> nix::Result<()> {
     set_soft(Resource::RLIMIT_AS, limits.address_space)?;
     set_soft(Resource::RLIMIT_NOFILE, limits.open_files)?;
-    set_soft(Resource::RLIMIT_CPU, limits.cpu_seconds.map(|seconds| cpu_seconds_used().saturating_add(seconds)))
+    set_soft(
+        Resource::RLIMIT_CPU,
+        limits.cpu_seconds.map(|seconds| cpu_seconds_used().saturating_add(seconds)),
+    )
 }
 
 /// Sets what lasts as long as the process.
@@ -98,7 +101,8 @@ fn bring_up_loopback() -> nix::Result<()> {
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     // SAFETY: The request lives through the call, and its name ends in a zero.
-    nix::Error::result(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request) }).map(drop)
+    nix::Error::result(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw mut request) })
+        .map(drop)
 }
 
 #[expect(unsafe_code, reason = "nice")]

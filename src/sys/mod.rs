@@ -6,6 +6,7 @@ pub(crate) mod limits;
 pub(crate) mod packets;
 pub(crate) mod signals;
 pub(crate) mod wait;
+pub(crate) mod watched;
 
 /// The name of this host, or `unknown`.
 #[must_use]

@@ -105,8 +105,10 @@ impl Forge {
         let zygote = getpid();
         match self.alone.fork() {
             Ok(Side::Child) => {
-                let household =
-                    Household { registry: self.household.registry.clone(), states: self.household.states.clone() };
+                let household = Household {
+                    registry: self.household.registry.clone(),
+                    states: self.household.states.clone(),
+                };
                 let [requests, reports, output] = descriptors;
                 child::run(household, Place { zygote, requests, reports, output, lasting, reuse })
             }
