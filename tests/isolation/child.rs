@@ -56,8 +56,10 @@ fn signals_are_as_they_were_at_the_beginning(mode: &'static str) {
     for told in &told {
         let mask = |name: &str| told["signals"][name].as_u64().unwrap();
         assert_eq!(mask("blocked"), 0, "expected no signal to be blocked: {told}");
-        // Every Rust program ignores SIGPIPE, and looks for an overflow of its stack at SIGSEGV and SIGBUS.
-        assert_eq!(mask("ignored") & !of(&[nix::libc::SIGPIPE]), 0, "expected none to be ignored: {told}");
+        // Every Rust program ignores SIGPIPE, and looks for an overflow of its stack at SIGSEGV and SIGBUS; 32 and 33
+        // are the C library's own, which nobody may set.
+        let ignored = of(&[nix::libc::SIGPIPE, 32, 33]);
+        assert_eq!(mask("ignored") & !ignored, 0, "expected none to be ignored: {told}");
         let own = of(&[nix::libc::SIGSEGV, nix::libc::SIGBUS]);
         assert_eq!(mask("caught") & !own, 0, "expected none to be caught: {told}");
     }
@@ -88,13 +90,14 @@ fn two_children_share_no_pipe_and_none_has_the_workers(mode: &'static str) {
         names
     };
     for told in [&one, &other] {
-        for process in &case.family {
+        for (process, most) in case.family.iter().zip([1, 0, 0]) {
+            // The worker may hold on to what it gave to this child, and to nobody else.
             let theirs = sockets(channels_of(process));
             let shared: Vec<&String> = theirs.iter().filter(|name| channels(told).contains(*name)).collect();
-            assert!(shared.is_empty(), "expected no socket of {process}: {shared:?}: {told}");
+            assert!(shared.len() <= most, "expected no socket of {process}: {shared:?}: {told}");
         }
-        // Its own pipe, in both directions, its standard streams; nothing that it does not need.
-        assert!(channels(told).len() <= 4, "expected its own pipe alone: {told}");
+        // Its own pipe in both directions, its standard streams, and the two with which a runtime hears of signals.
+        assert!(channels(told).len() <= 6, "expected its own pipe alone: {told}");
         let files = told["open"].as_array().unwrap().iter();
         let files: Vec<&str> =
             files.map(|open| open[1].as_str().unwrap()).filter(|name| name.starts_with('/')).collect();

@@ -18,14 +18,17 @@ both! {
 /// A user who has no other processes; the kernel limits root's not at all.
 const NOBODY: u32 = 54_321;
 
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
 /// A worker of a user whose processes can be limited.
 fn limited(mode: &'static str, words: &[&str]) -> Case {
     let extra = ["--unixsocketperm", "777"].map(str::to_owned).to_vec();
     let trial = Trial::with(Options { extra, ..Options::default() });
     let directory = trial.server.directory();
     let mut program = WORKER.to_owned();
-    let is_root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-    if is_root {
+    if is_root() {
         for path in [directory, trial.ledger.path()] {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
         }
@@ -34,7 +37,7 @@ fn limited(mode: &'static str, words: &[&str]) -> Case {
         std::fs::copy(WORKER, &program).unwrap();
     }
     let mut command = trial.command(&program);
-    if is_root {
+    if is_root() {
         command.uid(NOBODY).gid(NOBODY);
     }
     command.args(["worker", "--redis", &trial.server.url(), "--queue", QUEUE, "--isolation", mode]);
@@ -48,7 +51,12 @@ fn limited(mode: &'static str, words: &[&str]) -> Case {
 fn allow(case: &Case, processes: &str) {
     let zygote = case.zygote().pid.to_string();
     let words = ["--pid", &zygote, &format!("--nproc={processes}:")];
-    let done = Command::new("prlimit").args(words).output().unwrap();
+    let mut command = Command::new("prlimit");
+    if is_root() {
+        // Root may be a root that must not set the limits of others.
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let done = command.args(words).output().unwrap();
     assert!(done.status.success(), "{done:?}");
 }
 
@@ -61,30 +69,34 @@ fn the_call_is_put_back_and_the_worker_backs_off(mode: &'static str) {
     }
     let calls = ["a", "b", "c"].map(|n| task("numbered", n));
     case.trial.push(&calls);
-    wait::until("the call to be put back", PATIENCE, || put_backs(&mut case) > 0);
-    let before = put_backs(&mut case);
+    let told = pushes(&mut case);
+    wait::until("a call to be put back", PATIENCE, || pushes(&mut case) > told);
+    let before = pushes(&mut case);
     let watched = Duration::from_secs(2);
     wait::pause(watched);
-    let during = put_backs(&mut case) - before;
+    let during = pushes(&mut case) - before;
     assert!(during <= 60, "expected the worker to back off; it pushed {during} times in {watched:?}");
     assert!(!case.worker.has_ended(), "{}", case.worker.printed());
     assert_eq!(case.trial.ledger.total(), 0, "expected no run");
     let state = case.trial.state();
     assert_eq!((state.waiting.len() + state.processing.len(), state.dead.len()), (3, 0), "{state:#?}");
+    let printed = case.worker.printed();
+    let says = printed.lines().any(|line| line.contains("\"WARN\"") || line.contains("\"ERROR\""));
+    assert!(says, "expected the worker to say that it has no processes:\n{printed}");
     allow(&case, "unlimited");
     case.trial.wait_runs(3);
     let stopped = case.end_with(&[]);
     assert_eq!((count(&stopped, "succeeded"), count(&stopped, "retried")), (3, 0), "{stopped}");
-    assert_eq!(
-        case.trial.ledger.lines(),
-        ["a 1", "b 1", "c 1"],
-        "expected them in their order, each as a first attempt"
-    );
+    let lines = case.trial.ledger.lines();
+    assert_eq!(lines, ["a 1", "b 1", "c 1"], "expected them in their order, each as a first attempt");
 }
 
-/// How often something was put at the head of a list: twice for each call that is put back, once for its token.
-fn put_backs(case: &mut Case) -> u64 {
+/// How often something was put into a list: twice for a call that is put back, once for its token.
+fn pushes(case: &mut Case) -> u64 {
     let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut case.trial.redis).unwrap();
-    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_lpush:calls="));
-    line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+    let calls = |name: &str| -> u64 {
+        let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":calls="));
+        line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+    };
+    calls("cmdstat_lpush") + calls("cmdstat_rpush")
 }

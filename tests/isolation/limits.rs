@@ -31,10 +31,7 @@ fn too_much_memory_is_called_so(mode: &'static str) {
     assert_soon(began, Duration::from_secs(20), "its end");
     let letter = case.letter();
     assert_exceeded(&letter, "bytes of memory");
-    assert!(
-        letter.detail.contains("more than 64000000 ") || letter.detail.contains("more than 67108864 "),
-        "{letter:?}"
-    );
+    assert!(letter.detail.contains("more than 67108864 bytes"), "{letter:?}");
     // What is below the limit is left alone.
     case.trial.push(&[task_with("eats", &["b".into(), 10.into()])]);
     wait_for(&case, "b has it");
@@ -83,7 +80,10 @@ fn too_many_descriptors_are_called_so(mode: &'static str) {
     let mut case = Case::new(mode, &["--timeout", "1h"]);
     case.trial.push(&[task("opens_too_many", "a")]);
     case.wait_dead(1);
-    assert_exceeded(&case.letter(), "opened more than 64 descriptors");
+    let letter = case.letter();
+    // A child of the pool lives on: what it used is not known.
+    assert_eq!(letter.reason, "exceeded", "{letter:?}");
+    assert!(letter.detail.starts_with("opened more than 64 descriptors"), "{letter:?}");
     case.goes_on();
     case.end_with(&["q_dead"]);
     assert_eq!(case.trial.ledger.executions()["a"], 1);

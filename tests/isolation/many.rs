@@ -2,7 +2,11 @@
 
 use std::time::Instant;
 
-use super::{Case, task};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::{Case, GONE, task};
+use crate::support::tree::Process;
 use crate::support::trial::{alone, count};
 use crate::support::wait;
 
@@ -10,6 +14,16 @@ const CALLS: usize = 1000;
 
 both! {
     a_thousand_that_hang_are_killed_and_settled
+}
+
+/// What the worker, its warden and its zygote have open while there are no children; none while there are, which it ends.
+fn descriptors_without_pool(case: &Case) -> Option<Vec<usize>> {
+    let children = case.children();
+    for child in &children {
+        // It may have ended meanwhile.
+        let _ = kill(Pid::from_raw(child.pid), Signal::SIGKILL);
+    }
+    children.is_empty().then(|| case.family.iter().map(Process::descriptors).collect())
 }
 
 fn a_thousand_that_hang_are_killed_and_settled(mode: &'static str) {
@@ -23,7 +37,7 @@ fn a_thousand_that_hang_are_killed_and_settled(mode: &'static str) {
     case.trial.push(&[task("sleep", "warm"), task("deaf", "warm")]);
     case.wait_dead(2);
     case.wait_rest();
-    let open: Vec<usize> = case.family.iter().map(|process| process.descriptors()).collect();
+    let open = wait::until_some("the pool to be empty", GONE, || descriptors_without_pool(&case));
     let began = Instant::now();
     // One in four does not end by SIGTERM.
     let name = |n: usize| ["sleep", "deaf", "sleep_blocking", "sleep"][n % 4];
@@ -43,13 +57,13 @@ fn a_thousand_that_hang_are_killed_and_settled(mode: &'static str) {
     let executions = case.trial.ledger.executions();
     let twice: Vec<_> = executions.iter().filter(|(n, runs)| n.starts_with('n') && **runs > 1).collect();
     assert!(twice.is_empty(), "expected no second runs: {twice:?}");
-    for (process, open) in case.family.iter().zip(open) {
-        // A connection that comes and goes is none of it.
-        wait::until_ok(super::GONE, || match process.descriptors() {
-            now if now <= open => Ok(()),
-            now => Err(format!("{process} to have as many descriptors as before: {open}, not {now}")),
-        });
-    }
+    // A connection that comes and goes is none of it.
+    wait::until_ok(GONE, || match descriptors_without_pool(&case) {
+        Some(now) if now.iter().zip(&open).all(|(now, open)| now <= open) => Ok(()),
+        now => Err(format!(
+            "worker, warden and zygote to have as many descriptors as before: {open:?}, not {now:?}"
+        )),
+    });
     case.goes_on();
     let stopped = case.end_with(&["q_dead"]);
     assert_eq!(count(&stopped, "buried"), CALLS as u64 + 2, "{stopped}");

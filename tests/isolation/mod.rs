@@ -134,7 +134,10 @@ impl Case {
             if dead >= count {
                 return Ok(());
             }
-            Err(format!("{count} dead letters; there are {dead}; the worker printed:\n{}", worker.printed()))
+            Err(format!(
+                "{count} dead letters; there are {dead}; the worker printed last:\n{}",
+                end_of(&worker.printed())
+            ))
         });
         trial.wait_settled();
     }
@@ -241,6 +244,12 @@ fn letters(trial: &mut Trial) -> Vec<Letter> {
         }
     });
     letters.collect()
+}
+
+/// The last lines of a long text.
+fn end_of(text: &str) -> &str {
+    let from = text.char_indices().rev().nth(4000).map_or(0, |(at, _)| at);
+    &text[from..]
 }
 
 /// The lines of a ledger that are objects.

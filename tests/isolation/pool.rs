@@ -42,7 +42,7 @@ fn a_fork_is_used_once_and_a_child_of_the_pool_again() {
 
 #[test]
 fn a_child_is_replaced_after_so_many_tasks() {
-    let mut case = Case::new("prefork", &["--children", "2", "--child-tasks", "5"]);
+    let mut case = Case::new("prefork", &["--children", "2", "--max-tasks", "5"]);
     case.trial.push(&calls(60));
     case.trial.wait_runs(60);
     case.trial.wait_settled();
@@ -56,7 +56,7 @@ fn a_child_is_replaced_after_so_many_tasks() {
 
 #[test]
 fn a_child_that_has_grown_is_replaced() {
-    let mut case = Case::new("prefork", &["--children", "1", "--child-memory", "100MB"]);
+    let mut case = Case::new("prefork", &["--children", "1", "--max-memory", "100MB"]);
     let grow = |name: &str, n: usize| task_with(name, &[format!("{name}{n}").into(), 150.into()]);
     case.trial.push(&[grow("hoards", 0), grow("hoards", 1)]);
     case.trial.wait_runs(2);

@@ -116,7 +116,7 @@ mod tests {
         let mark = format!("MARK=tree-{}", std::process::id());
         let (name, value) = mark.split_once('=').unwrap();
         // `exec` keeps the shell from waiting for its child.
-        let script = "true & setsid sleep 1000 & (setsid sleep 1001 &); echo up; exec sleep 1002";
+        let script = "setsid sleep 1000 & (setsid sleep 1001 &); echo up; true & exec sleep 1002";
         let mut shell = Program::spawn(Command::new("sh").args(["-c", script]).env(name, value));
         shell.wait_for_line("up");
         let family = wait::until_ok(Duration::from_secs(30), || {
