@@ -108,7 +108,7 @@ impl Sender {
                         let count = self.broker.put_back(keys, worker_key, seq, Place::Tail, &ids).await?;
                         Ok(Answer::Settled(count == 1))
                     }
-                    Settlement::Bury { reason, detail, attempt } => {
+                    Settlement::Bury { reason, detail, attempt, output } => {
                         let ask = BuryRequest {
                             worker_key,
                             seq,
@@ -118,6 +118,7 @@ impl Sender {
                             detail,
                             attempt: *attempt,
                             place: &self.place,
+                            output,
                         };
                         let (done, trimmed) = self.broker.bury(keys, &ask).await?;
                         if trimmed > 0 {

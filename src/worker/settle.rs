@@ -62,7 +62,7 @@ impl ClaimLoop {
             Verdict::Bury { reason, detail, attempt } => {
                 count(&self.counters.buried, 1);
                 tracing::error!(queue = %lane.lane.queue, task, reason, detail, attempt, "sent to the dead letters");
-                Settlement::Bury { reason, detail, attempt }
+                Settlement::Bury { reason, detail, attempt, output: String::new() }
             }
             Verdict::PutBack => {
                 count(&self.counters.put_back, 1);

@@ -8,8 +8,8 @@ use tokio::task::AbortHandle;
 pub(super) enum Settlement {
     /// To the tail of the queue as these bytes.
     Retry(Vec<u8>),
-    /// To the dead letters.
-    Bury { reason: &'static str, detail: String, attempt: u32 },
+    /// To the dead letters, with what its process wrote last.
+    Bury { reason: &'static str, detail: String, attempt: u32, output: String },
     /// To the tail of the queue unchanged.
     PutBack,
 }

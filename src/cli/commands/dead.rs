@@ -62,8 +62,13 @@ fn shown(letter: &DeadLetter) -> String {
     ];
     lines.extend(message.problem.clone().map(|problem| ("problem", problem)));
     lines.extend(message.hex.clone().map(|hex| ("hex", hex)));
-    let lines = lines.into_iter().map(|(name, text)| format!("{name:<10} {}", output::clean(&text)));
-    lines.collect::<Vec<_>>().join("\n")
+    let mut lines: Vec<String> =
+        lines.into_iter().map(|(name, text)| format!("{name:<10} {}", output::clean(&text))).collect();
+    if let Some(written) = &letter.output {
+        lines.push("output".into());
+        lines.extend(written.lines().map(|line| format!("    {}", output::clean(line))));
+    }
+    lines.join("\n")
 }
 
 async fn requeue(program: &Program, args: DeadMove) -> Result<(), Failure> {
