@@ -71,6 +71,13 @@ impl BlockingRuns {
         self.queue().drain(..).map(|job| job.slot).collect()
     }
 
+    /// Takes a run back unless it has begun.
+    pub(super) fn withdraw_one(&self, slot: usize) -> bool {
+        let mut queue = self.queue();
+        let place = queue.iter().position(|job| job.slot == slot);
+        place.is_some_and(|place| queue.remove(place).is_some())
+    }
+
     fn help(&self, threads: usize) {
         // No more than there are runs for them, when the runtime has no threads left.
         let enough = threads.min(self.queue().len());

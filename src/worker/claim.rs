@@ -20,6 +20,7 @@ use crate::config::Unknown;
 use crate::task::{Registration, Registry};
 use crate::worker::blocking::{BlockingRuns, Done, Shared};
 use crate::worker::lane::{Lane, LaneState};
+use crate::worker::orders::Orders;
 use crate::worker::request::{Answer, Reply, Request, RequestKind, Sender};
 use crate::worker::shutdown::{Phase, StopReason};
 use crate::worker::slots::Slots;
@@ -62,6 +63,7 @@ pub(super) struct ClaimLoop {
     /// Replies that came while a request was being made.
     early: VecDeque<Reply>,
     pub(super) doorbell: Doorbell,
+    pub(super) orders: Orders,
     pub(super) end_wait_at: Option<Instant>,
     phase: watch::Receiver<Phase>,
     burst: bool,
@@ -76,6 +78,7 @@ pub(super) struct Parts {
     pub(super) lanes: Vec<(Arc<Lane>, u32)>,
     pub(super) concurrency: usize,
     pub(super) sender: Sender,
+    pub(super) orders: Orders,
     pub(super) registry: Registry,
     pub(super) shared: Shared,
     pub(super) unknown: Unknown,
@@ -97,6 +100,7 @@ impl ClaimLoop {
             doorbell: Doorbell::new(&parts.sender.broker, shared_lanes),
             lanes: parts.lanes.into_iter().map(|(lane, weight)| LaneState::new(lane, weight)).collect(),
             sender: parts.sender,
+            orders: parts.orders,
             shared: parts.shared,
             unknown: parts.unknown,
             counters: parts.counters,
@@ -139,6 +143,7 @@ impl ClaimLoop {
                         self.on_done(done.slot, done.outcome);
                     }
                 }
+                Some((lane, order)) = self.orders.given.recv() => self.on_order(lane, order),
                 woken = self.doorbell.ended() => self.on_woken(woken),
                 () = sleep_until(timer), if timer.is_some() => self.on_timer(),
             }
@@ -318,6 +323,7 @@ impl ClaimLoop {
             }
             Err(error) => self.on_error(request, &error),
         }
+        self.on_early_orders();
     }
 
     fn on_claimed(&mut self, request: Request, claimed: Claimed) {
@@ -333,6 +339,9 @@ impl ClaimLoop {
         }
         let (over, open) = slots.split_at(kept);
         let (filled, empty) = open.split_at(messages.len().min(open.len()));
+        for slot in filled {
+            lane.claimed_by[*slot] = request.seq;
+        }
         for slot in empty.iter().rev().chain(over) {
             self.slots.give(*slot);
         }

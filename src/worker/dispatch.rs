@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 
 use crate::protocol::message::Message;
 use crate::runner::{Outcome, Run, start};
-use crate::task::Scope;
 use crate::task::handler::Handler;
+use crate::task::{Cancellation, Scope};
 use crate::worker::blocking::{Done, Job};
 use crate::worker::claim::ClaimLoop;
 use crate::worker::slots::Stop;
@@ -24,7 +24,7 @@ enum Dispatched {
     /// It did not run, or ran to its end already.
     Ended(Outcome),
     /// It runs on the runtime.
-    Spawned(tokio::task::AbortHandle),
+    Spawned(Stop),
     /// It runs on a blocking thread.
     Blocking(Job),
 }
@@ -48,7 +48,7 @@ impl ClaimLoop {
             }
             match self.send_off(index, slot, message, began, &mut last) {
                 Dispatched::Ended(outcome) => self.on_done(slot, outcome),
-                Dispatched::Spawned(abort) => self.slots.stop_by(slot, Stop::Abort(abort)),
+                Dispatched::Spawned(stop) => self.slots.stop_by(slot, stop),
                 Dispatched::Blocking(job) => {
                     self.slots.stop_by(slot, Stop::Impossible);
                     jobs.push(job);
@@ -103,13 +103,25 @@ impl ClaimLoop {
             }
         }
         let (done, speed) = (self.done.clone(), Arc::clone(&known.speed));
+        let (end, grace) = (Cancellation::new(), Duration::ZERO);
+        let ended = end.clone();
         let task = tokio::spawn(async move {
-            let outcome = Timed { run, speed: Some(speed) }.await;
+            let outcome = tokio::select! {
+                biased;
+                outcome = (Timed { run, speed: Some(speed) }) => outcome,
+                () = ended_after(ended, grace) => Outcome::Killed { by: String::new() },
+            };
             // The loop is gone only when it has put this message back.
             let _ = done.send(Done { slot, outcome });
         });
-        Dispatched::Spawned(task.abort_handle())
+        Dispatched::Spawned(Stop::Abort { abort: task.abort_handle(), end, grace })
     }
+}
+
+/// Waits until a run was told to end and its grace is over.
+async fn ended_after(end: Cancellation, grace: Duration) {
+    end.cancelled().await;
+    tokio::time::sleep(grace).await;
 }
 
 /// A run whose first poll is timed.

@@ -7,6 +7,7 @@ mod claim;
 mod dispatch;
 mod heartbeat;
 mod lane;
+mod orders;
 mod request;
 mod settle;
 mod shutdown;
@@ -18,15 +19,16 @@ mod verdict;
 mod wait;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 pub use self::builder::WorkerBuilder;
 pub use self::shutdown::{StopReason, WorkerHandle};
 pub use self::stats::Stats;
 
-use crate::broker::{Broker, BrokerErrorKind, DeadLimits};
+use crate::broker::{Broker, BrokerErrorKind, DeadLimits, Order};
 use crate::config::Config;
 use crate::error::Error;
 use crate::protocol::info::WorkerInfo;
@@ -38,9 +40,13 @@ use crate::worker::blocking::Shared;
 use crate::worker::claim::{ClaimLoop, Parts};
 use crate::worker::heartbeat::{Heartbeat, Pulse};
 use crate::worker::lane::Lane;
+use crate::worker::orders::Orders;
 use crate::worker::request::Sender;
 use crate::worker::shutdown::Signals;
 use crate::worker::stats::Counters;
+
+/// How long the worker's last answers to orders may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Claims calls from queues and runs them.
 ///
@@ -135,7 +141,8 @@ impl Worker {
                 registered => registered?,
             }
         }
-        let pulse = self.pulse(&lanes);
+        let (order, orders) = unbounded_channel();
+        let pulse = self.pulse(&lanes, order);
         let (pulse, first) = tokio::task::spawn_blocking(move || {
             let mut pulse = pulse;
             let first = pulse.beat();
@@ -146,6 +153,8 @@ impl Worker {
         first?;
         let mut heartbeat = Heartbeat::start(pulse).map_err(Error::Io)?;
 
+        let (say, said) = unbounded_channel();
+        let answers = Owned::spawn(orders::say(self.broker.clone(), said));
         let cancellation = Cancellation::new();
         let shared = Shared { states: Arc::clone(&self.states), cancellation };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
@@ -158,6 +167,7 @@ impl Worker {
                 .collect(),
             concurrency: config.concurrency,
             sender: Sender { broker: self.broker.clone(), lease: config.lease, dead, place: place.into() },
+            orders: Orders::new(orders, say),
             registry: self.registry.clone(),
             shared,
             unknown: config.unknown,
@@ -181,6 +191,8 @@ impl Worker {
         let ended = Owned::spawn(ClaimLoop::new(parts).run()).join().await;
 
         drop((sweeps, signals));
+        // The loop is gone, and what it had said is soon said to the end.
+        let _ = tokio::time::timeout(LAST_ANSWERS, answers.join()).await;
         // Only now: a worker that drains still owns messages.
         let stopped = tokio::task::spawn_blocking(move || heartbeat.stop()).await;
         debug_assert!(stopped.is_ok(), "stopping to beat does not panic");
@@ -196,7 +208,7 @@ impl Worker {
         Ok(Stopped { reason: ended.reason, stats, still_running: ended.still_running })
     }
 
-    fn pulse(&self, lanes: &[Arc<Lane>]) -> Pulse {
+    fn pulse(&self, lanes: &[Arc<Lane>], orders: UnboundedSender<(usize, Order)>) -> Pulse {
         let config = &self.config.worker;
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let info = WorkerInfo {
@@ -216,6 +228,7 @@ impl Worker {
             lease: config.lease,
             period: config.beat_period(),
             info: info.encode(),
+            orders,
         }
     }
 
@@ -224,9 +237,7 @@ impl Worker {
         for lane in lanes {
             let ids: Vec<&str> = lane.wire_ids.iter().map(String::as_str).collect();
             for chunk in ids.chunks(heartbeat::CHUNK) {
-                if let Err(error) =
-                    self.broker.resign(&lane.keys, &lane.worker_key, self.id.as_str(), chunk).await
-                {
+                if let Err(error) = self.broker.resign(lane.lease_keys(self.id.as_str()), chunk).await {
                     tracing::warn!(queue = %lane.queue, %error, "could not resign; the lease will run out");
                     break;
                 }

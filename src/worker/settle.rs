@@ -23,6 +23,7 @@ const LAST_REQUESTS: Duration = Duration::from_secs(5);
 impl ClaimLoop {
     /// A run has ended: decides, and queues what is to be done.
     pub(super) fn on_done(&mut self, slot: usize, outcome: Outcome) {
+        let outcome = self.orders.outcome_of(slot, outcome);
         if self.closing && matches!(outcome, Outcome::Failed(_)) {
             // It heard that it was cancelled: it is put back, and no attempt is counted.
             self.slots.stop_by(slot, Stop::NotNeeded);
@@ -79,6 +80,7 @@ impl ClaimLoop {
         let lane = &mut self.lanes[request.lane];
         lane.lane.disown(*slot);
         self.slots.give(*slot);
+        self.orders.on_settled(*slot, owned);
         if !owned {
             count(&self.counters.lost, 1);
             tracing::warn!(queue = %lane.lane.queue, "a message was taken away from us before it was settled: the lease had ended, it runs again elsewhere");
@@ -173,8 +175,12 @@ impl ClaimLoop {
                 }
                 RequestKind::Settle { slot, settlement } => match owned.remove(&slot).flatten() {
                     Some(_) if !applied => lane.settlements.push_back((slot, settlement)),
-                    Some(message) => found.push((slot, message)),
+                    Some(message) => {
+                        self.orders.on_settled(slot, true);
+                        found.push((slot, message));
+                    }
                     None => {
+                        self.orders.on_settled(slot, applied);
                         lane.lane.disown(slot);
                         self.slots.give(slot);
                     }
@@ -208,9 +214,10 @@ impl ClaimLoop {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         self.take_ended();
+        let ordered = self.give_up_ordered();
         self.settle_rest(last).await;
         let mut by_lane: Vec<Vec<usize>> = self.lanes.iter().map(|_| Vec::new()).collect();
-        let still_running = self.slots.underway();
+        let still_running = ordered + self.slots.underway();
         for slot in self.slots.in_order() {
             if let Some(running) = self.slots.end(slot) {
                 by_lane[running.lane].push(slot);

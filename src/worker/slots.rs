@@ -1,7 +1,11 @@
 //! What does each slot do? Room for one message each, and never more messages than slots.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tokio::task::AbortHandle;
+
+use crate::task::Cancellation;
 
 /// What is left to do about a message whose run has ended, other than to release it.
 #[derive(Debug, Clone)]
@@ -42,8 +46,8 @@ pub(super) struct Running {
 pub(super) enum Stop {
     /// It need not be: it has not begun, or has ended without being settled.
     NotNeeded,
-    /// At its next `await`.
-    Abort(AbortHandle),
+    /// At its next `await`. Once `end` is raised, it has that long to end by itself; then it is dropped, and its end is told.
+    Abort { abort: AbortHandle, end: Cancellation, grace: Duration },
     /// Not at all: a function that blocks.
     Impossible,
 }
@@ -53,7 +57,7 @@ impl Running {
     fn is_underway(&self) -> bool {
         match &self.stop {
             Stop::NotNeeded => false,
-            Stop::Abort(abort) => !abort.is_finished(),
+            Stop::Abort { abort, .. } => !abort.is_finished(),
             Stop::Impossible => true,
         }
     }
@@ -135,6 +139,14 @@ impl Slots {
         }
     }
 
+    /// What runs in a slot.
+    pub(super) fn running_in(&self, slot: usize) -> Option<&Running> {
+        match &self.slots[slot] {
+            Slot::Running(running) => Some(running),
+            Slot::Idle => None,
+        }
+    }
+
     fn each_running(&self) -> impl Iterator<Item = &Running> {
         self.slots.iter().filter_map(|slot| match slot {
             Slot::Running(running) => Some(running),
@@ -150,7 +162,7 @@ impl Slots {
     /// Stops what can be stopped, at its next `await`.
     pub(super) fn abort_all(&self) {
         for running in self.each_running() {
-            if let Stop::Abort(abort) = &running.stop {
+            if let Stop::Abort { abort, .. } = &running.stop {
                 abort.abort();
             }
         }
@@ -158,7 +170,8 @@ impl Slots {
 
     /// How many runs go on that can be stopped.
     pub(super) fn aborting(&self) -> usize {
-        let stoppable = |running: &&Running| matches!(running.stop, Stop::Abort(_)) && running.is_underway();
+        let stoppable =
+            |running: &&Running| matches!(running.stop, Stop::Abort { .. }) && running.is_underway();
         self.each_running().filter(stoppable).count()
     }
 
