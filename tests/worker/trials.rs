@@ -90,6 +90,13 @@ fn gated_blocking(n: String, gate: String) {
     note(&format!("-{n}"));
 }
 
+/// Fails when its gate opens.
+#[delayed::task(name = "trial.gated_failing", retry = 3)]
+fn gated_failing(n: String, gate: String) -> Result<(), String> {
+    gated_blocking(n, gate);
+    Err("it fails in the end".into())
+}
+
 /// Asynchronous, and blocks its thread all the same.
 #[delayed::task(name = "trial.starve")]
 async fn starve(n: String, gate: String) {
