@@ -59,6 +59,7 @@ pub use delayed_macros::task;
 #[doc(hidden)]
 pub mod __private {
     //! What the code that `#[delayed::task]` writes refers to. Not for use by hand.
+    pub use crate::isolation::{Isolation, Limits, Timeouts};
     pub use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
     pub use crate::protocol::encode::Encoder;
     pub use crate::task::argument;

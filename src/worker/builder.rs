@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::broker::Broker;
 use crate::config::{Config, ConfigError, QueueWeight, RedisConfig, Unknown};
 use crate::error::Error;
+use crate::isolation::{Isolation, Limits};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::task::{Registry, States};
 use crate::worker::Worker;
@@ -75,6 +76,34 @@ impl WorkerBuilder {
     #[must_use]
     pub fn burst(mut self, burst: bool) -> Self {
         self.config.worker.burst = burst;
+        self
+    }
+
+    /// Where tasks run that do not say. Default: inline.
+    #[must_use]
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.config.worker.isolation = isolation;
+        self
+    }
+
+    /// How long a run may go on, of a task or a call that does not say. Default: without end.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.config.worker.timeout = Some(timeout);
+        self
+    }
+
+    /// How long a run then has to end by itself. Default: [`Timeouts::GRACE`](crate::isolation::Timeouts::GRACE).
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.config.worker.grace = Some(grace);
+        self
+    }
+
+    /// What the process of an isolated run may use, where its task does not say. Default: all that there is.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.config.worker.limits = limits;
         self
     }
 

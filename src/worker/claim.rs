@@ -17,14 +17,13 @@ use tokio::sync::watch;
 
 use crate::broker::{BrokerError, Claimed, MAX_BATCH};
 use crate::config::Unknown;
-use crate::task::{Registration, Registry};
 use crate::worker::blocking::{BlockingRuns, Done, Shared};
+use crate::worker::known::Known;
 use crate::worker::lane::{Lane, LaneState};
 use crate::worker::orders::Orders;
 use crate::worker::request::{Answer, Reply, Request, RequestKind, Sender};
 use crate::worker::shutdown::{Phase, StopReason};
 use crate::worker::slots::Slots;
-use crate::worker::speed::Speed;
 use crate::worker::stats::{Counters, count};
 use crate::worker::wait::Doorbell;
 
@@ -32,12 +31,6 @@ use crate::worker::wait::Doorbell;
 const CLAIMS: usize = 2;
 /// After how long runs of quick blocking tasks that still wait get threads of their own.
 const HELP_AFTER: Duration = Duration::from_millis(2);
-
-/// A task and what is known of its speed.
-pub(super) struct Known {
-    pub(super) task: &'static Registration,
-    pub(super) speed: Arc<Speed>,
-}
 
 /// How the loop ended.
 pub(super) struct Ended {
@@ -79,7 +72,7 @@ pub(super) struct Parts {
     pub(super) concurrency: usize,
     pub(super) sender: Sender,
     pub(super) orders: Orders,
-    pub(super) registry: Registry,
+    pub(super) known: HashMap<&'static str, Known>,
     pub(super) shared: Shared,
     pub(super) unknown: Unknown,
     pub(super) counters: Arc<Counters>,
@@ -91,11 +84,9 @@ impl ClaimLoop {
     pub(super) fn new(parts: Parts) -> Self {
         let (done, ended) = unbounded_channel();
         let shared_lanes = parts.lanes.iter().map(|(lane, _)| Arc::clone(lane)).collect();
-        let known =
-            parts.registry.iter().map(|task| (task.name, Known { task, speed: Arc::new(Speed::new()) }));
         Self {
             slots: Slots::new(parts.concurrency),
-            known: known.collect(),
+            known: parts.known,
             blocking: BlockingRuns::new(done.clone(), parts.shared.clone()),
             doorbell: Doorbell::new(&parts.sender.broker, shared_lanes),
             lanes: parts.lanes.into_iter().map(|(lane, weight)| LaneState::new(lane, weight)).collect(),

@@ -6,6 +6,7 @@ mod builder;
 mod claim;
 mod dispatch;
 mod heartbeat;
+mod known;
 mod lane;
 mod orders;
 mod request;
@@ -168,7 +169,7 @@ impl Worker {
             concurrency: config.concurrency,
             sender: Sender { broker: self.broker.clone(), lease: config.lease, dead, place: place.into() },
             orders: Orders::new(orders, say),
-            registry: self.registry.clone(),
+            known: known::all(&self.registry, config),
             shared,
             unknown: config.unknown,
             counters: Arc::clone(&self.counters),

@@ -67,6 +67,11 @@ fn call(message: &MessageSummary) -> String {
     }
 }
 
+/// A time in milliseconds, for a table.
+fn time(ms: u64) -> String {
+    crate::cli::output::duration(std::time::Duration::from_millis(ms))
+}
+
 /// What is not there, or is not known, in a table.
 fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".into())
