@@ -200,16 +200,19 @@ impl Inspector {
             expiry: until_heard,
         };
         let wire_id = || target.wire_id.clone();
-        let fate = match self.broker.kill(&keys, &ask).await? {
-            Ordered::Yes => self.await_ending(&target, &orders_key, &digest, until_heard).await?,
+        let mut fate = match self.broker.kill(&keys, &ask).await? {
+            Ordered::Yes => self.await_ending(&keys, &target, &ask).await?,
             Ordered::Moved => Ending::Over,
             Ordered::Dead => return Err(KillError::DeadWorker { wire_id: wire_id() }),
             Ordered::TooMany => return Err(KillError::TooMany { wire_id: wire_id() }),
         };
         let letter = match fate {
-            Ending::Killed => self.letter_of(&keys, &target.message, before).await?,
+            Ending::Killed | Ending::Over => self.letter_of(&keys, &target.message, before).await?,
             _ => None,
         };
+        if letter.is_some() {
+            fate = Ending::Killed; // The worker's answer was lost, or was not written because Redis is full.
+        }
         Ok(Killed {
             fate,
             queue: target.queue.to_string(),
@@ -221,18 +224,17 @@ impl Inspector {
         })
     }
 
-    /// Waits for the worker's last word.
+    /// Waits for the worker's last word. Without one, what Redis has tells.
     async fn await_ending(
         &self,
+        keys: &QueueKeys,
         target: &Target,
-        orders_key: &str,
-        digest: &str,
-        until_heard: Duration,
+        ask: &OrderRequest<'_>,
     ) -> Result<Ending, BrokerError> {
-        let mut end = Instant::now() + until_heard;
+        let mut end = Instant::now() + ask.expiry;
         let mut heard = None;
         loop {
-            let answer = self.broker.answered(&target.wire_id, digest).await?;
+            let answer = self.broker.answered(ask.wire_id, ask.digest).await?;
             if answer != heard {
                 match answer {
                     None => {}
@@ -253,8 +255,11 @@ impl Inspector {
         if heard == Some(OrderAnswer::Blocks) {
             return Ok(Ending::Blocks);
         }
-        self.broker.withdraw(orders_key, &target.wire_id).await?;
-        let alive = self.broker.alive(&[&target.wire_id]).await?;
+        self.broker.withdraw(ask.orders_key, ask.wire_id).await?;
+        if self.broker.owned_by(keys, ask.wire_id).await?.as_ref() != Some(&target.message) {
+            return Ok(Ending::Over);
+        }
+        let alive = self.broker.alive(&[ask.wire_id]).await?;
         Ok(if alive == [true] { Ending::Late } else { Ending::Lost })
     }
 

@@ -299,6 +299,27 @@ fn keys_of_another_type_are_told() {
 }
 
 #[test]
+fn a_full_redis_is_no_obstacle() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&["--lease", "1s"]);
+    trial.push(&[call("trial.never", &["held".into()])]);
+    trial.wait_runs(1);
+    let slot = slot_of(&mut trial, "held");
+    let mut limit = |bytes: u64| {
+        redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).query::<()>(&mut trial.redis)
+    };
+    limit(1).unwrap();
+    // The worker cannot answer: what became of it is seen by its dead letter.
+    let killed = kill_at(&trial.server.url(), &slot).unwrap();
+    limit(0).unwrap();
+    assert_eq!((killed.fate, killed.letter.is_some()), (Ending::Killed, true));
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["held"]);
+    trial.assert_only(&["q_dead"]);
+}
+
+#[test]
 fn an_order_is_heard_within_a_beat() {
     let trial = &mut Trial::new();
     let mut worker = trial.worker(&["--lease", "1s", "--concurrency", "8"]);
