@@ -60,7 +60,7 @@ pub(crate) enum Ordered {
 pub(crate) enum OrderAnswer {
     /// The run ends within that time.
     Ends(Duration),
-    /// The run was asked to end, and cannot be made to.
+    /// The run goes on: it was asked to end, and cannot be made to.
     Blocks,
     /// The slot runs it no more.
     Over,

@@ -7,7 +7,6 @@ use serde::Serialize;
 use crate::broker::{BrokerError, OrderAnswer, OrderRequest, Ordered, digest};
 use crate::error::Error;
 use crate::inspect::{Inspector, MessageSummary};
-use crate::isolation::Timeouts;
 use crate::protocol::call_id::CallId;
 use crate::protocol::info::WorkerInfo;
 use crate::protocol::keys::{self, QueueKeys};
@@ -60,8 +59,8 @@ pub enum Ending {
     Succeeded,
     /// It had ended before the order came. If it failed, it may have been retried.
     Over,
-    /// It goes on: a function that blocks was asked to end, and nothing can make it. If it fails in the end, it
-    /// counts as killed.
+    /// It goes on: it was asked to end, and nothing can make it, as with a function that blocks. If it fails in the end,
+    /// it counts as killed.
     Blocks,
     /// Its worker died, or lost it, before it did anything: it is run again.
     Lost,
@@ -164,9 +163,9 @@ impl Inspector {
     /// Ends a running call for good: it is not retried, and its dead letter says by whom. `id` is the call's, or that
     /// of the slot which runs it; it is looked for in `queues`, in all when none are given.
     ///
-    /// The worker hears of it with its next beat, a quarter of its lease at the most; then an asynchronous task has
-    /// its grace if it takes a [`Context`](crate::Context), and is dropped. A function that blocks is asked to end
-    /// and cannot be made to. Returns when the worker has said what became of it, or has not in time.
+    /// The worker hears of it with its next beat, a quarter of its lease at the most. A run whose task takes a
+    /// [`Context`](crate::Context) is asked to end and has its grace; then an asynchronous one is dropped. A function
+    /// that blocks cannot be made to end. Returns when the worker has said what became of it, or has not in time.
     ///
     /// ```no_run
     /// # async fn example(inspector: delayed::Inspector) -> Result<(), delayed::inspect::KillError> {
@@ -239,7 +238,7 @@ impl Inspector {
                 match answer {
                     None => {}
                     Some(OrderAnswer::Ends(within)) => end = Instant::now() + within + SLACK,
-                    Some(OrderAnswer::Blocks) => end = Instant::now() + Timeouts::GRACE,
+                    Some(OrderAnswer::Blocks) => return Ok(Ending::Blocks),
                     Some(OrderAnswer::Over) => return Ok(Ending::Over),
                     Some(OrderAnswer::Killed) => return Ok(Ending::Killed),
                     Some(OrderAnswer::Succeeded) => return Ok(Ending::Succeeded),
@@ -251,9 +250,6 @@ impl Inspector {
                 break;
             }
             tokio::time::sleep(LOOK).await;
-        }
-        if heard == Some(OrderAnswer::Blocks) {
-            return Ok(Ending::Blocks);
         }
         self.broker.withdraw(ask.orders_key, ask.wire_id).await?;
         if self.broker.owned_by(keys, ask.wire_id).await?.as_ref() != Some(&target.message) {

@@ -21,20 +21,24 @@ pub(super) struct Job {
     pub(super) speed: Arc<Speed>,
     pub(super) lane: Arc<Lane>,
     pub(super) message: Bytes,
+    /// None when its task does not ask for its context.
+    pub(super) cancellation: Option<Cancellation>,
 }
 
 /// A run that ended.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) slot: usize,
-    pub(super) outcome: Outcome,
+    /// None: it was dropped before it came to an end.
+    pub(super) outcome: Option<Outcome>,
 }
 
 /// What all runs of a worker share.
 #[derive(Debug, Clone)]
 pub(super) struct Shared {
     pub(super) states: Arc<States>,
-    pub(super) cancellation: Cancellation,
+    /// Of runs that do not ask for their context, and so hear nothing of it.
+    pub(super) unheard: Cancellation,
 }
 
 /// Runs that wait for a thread, and the threads that take them one by one until none is left.
@@ -96,7 +100,7 @@ impl BlockingRuns {
             let began = Instant::now();
             let outcome = self.run(&job);
             job.speed.learn(began.elapsed());
-            if self.done.send(Done { slot: job.slot, outcome }).is_err() {
+            if self.done.send(Done { slot: job.slot, outcome: Some(outcome) }).is_err() {
                 return;
             }
         }
@@ -110,7 +114,7 @@ impl BlockingRuns {
                     job.task.name,
                     &job.lane.queue,
                     &self.shared.states,
-                    &self.shared.cancellation,
+                    job.cancellation.as_ref().unwrap_or(&self.shared.unheard),
                 )
                 .attempt(message.attempts().saturating_add(1))
                 .id(message.id());

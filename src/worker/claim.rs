@@ -25,6 +25,7 @@ use crate::worker::request::{Answer, Reply, Request, RequestKind, Sender};
 use crate::worker::shutdown::{Phase, StopReason};
 use crate::worker::slots::Slots;
 use crate::worker::stats::{Counters, count};
+use crate::worker::timeouts::Timers;
 use crate::worker::wait::Doorbell;
 
 /// How many claims of one lane are under way at the most.
@@ -51,6 +52,7 @@ pub(super) struct ClaimLoop {
     pub(super) done: UnboundedSender<Done>,
     pub(super) blocking: BlockingRuns,
     pub(super) help_at: Option<Instant>,
+    pub(super) timers: Timers,
     ended: UnboundedReceiver<Done>,
     under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Reply> + Send>>>,
     /// Replies that came while a request was being made.
@@ -97,6 +99,7 @@ impl ClaimLoop {
             counters: parts.counters,
             done,
             help_at: None,
+            timers: Timers::default(),
             ended,
             under_way: FuturesUnordered::new(),
             early: VecDeque::new(),
@@ -112,7 +115,7 @@ impl ClaimLoop {
     pub(super) async fn run(mut self) -> Ended {
         let mut batch = Vec::with_capacity(256);
         let reason = loop {
-            if self.help_at.is_some() {
+            if self.help_at.is_some() || !self.timers.is_empty() {
                 // Not left to the timer alone: a busy loop seldom comes to it.
                 self.on_timer();
             }
@@ -131,7 +134,7 @@ impl ClaimLoop {
                 Some(reply) = self.under_way.next(), if !self.under_way.is_empty() => self.on_reply(reply),
                 _ = self.ended.recv_many(&mut batch, 256) => {
                     for done in batch.drain(..) {
-                        self.on_done(done.slot, done.outcome);
+                        self.on_end(done);
                     }
                 }
                 Some((lane, order)) = self.orders.given.recv() => self.on_order(lane, order),
@@ -143,7 +146,7 @@ impl ClaimLoop {
         Ended { reason, still_running }
     }
 
-    fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         *self.phase.borrow()
     }
 
@@ -166,14 +169,14 @@ impl ClaimLoop {
         }
     }
 
-    fn next_timer(&self) -> Option<Instant> {
+    fn next_timer(&mut self) -> Option<Instant> {
         let deadline = match self.phase() {
             Phase::Stopping { deadline } => Some(deadline),
             _ => None,
         };
-        let backoffs = self.lanes.iter().filter_map(|lane| lane.backoff.until());
-        let rests = self.lanes.iter().filter_map(|lane| lane.rest.until());
-        backoffs.chain(rests).chain(deadline).chain(self.help_at).chain(self.end_wait_at).min()
+        let run = self.timers.next(&self.slots);
+        let pauses = self.lanes.iter().flat_map(LaneState::pauses);
+        pauses.chain(deadline).chain(run).chain(self.help_at).chain(self.end_wait_at).min()
     }
 
     pub(super) fn on_timer(&mut self) {
@@ -181,7 +184,9 @@ impl ClaimLoop {
         for lane in &mut self.lanes {
             lane.backoff.expire(now);
             lane.rest.expire(now);
+            lane.losses.expire(now);
         }
+        self.on_time_up(now);
         if self.help_at.is_some_and(|at| at <= now) {
             self.help_at = None;
             self.blocking.help_all();
@@ -193,7 +198,7 @@ impl ClaimLoop {
 
     fn on_phase(&mut self) {
         if let Phase::Stopping { deadline } = self.phase() {
-            self.shared.cancellation.set_deadline(deadline);
+            self.slots.announce(deadline);
         }
     }
 
@@ -239,10 +244,11 @@ impl ClaimLoop {
 
     /// The lane to claim from: the first that is not dry; with weights, the one that has got the least for its weight.
     fn preferred(&self) -> Option<usize> {
-        let candidates =
-            self.lanes.iter().enumerate().filter(|(_, lane)| {
-                lane.is_open() && lane.rest.until().is_none() && (!lane.dry || lane.token)
-            });
+        let candidates = self
+            .lanes
+            .iter()
+            .enumerate()
+            .filter(|(_, lane)| lane.is_open() && !lane.rests() && (!lane.dry || lane.token));
         // Without weights nothing is ever added to what they got, so the first one wins.
         candidates.min_by_key(|(_, lane)| lane.got).map(|(index, _)| index)
     }
@@ -361,7 +367,7 @@ impl ClaimLoop {
     /// Takes in the ends of runs that have come so far.
     pub(super) fn take_ended(&mut self) {
         while let Ok(done) = self.ended.try_recv() {
-            self.on_done(done.slot, done.outcome);
+            self.on_end(done);
         }
     }
 
@@ -373,7 +379,7 @@ impl ClaimLoop {
     /// Waits for the end of a run, for up to `pause`.
     pub(super) async fn wait_ended(&mut self, pause: Duration) {
         if let Ok(Some(done)) = tokio::time::timeout(pause, self.ended.recv()).await {
-            self.on_done(done.slot, done.outcome);
+            self.on_end(done);
         }
     }
 
@@ -386,7 +392,7 @@ impl ClaimLoop {
 impl Drop for ClaimLoop {
     /// The worker's future was dropped, or the loop has ended: nothing of it runs on.
     fn drop(&mut self) {
-        self.shared.cancellation.cancel();
+        self.slots.cancel_all();
         self.blocking.withdraw();
         self.slots.abort_all();
     }

@@ -150,6 +150,8 @@ pub(super) struct LaneState {
     pub(super) foreign: u32,
     /// The pause after such a claim, for those workers.
     pub(super) rest: Backoff,
+    /// The pause after a call was put back that got no process, or lost it.
+    pub(super) losses: Backoff,
 }
 
 impl LaneState {
@@ -173,6 +175,7 @@ impl LaneState {
             backoff: Backoff::default(),
             foreign: 0,
             rest: Backoff::rest(),
+            losses: Backoff::rest(),
             lane,
         }
     }
@@ -180,6 +183,16 @@ impl LaneState {
     /// Whether an ordinary request may be made now.
     pub(super) fn is_open(&self) -> bool {
         self.doubt.is_empty() && !self.refused && self.backoff.until().is_none() && self.requests < REQUESTS
+    }
+
+    /// Whether nothing is claimed for a while, though Redis would give something.
+    pub(super) fn rests(&self) -> bool {
+        self.rest.until().is_some() || self.losses.until().is_some()
+    }
+
+    /// When its pauses end.
+    pub(super) fn pauses(&self) -> impl Iterator<Item = Instant> {
+        [&self.backoff, &self.rest, &self.losses].into_iter().filter_map(Backoff::until)
     }
 
     /// Notes that messages were claimed.

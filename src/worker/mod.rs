@@ -16,6 +16,7 @@ mod slots;
 mod speed;
 mod stats;
 mod sweep;
+mod timeouts;
 mod verdict;
 mod wait;
 
@@ -156,8 +157,7 @@ impl Worker {
 
         let (say, said) = unbounded_channel();
         let answers = Owned::spawn(orders::say(self.broker.clone(), said));
-        let cancellation = Cancellation::new();
-        let shared = Shared { states: Arc::clone(&self.states), cancellation };
+        let shared = Shared { states: Arc::clone(&self.states), unheard: Cancellation::new() };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let parts = Parts {
@@ -205,7 +205,7 @@ impl Worker {
                 "functions that block are still running; their messages were put back"
             );
         }
-        tracing::info!(worker = %self.id, reason = ?ended.reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, buried = stats.buried, put_back = stats.put_back, lost = stats.lost, "stopped");
+        tracing::info!(worker = %self.id, reason = ?ended.reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, buried = stats.buried, put_back = stats.put_back, overdue = stats.overdue, lost = stats.lost, "stopped");
         Ok(Stopped { reason: ended.reason, stats, still_running: ended.still_running })
     }
 

@@ -68,6 +68,13 @@ impl Orders {
         outcome
     }
 
+    /// A run goes on although its time is up, and nothing can be done about it.
+    pub(super) fn on_overdue(&self, slot: usize) {
+        if let Some((_, order)) = self.obeyed.iter().find(|(obeyed, _)| *obeyed == slot) {
+            self.say(order.clone(), OrderAnswer::Blocks);
+        }
+    }
+
     /// A message was settled, or was taken away from us before.
     pub(super) fn on_settled(&mut self, slot: usize, owned: bool) {
         if let Some(order) = self.finish(slot) {
@@ -98,18 +105,17 @@ impl ClaimLoop {
         tracing::warn!(queue = %lane.lane.queue, wire_id = order.wire_id, by = order.by, "told to end a run");
         self.orders.finish(slot); // An earlier one about the same run.
         self.orders.obeyed.push((slot, order.clone()));
-        match self.slots.running_in(slot).map(|running| &running.stop) {
-            Some(Stop::Abort { end, grace, .. }) => {
-                let grace = *grace;
-                end.cancel();
-                self.orders.say(order, OrderAnswer::Ends(grace));
-            }
-            Some(Stop::Impossible) if !self.blocking.withdraw_one(slot) => {
-                self.orders.say(order, OrderAnswer::Blocks);
-            }
-            // It has not begun, and does not.
-            Some(Stop::NotNeeded | Stop::Impossible) => self.on_done(slot, Outcome::Killed { by: order.by }),
-            None => {}
+        let has_begun = match self.slots.running_in(slot).map(|running| &running.stop) {
+            None | Some(Stop::NotNeeded) => false,
+            Some(Stop::Impossible) => !self.blocking.withdraw_one(slot),
+            Some(Stop::Abort(_)) => true,
+        };
+        if has_begun {
+            // As when its time is up: it is asked, has its grace, and is dropped; or is found to be overdue.
+            let grace = self.end_time(slot);
+            self.orders.say(order, OrderAnswer::Ends(grace));
+        } else {
+            self.on_done(slot, Outcome::Killed { by: order.by });
         }
     }
 

@@ -1,11 +1,13 @@
 //! What does each slot do? Room for one message each, and never more messages than slots.
 
-use std::time::Duration;
+use std::time::Instant;
 
 use bytes::Bytes;
 use tokio::task::AbortHandle;
 
+use crate::broker::Place;
 use crate::task::Cancellation;
+use crate::worker::timeouts::Clock;
 
 /// What is left to do about a message whose run has ended, other than to release it.
 #[derive(Debug, Clone)]
@@ -14,8 +16,8 @@ pub(super) enum Settlement {
     Retry(Vec<u8>),
     /// To the dead letters, with what its process wrote last.
     Bury { reason: &'static str, detail: String, attempt: u32, output: String },
-    /// To the tail of the queue unchanged.
-    PutBack,
+    /// Into the queue unchanged.
+    PutBack(Place),
 }
 
 /// What one slot does.
@@ -39,6 +41,10 @@ pub(super) struct Running {
     /// Its place in the order of claims.
     pub(super) order: u64,
     pub(super) stop: Stop,
+    /// Tells the run that it should end; none when it would not hear it.
+    pub(super) cancellation: Option<Cancellation>,
+    /// None when it may go on without end.
+    pub(super) clock: Option<Clock>,
 }
 
 /// How a run can be stopped.
@@ -46,8 +52,8 @@ pub(super) struct Running {
 pub(super) enum Stop {
     /// It need not be: it has not begun, or has ended without being settled.
     NotNeeded,
-    /// At its next `await`. Once `end` is raised, it has that long to end by itself; then it is dropped, and its end is told.
-    Abort { abort: AbortHandle, end: Cancellation, grace: Duration },
+    /// At its next `await`.
+    Abort(AbortHandle),
     /// Not at all: a function that blocks.
     Impossible,
 }
@@ -57,7 +63,7 @@ impl Running {
     fn is_underway(&self) -> bool {
         match &self.stop {
             Stop::NotNeeded => false,
-            Stop::Abort { abort, .. } => !abort.is_finished(),
+            Stop::Abort(abort) => !abort.is_finished(),
             Stop::Impossible => true,
         }
     }
@@ -114,6 +120,8 @@ impl Slots {
             alone: false,
             order: self.claims,
             stop: Stop::NotNeeded,
+            cancellation: None,
+            clock: None,
         });
         self.running += 1;
     }
@@ -147,6 +155,14 @@ impl Slots {
         }
     }
 
+    /// The same, to change what is known of it.
+    pub(super) fn running_in_mut(&mut self, slot: usize) -> Option<&mut Running> {
+        match &mut self.slots[slot] {
+            Slot::Running(running) => Some(running),
+            Slot::Idle => None,
+        }
+    }
+
     fn each_running(&self) -> impl Iterator<Item = &Running> {
         self.slots.iter().filter_map(|slot| match slot {
             Slot::Running(running) => Some(running),
@@ -159,10 +175,27 @@ impl Slots {
         self.each_running().filter(|running| running.is_underway()).count()
     }
 
+    /// Tells the runs that they will be given up at `deadline`, or when their own time is up.
+    pub(super) fn announce(&self, deadline: Instant) {
+        for running in self.each_running() {
+            if let Some(cancellation) = &running.cancellation {
+                let own = running.clock.map(|clock| clock.until());
+                cancellation.set_deadline(own.map_or(deadline, |own| own.min(deadline)));
+            }
+        }
+    }
+
+    /// Tells all runs that they should end.
+    pub(super) fn cancel_all(&self) {
+        self.each_running()
+            .filter_map(|running| running.cancellation.as_ref())
+            .for_each(Cancellation::cancel);
+    }
+
     /// Stops what can be stopped, at its next `await`.
     pub(super) fn abort_all(&self) {
         for running in self.each_running() {
-            if let Stop::Abort { abort, .. } = &running.stop {
+            if let Stop::Abort(abort) = &running.stop {
                 abort.abort();
             }
         }
@@ -170,8 +203,7 @@ impl Slots {
 
     /// How many runs go on that can be stopped.
     pub(super) fn aborting(&self) -> usize {
-        let stoppable =
-            |running: &&Running| matches!(running.stop, Stop::Abort { .. }) && running.is_underway();
+        let stoppable = |running: &&Running| matches!(running.stop, Stop::Abort(_)) && running.is_underway();
         self.each_running().filter(stoppable).count()
     }
 

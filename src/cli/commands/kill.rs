@@ -57,8 +57,8 @@ fn told(killed: &Killed) -> String {
             "{call} had ended before {wire_id} heard of it: if it failed it may wait again, which `peek {queue}` shows"
         ),
         Ending::Blocks => format!(
-            "{call} is a function that blocks: it was asked to end and cannot be made to, so it goes on in {wire_id}; \
-             should it fail, it counts as killed. To end it now, stop its worker"
+            "{call} goes on in {wire_id}: it was asked to end and cannot be made to, as functions that block; should it \
+             fail in the end, it counts as killed. To end it now, stop its worker"
         ),
         Ending::Lost => format!(
             "the worker of {wire_id} died or lost {call} before it could end it: it is run again, kill it there"
