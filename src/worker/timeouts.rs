@@ -348,6 +348,28 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_is_told_to_end_has_its_whole_grace() {
+        let timeouts = Timeouts::NONE.with_timeout(60 * SECOND).with_grace(2 * SECOND);
+        let mut clock = clock(Meta::default(), timeouts).unwrap().unwrap();
+        let (now, first) = (Instant::now(), clock.until);
+        clock.end(now);
+        assert_eq!((clock.until(), clock.rings), (now, Some(now)));
+        assert_eq!(clock.ring(now, true, true), (Step::Ask, Some(now + 2 * SECOND)));
+        // Once more, and its old timer: neither hastens it.
+        clock.end(now + SECOND);
+        assert_eq!(clock.rings, Some(now + 2 * SECOND));
+        assert!(first > now + 2 * SECOND && clock.is_up() && !clock.is_overdue());
+        // What goes on in spite of all is looked at again whenever somebody asks.
+        let mut endless = Clock::endless(SECOND);
+        for _ in 0..2 {
+            endless.end(now);
+            assert_eq!(endless.rings, Some(now));
+            assert_eq!(endless.ring(now, false, false), (Step::Warn, None));
+        }
+        assert_eq!(endless.rings, None);
+    }
+
+    #[test]
     fn timers_ring_in_order_and_those_of_runs_that_ended_do_not() {
         let (mut slots, mut timers, now) = (Slots::new(3), Timers::default(), Instant::now());
         for slot in slots.take(3) {

@@ -60,7 +60,7 @@ fn a_function_that_blocks_is_said_to_go_on() {
     let (mut worker, run) = running(&redis, "never_ends_blocking");
     let slot = run["wire_id"].as_str().unwrap();
     let ended = on(&redis, DELAYED, &["tasks", "kill", slot, "--json"]).expect(1);
-    let ended = ended.says("is a function that blocks: it was asked to end and cannot be made to");
+    let ended = ended.says("it was asked to end and cannot be made to, as functions that block");
     let told: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!((&told["fate"], &told["letter"]), (&"blocks".into(), &Value::Null));
     assert_eq!(snapshot(&mut redis.connection(), "default").processing.len(), 1);

@@ -215,6 +215,26 @@ async fn obedient(n: String, ctx: Context) -> Result<(), String> {
     Err("it was told to end".into())
 }
 
+/// The same, on a thread of its own.
+#[delayed::task(name = "trial.obedient_blocking", retry = 3)]
+fn obedient_blocking(n: String, ctx: Context) -> Result<(), String> {
+    note(&format!("+{n}"));
+    while !ctx.is_cancelled() {
+        std::thread::park_timeout(LOOK);
+    }
+    note(&format!("-{n}"));
+    Err("it was told to end".into())
+}
+
+/// Is told to end, and does not.
+#[delayed::task(name = "trial.deaf", grace = "50ms")]
+async fn deaf(n: String, ctx: Context) {
+    note(&format!("+{n}"));
+    ctx.cancelled().await;
+    note(&format!("-{n}"));
+    std::future::pending().await
+}
+
 /// Enqueues `count` marks from a thread that blocks.
 #[delayed::task(name = "trial.spread")]
 fn spread(n: String, url: String, queue: String, count: u32) -> Result<(), TaskError> {

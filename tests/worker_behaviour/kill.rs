@@ -169,6 +169,44 @@ fn a_function_that_blocks_and_fails_in_the_end_was_killed() {
 }
 
 #[test]
+fn what_takes_its_context_is_asked_and_has_its_grace() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&["--lease", "1s"]);
+    let tasks = ["trial.obedient", "trial.obedient_blocking", "trial.deaf"];
+    for task in tasks {
+        trial.push(&[call(task, &[task.into()])]);
+        let slot = slot_of(&mut trial, task);
+        assert_eq!(ending(&trial, &slot), Ending::Killed, "{task}");
+    }
+    trial.wait_settled();
+    for number in 0..tasks.len() {
+        assert_eq!(letter(&mut trial, number, "detail"), "killed by anna@home");
+    }
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "buried"), count(&stopped, "retried")), (3, 0), "{stopped}");
+    // Those that end by themselves are told by when.
+    let ended = ["-trial.obedient true", "-trial.obedient_blocking", "-trial.deaf"].map(str::to_owned);
+    trial.ledger.assert_each_once(tasks.map(|task| format!("+{task}")).into_iter().chain(ended));
+    trial.assert_only(&["q_dead"]);
+}
+
+#[test]
+fn an_asynchronous_run_that_comes_to_no_await_is_said_to_go_on() {
+    let mut trial = Trial::new();
+    let gate = trial.gate("gate");
+    let mut worker = trial.worker(&["--lease", "1s"]);
+    trial.push(&[call("trial.starve", &["held".into(), gate.to_str().unwrap().into()])]);
+    trial.wait_runs(1);
+    let slot = slot_of(&mut trial, "held");
+    assert_eq!(ending(&trial, &slot), Ending::Blocks);
+    open(&gate);
+    trial.wait_settled();
+    assert_eq!(count(&trial.stop(&mut worker), "succeeded"), 1);
+    trial.ledger.assert_each_once(["+held", "-held"]);
+    trial.assert_only(&[]);
+}
+
+#[test]
 fn what_was_told_to_end_is_not_put_back_when_its_worker_ends() {
     let mut trial = Trial::new();
     let mut worker = trial.worker(&["--concurrency", "2", "--shutdown", "100ms"]);
