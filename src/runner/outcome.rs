@@ -59,7 +59,9 @@ pub(crate) enum Outcome {
         /// What is wrong with them.
         problem: String,
     },
-    /// Its process could not be had, or was lost through no fault of the task's.
+    /// The zygote was killed, and with it the run's process. Nobody knows who is at fault.
+    Orphaned,
+    /// It could not begin, through no fault of the task's.
     Lost {
         /// Why.
         problem: String,
@@ -150,6 +152,7 @@ impl fmt::Display for Outcome {
             Self::Arguments { problem } => write!(f, "arguments: {problem}"),
             Self::Unknown => f.write_str("unknown task"),
             Self::Malformed { problem } => write!(f, "malformed: {problem}"),
+            Self::Orphaned => f.write_str("the zygote was killed, and with it its process"),
             Self::Lost { problem } => write!(f, "lost: {problem}"),
         }
     }

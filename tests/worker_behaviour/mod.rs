@@ -3,6 +3,7 @@
 mod clients;
 mod concurrency;
 mod injected;
+mod kill;
 mod queues;
 mod signals;
 mod wakeup;
