@@ -60,9 +60,17 @@ fn allow(case: &Case, processes: &str) {
     assert!(done.status.success(), "{done:?}");
 }
 
+/// How many it may have now.
+fn soft_limit(case: &Case) -> String {
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", case.zygote().pid)).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max processes")).unwrap();
+    line.split_whitespace().next().unwrap().to_owned()
+}
+
 fn the_call_is_put_back_and_the_worker_backs_off(mode: &'static str) {
     // In order, and so that those of the pool can be ended.
     let mut case = limited(mode, &["--concurrency", "1", "--timeout", "1h"]);
+    let usual = soft_limit(&case);
     allow(&case, "1");
     for child in case.children() {
         child.signal(nix::sys::signal::Signal::SIGKILL);
@@ -83,7 +91,7 @@ fn the_call_is_put_back_and_the_worker_backs_off(mode: &'static str) {
     let printed = case.worker.printed();
     let says = printed.lines().any(|line| line.contains("\"WARN\"") || line.contains("\"ERROR\""));
     assert!(says, "expected the worker to say that it has no processes:\n{printed}");
-    allow(&case, "unlimited");
+    allow(&case, &usual);
     case.trial.wait_runs(3);
     let stopped = case.end_with(&[]);
     assert_eq!((count(&stopped, "succeeded"), count(&stopped, "retried")), (3, 0), "{stopped}");

@@ -52,7 +52,7 @@ fn a_function_that_overruns_keeps_its_slot_and_is_reported() {
     let line = worker.wait_for_line("isolation.gated");
     let event: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(event["level"], "WARN", "{line}");
-    assert!(line.contains("still"), "expected the worker to say that it still runs: {line}");
+    assert!(line.contains("keeps its slot"), "expected the worker to say so: {line}");
     let state = trial.state();
     assert_eq!((state.processing.len(), state.waiting.len(), state.dead.len()), (1, 1, 0), "{state:#?}");
     trial.ledger.assert_each_once(["+held"]);

@@ -48,7 +48,6 @@ fn kill(trial: &Trial, id: &str) -> (Option<i32>, String) {
 #[track_caller]
 fn assert_killed(trial: &mut Trial, count: usize) {
     wait::until("a dead letter", PATIENCE, || trial.dead() == count);
-    trial.wait_settled();
     for letter in letters(trial) {
         assert_eq!((letter.reason.as_str(), letter.attempt.as_str()), ("killed", "1"), "{letter:?}");
         let by = letter.detail.strip_prefix("killed by ").unwrap_or_default();
