@@ -96,7 +96,7 @@ impl Job {
             Answer::Failed { message, retryable } => failed(&message).unwrap_or_else(|| {
                 Outcome::Failed(if retryable { TaskError::retry(message) } else { TaskError::fatal(message) })
             }),
-            Answer::Panicked { message } => failed(&message).unwrap_or_else(|| Outcome::Panicked { message }),
+            Answer::Panicked { message } => failed(&message).unwrap_or(Outcome::Panicked { message }),
             Answer::Arguments { problem } => Outcome::Arguments { problem },
             Answer::Malformed { problem } => Outcome::Malformed { problem },
             Answer::Unknown => Outcome::Unknown,

@@ -213,8 +213,14 @@ impl Pool {
 
     /// Gives what waits to children that are idle, and has more forked when there are none.
     fn distribute(self: &Arc<Self>, state: &mut State) {
-        while let (false, Some(seat)) = (state.waiting.is_empty(), state.idle.pop()) {
+        while !state.waiting.is_empty()
+            && let Some(seat) = state.idle.pop()
+        {
             self.fill(state, &seat);
+            if seat.given().is_empty() {
+                state.idle.push(seat);
+                break;
+            }
         }
         if !state.waiting.is_empty() && state.children < self.options.children {
             state.children += 1;

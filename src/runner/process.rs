@@ -150,16 +150,18 @@ impl Process {
     }
 
     /// Waits for the next event. Cancel-safe.
+    ///
+    /// Until its process id is known, which is at once, nothing is heard of it that would be logged without one.
     pub(super) async fn next(&mut self, origin: Origin<'_>) -> Event {
         loop {
             if let Some(event) = self.pending.pop_front() {
                 return event;
             }
             tokio::select! {
-                packet = receive(&self.reports, &mut self.buffer), if !self.hung_up => {
+                packet = receive(&self.reports, &mut self.buffer), if !self.hung_up && self.pid != 0 => {
                     return self.understand(packet);
                 }
-                read = read_piece(&self.output, &mut self.piece), if !self.silent => {
+                read = read_piece(&self.output, &mut self.piece), if !self.silent && self.pid != 0 => {
                     match read {
                         Ok(length) if length > 0 => self.take_output(length, origin),
                         _ => self.silent = true,
