@@ -150,11 +150,8 @@ impl Case {
             rest.retain(|process| !self.family.iter().any(|known| known.pid == process.pid));
             if self.mode == "prefork" {
                 // Those of the pool wait for calls.
-                rest.retain(|process| {
-                    process.parent != self.zygote().pid
-                        || process.group != process.pid
-                        || process.state == 'Z'
-                });
+                let waits = |it: &Process| it.name == "delayed-child" && it.parent == self.zygote().pid;
+                rest.retain(|process| !waits(process) || !process.is_alive());
             }
             if rest.is_empty() { Ok(()) } else { Err(format!("no process to be left: {}", list(&rest))) }
         });

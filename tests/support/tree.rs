@@ -68,7 +68,12 @@ impl Process {
 
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({}, child of {})", self.name, self.pid, self.state, self.parent)
+        let parent = Self::of(self.parent).map_or_else(|| "nobody".to_owned(), |parent| parent.name);
+        let Self { pid, state, group, .. } = self;
+        let words =
+            std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ");
+        let name = if words.starts_with(&self.name) { words.trim_end() } else { &self.name };
+        write!(f, "{name} {pid} ({state}, group {group}, child of {parent} {})", self.parent)
     }
 }
 
