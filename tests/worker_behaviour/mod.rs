@@ -5,6 +5,7 @@ mod concurrency;
 mod injected;
 mod queues;
 mod signals;
+mod timeouts;
 mod wakeup;
 
 pub(crate) use self::clients::digest;
