@@ -125,6 +125,19 @@ pub(crate) struct Usage {
     pub(crate) peak_memory: u64,
 }
 
+impl Outcome {
+    /// The same, where the worker is stopping: a supervisor that sends SIGTERM to all processes of a service ends those of
+    /// tasks too, which is no fault of theirs.
+    pub(crate) fn while_stopping(self) -> Self {
+        match self {
+            Self::Crashed(Exit::Signal(signal)) if signal == nix::sys::signal::Signal::SIGTERM as i32 => {
+                Self::Lost { problem: "its process was ended with the worker".into() }
+            }
+            other => other,
+        }
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

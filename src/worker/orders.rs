@@ -7,7 +7,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use crate::broker::{Broker, Order, OrderAnswer, digest};
 use crate::runner::Outcome;
 use crate::worker::claim::ClaimLoop;
-use crate::worker::slots::Stop;
+use crate::worker::slots::{Running, Stop};
 
 /// What is said to an order, on its way to Redis.
 #[derive(Debug)]
@@ -90,12 +90,12 @@ impl ClaimLoop {
     pub(super) fn on_order(&mut self, index: usize, order: Order) {
         let lane = &self.lanes[index];
         let Some(slot) = lane.lane.slot_of(&order.wire_id) else { return };
-        let is_meant = |message: &[u8]| lane.claimed_by[slot] <= order.seq && digest(message) == order.digest;
-        if !self
-            .slots
-            .running_in(slot)
-            .is_some_and(|running| running.lane == index && is_meant(&running.message))
-        {
+        let is_meant = |running: &Running| {
+            running.lane == index
+                && lane.claimed_by[slot] <= order.seq
+                && digest(&running.message) == order.digest
+        };
+        if !self.slots.running_in(slot).is_some_and(is_meant) {
             if order.seq > lane.applied && (lane.requests > 0 || !lane.doubt.is_empty()) {
                 // It may be what a claim brings whose reply has not been read.
                 self.orders.early.push((index, order));

@@ -10,6 +10,7 @@ use crate::runner::{Done, Outcome, Traces};
 use crate::task::TaskOptions;
 use crate::worker::claim::ClaimLoop;
 use crate::worker::request::{Request, RequestKind};
+use crate::worker::shutdown::Phase;
 use crate::worker::slots::{Running, Settlement, Stop};
 use crate::worker::stats::count;
 use crate::worker::verdict::{Verdict, decide};
@@ -39,6 +40,7 @@ impl ClaimLoop {
     pub(super) fn on_done(&mut self, slot: usize, outcome: Outcome, traces: Option<Box<Traces>>) {
         let Some(running) = self.slots.running_in(slot) else { return };
         let outcome = self.orders.outcome_of(slot, running.judged(outcome));
+        let outcome = if self.phase() > Phase::Quiet { outcome.while_stopping() } else { outcome };
         if self.closing && matches!(outcome, Outcome::Failed(_) | Outcome::Lost { .. }) {
             // It heard that it was cancelled: it is put back, and no attempt is counted.
             self.slots.stop_by(slot, Stop::NotNeeded);

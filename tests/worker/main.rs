@@ -4,6 +4,7 @@
 mod embedder;
 mod interop;
 mod isolation;
+mod timed;
 mod trials;
 
 #[expect(clippy::print_stdout, reason = "tests read it")]

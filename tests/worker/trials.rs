@@ -11,7 +11,7 @@ use delayed::{Client, Context, GoTask, State, TaskError};
 /// Between two looks at a gate.
 const LOOK: Duration = Duration::from_millis(2);
 
-fn note(text: &str) {
+pub(super) fn note(text: &str) {
     static LEDGER: OnceLock<File> = OnceLock::new();
     let mut ledger = LEDGER.get_or_init(|| {
         let path = std::env::var_os("LEDGER").expect("LEDGER names the file for the runs");

@@ -6,6 +6,7 @@ mod injected;
 mod kill;
 mod queues;
 mod signals;
+mod timeouts;
 mod wakeup;
 
 pub(crate) use self::clients::digest;

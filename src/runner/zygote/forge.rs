@@ -105,12 +105,8 @@ impl Forge {
         let zygote = getpid();
         match self.alone.fork() {
             Ok(Side::Child) => {
-                let household = Household {
-                    registry: self.household.registry.clone(),
-                    states: self.household.states.clone(),
-                };
                 let [requests, reports, output] = descriptors;
-                child::run(household, Place { zygote, requests, reports, output, lasting, reuse })
+                child::run(&self.household, Place { zygote, requests, reports, output, lasting, reuse })
             }
             Ok(Side::Parent(pid)) => {
                 // Here too, so that a signal to the group that comes now finds it.
@@ -126,6 +122,7 @@ impl Forge {
     /// Takes away all that have ended, with whatever they have left.
     fn reap_all(&mut self) {
         let mut news = Vec::new();
+        let mut reaped = false;
         loop {
             match peek_ended() {
                 Ended::NoneYet | Ended::NoChildren => break,
@@ -136,6 +133,7 @@ impl Forge {
                         signal_group(pid, Signal::SIGKILL);
                     }
                     let ended = reap(pid);
+                    reaped = true;
                     if let (Some(child), Some((status, used))) = (child, ended) {
                         self.by_child.remove(&child);
                         news.push(News::Ended { child, status, used });
@@ -143,7 +141,8 @@ impl Forge {
                 }
             }
         }
-        if !news.is_empty() {
+        // Also after a stray: the kernel's list of children may have been incomplete while that one died.
+        if reaped {
             self.kill_strays();
         }
         for ended in news {
