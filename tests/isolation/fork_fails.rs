@@ -34,7 +34,10 @@ fn limited(mode: &'static str, words: &[&str]) -> Case {
         }
         // The place where it was built may be closed to others.
         program = directory.join("worker").to_str().unwrap().to_owned();
-        std::fs::copy(WORKER, &program).unwrap();
+        // By another process: one that is forked here meanwhile would hold it open for writing, and so keep it from
+        // being run.
+        let copied = Command::new("cp").args([WORKER, &program]).status().unwrap();
+        assert!(copied.success(), "expected a copy of {WORKER}");
     }
     let mut command = trial.command(&program);
     if is_root() {
