@@ -79,6 +79,18 @@ impl Timeouts {
     /// No timeout.
     pub const NONE: Self = Self { timeout: None, grace: None };
 
+    /// These with this timeout.
+    #[must_use]
+    pub const fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// These with this grace.
+    #[must_use]
+    pub const fn with_grace(self, grace: Duration) -> Self {
+        Self { grace: Some(grace), ..self }
+    }
+
     /// These where they say something, `other` where they do not.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
@@ -131,6 +143,60 @@ impl Limits {
         private_mounts: None,
     };
 
+    /// These with another [`memory`](Self::memory).
+    #[must_use]
+    pub const fn with_memory(self, bytes: u64) -> Self {
+        Self { memory: Some(bytes), ..self }
+    }
+
+    /// These with another [`address_space`](Self::address_space).
+    #[must_use]
+    pub const fn with_address_space(self, bytes: u64) -> Self {
+        Self { address_space: Some(bytes), ..self }
+    }
+
+    /// These with another [`cpu_seconds`](Self::cpu_seconds).
+    #[must_use]
+    pub const fn with_cpu(self, seconds: u64) -> Self {
+        Self { cpu_seconds: Some(seconds), ..self }
+    }
+
+    /// These with another [`open_files`](Self::open_files).
+    #[must_use]
+    pub const fn with_open_files(self, count: u64) -> Self {
+        Self { open_files: Some(count), ..self }
+    }
+
+    /// These with another [`output`](Self::output).
+    #[must_use]
+    pub const fn with_output(self, bytes: u64) -> Self {
+        Self { output: Some(bytes), ..self }
+    }
+
+    /// These with another [`nice`](Self::nice).
+    #[must_use]
+    pub const fn with_nice(self, nice: i32) -> Self {
+        Self { nice: Some(nice), ..self }
+    }
+
+    /// These with another [`no_new_privileges`](Self::no_new_privileges).
+    #[must_use]
+    pub const fn with_no_new_privileges(self, yes: bool) -> Self {
+        Self { no_new_privileges: Some(yes), ..self }
+    }
+
+    /// These with another [`private_network`](Self::private_network).
+    #[must_use]
+    pub const fn with_private_network(self, yes: bool) -> Self {
+        Self { private_network: Some(yes), ..self }
+    }
+
+    /// These with another [`private_mounts`](Self::private_mounts).
+    #[must_use]
+    pub const fn with_private_mounts(self, yes: bool) -> Self {
+        Self { private_mounts: Some(yes), ..self }
+    }
+
     /// These where they say something, `other` where they do not.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
@@ -147,12 +213,15 @@ impl Limits {
         }
     }
 
-    /// Whether something in them lasts as long as the process: it cannot serve another task afterwards.
+    /// Those that last as long as the process: they cannot be lifted for another task.
     #[must_use]
-    pub fn are_lasting(&self) -> bool {
-        self.nice.is_some()
-            || self.no_new_privileges == Some(true)
-            || self.private_network == Some(true)
-            || self.private_mounts == Some(true)
+    pub fn lasting(&self) -> Self {
+        Self {
+            nice: self.nice,
+            no_new_privileges: self.no_new_privileges,
+            private_network: self.private_network,
+            private_mounts: self.private_mounts,
+            ..Self::NONE
+        }
     }
 }

@@ -83,8 +83,12 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Broker(error) => code_of(error.kind()),
-            Error::Config(_) | Error::Name(_) | Error::Registry(_) => Code::Configuration,
-            Error::Encode { .. } | Error::TooLarge { .. } | Error::Io(_) => Code::Failed,
+            Error::Config(_)
+            | Error::Name(_)
+            | Error::Registry(_)
+            | Error::NoZygote { .. }
+            | Error::Zygote(_) => Code::Configuration,
+            Error::Encode { .. } | Error::TooLarge { .. } | Error::Io(_) | Error::ZygoteDied => Code::Failed,
         };
         Self::new(code, chain(&error))
     }

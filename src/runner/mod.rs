@@ -1,7 +1,24 @@
 //! Runs one message and says what happened. Knows nothing of queues, and never imports the broker.
 
+mod child;
+mod forward;
+mod frame;
 mod inline;
+mod job;
+mod link;
 mod outcome;
+mod output;
+mod pool;
+mod process;
+mod speed;
+mod term;
+mod timeout;
+mod watch;
+mod zygote;
 
 pub(crate) use self::inline::{Run, run_blocking, start};
-pub(crate) use self::outcome::{Exit, Outcome, Resource, TimeLimit, Traces, Usage};
+pub(crate) use self::job::{Done, Job};
+pub(crate) use self::outcome::{Outcome, Traces};
+pub(crate) use self::pool::{PoolOptions, Processes, RunHandle};
+pub(crate) use self::speed::Speed;
+pub use self::zygote::{Zygote, ZygoteBuilder, ZygoteError};

@@ -101,6 +101,8 @@ pub(crate) enum Exit {
     OutOfMemory,
     /// It wrote what is no report; it was killed.
     Garbage,
+    /// It closed its pipe and ran on; it was killed.
+    HungUp,
 }
 
 /// What is known of the process in which a run took place, besides its outcome.
@@ -160,6 +162,9 @@ impl fmt::Display for Exit {
             Self::Signal(signal) => write!(f, "its process died of {}", signal_name(*signal)),
             Self::OutOfMemory => f.write_str("the kernel killed its process for want of memory"),
             Self::Garbage => f.write_str("its process wrote what is no report, and was killed"),
+            Self::HungUp => {
+                f.write_str("its process closed its pipe to the worker and ran on, and was killed")
+            }
         }
     }
 }

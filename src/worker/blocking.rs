@@ -9,10 +9,10 @@ use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::protocol::message::Message;
-use crate::runner::{Outcome, run_blocking};
+use crate::runner::Speed;
+use crate::runner::{Done, Outcome, run_blocking};
 use crate::task::{Cancellation, Registration, Scope, States};
 use crate::worker::lane::Lane;
-use crate::worker::speed::Speed;
 
 /// A run that waits for a thread.
 pub(super) struct Job {
@@ -21,13 +21,6 @@ pub(super) struct Job {
     pub(super) speed: Arc<Speed>,
     pub(super) lane: Arc<Lane>,
     pub(super) message: Bytes,
-}
-
-/// A run that ended.
-#[derive(Debug)]
-pub(super) struct Done {
-    pub(super) slot: usize,
-    pub(super) outcome: Outcome,
 }
 
 /// What all runs of a worker share.
@@ -89,7 +82,7 @@ impl BlockingRuns {
             let began = Instant::now();
             let outcome = self.run(&job);
             job.speed.learn(began.elapsed());
-            if self.done.send(Done { slot: job.slot, outcome }).is_err() {
+            if self.done.send(Done { slot: job.slot, outcome, traces: None }).is_err() {
                 return;
             }
         }

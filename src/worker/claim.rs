@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 
 use crate::broker::{BrokerError, Claimed, MAX_BATCH};
 use crate::config::Unknown;
-use crate::task::{Registration, Registry};
-use crate::worker::blocking::{BlockingRuns, Done, Shared};
+use crate::runner::{Done, Processes};
+use crate::worker::blocking::{BlockingRuns, Shared};
+use crate::worker::known::Known;
 use crate::worker::lane::{Lane, LaneState};
 use crate::worker::request::{Answer, Reply, Request, RequestKind, Sender};
 use crate::worker::shutdown::{Phase, StopReason};
 use crate::worker::slots::Slots;
-use crate::worker::speed::Speed;
 use crate::worker::stats::{Counters, count};
 use crate::worker::wait::Doorbell;
 
@@ -31,12 +31,6 @@ use crate::worker::wait::Doorbell;
 const CLAIMS: usize = 2;
 /// After how long runs of quick blocking tasks that still wait get threads of their own.
 const HELP_AFTER: Duration = Duration::from_millis(2);
-
-/// A task and what is known of its speed.
-pub(super) struct Known {
-    pub(super) task: &'static Registration,
-    pub(super) speed: Arc<Speed>,
-}
 
 /// How the loop ended.
 pub(super) struct Ended {
@@ -56,6 +50,8 @@ pub(super) struct ClaimLoop {
     pub(super) counters: Arc<Counters>,
     pub(super) done: UnboundedSender<Done>,
     pub(super) blocking: BlockingRuns,
+    /// Where tasks run that are not to run in this process.
+    pub(super) processes: Option<Processes>,
     pub(super) help_at: Option<Instant>,
     ended: UnboundedReceiver<Done>,
     under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Reply> + Send>>>,
@@ -76,24 +72,26 @@ pub(super) struct Parts {
     pub(super) lanes: Vec<(Arc<Lane>, u32)>,
     pub(super) concurrency: usize,
     pub(super) sender: Sender,
-    pub(super) registry: Registry,
+    pub(super) known: HashMap<&'static str, Known>,
     pub(super) shared: Shared,
     pub(super) unknown: Unknown,
     pub(super) counters: Arc<Counters>,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) burst: bool,
+    pub(super) done: UnboundedSender<Done>,
+    pub(super) ended: UnboundedReceiver<Done>,
+    pub(super) processes: Option<Processes>,
 }
 
 impl ClaimLoop {
     pub(super) fn new(parts: Parts) -> Self {
-        let (done, ended) = unbounded_channel();
+        let (done, ended) = (parts.done, parts.ended);
         let shared_lanes = parts.lanes.iter().map(|(lane, _)| Arc::clone(lane)).collect();
-        let known =
-            parts.registry.iter().map(|task| (task.name, Known { task, speed: Arc::new(Speed::new()) }));
         Self {
             slots: Slots::new(parts.concurrency),
-            known: known.collect(),
+            known: parts.known,
             blocking: BlockingRuns::new(done.clone(), parts.shared.clone()),
+            processes: parts.processes,
             doorbell: Doorbell::new(&parts.sender.broker, shared_lanes),
             lanes: parts.lanes.into_iter().map(|(lane, weight)| LaneState::new(lane, weight)).collect(),
             sender: parts.sender,
@@ -136,7 +134,7 @@ impl ClaimLoop {
                 Some(reply) = self.under_way.next(), if !self.under_way.is_empty() => self.on_reply(reply),
                 _ = self.ended.recv_many(&mut batch, 256) => {
                     for done in batch.drain(..) {
-                        self.on_done(done.slot, done.outcome);
+                        self.on_done(done);
                     }
                 }
                 woken = self.doorbell.ended() => self.on_woken(woken),
@@ -361,7 +359,7 @@ impl ClaimLoop {
     /// Takes in the ends of runs that have come so far.
     pub(super) fn take_ended(&mut self) {
         while let Ok(done) = self.ended.try_recv() {
-            self.on_done(done.slot, done.outcome);
+            self.on_done(done);
         }
     }
 
@@ -373,7 +371,7 @@ impl ClaimLoop {
     /// Waits for the end of a run, for up to `pause`.
     pub(super) async fn wait_ended(&mut self, pause: Duration) {
         if let Ok(Some(done)) = tokio::time::timeout(pause, self.ended.recv()).await {
-            self.on_done(done.slot, done.outcome);
+            self.on_done(done);
         }
     }
 

@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::FutureExt;
 
+use crate::isolation::Isolation;
 use crate::protocol::message::Message;
-use crate::runner::{Outcome, Run, start};
+use crate::runner::{self, Done, Outcome, Run, RunHandle, Speed, start};
 use crate::task::Scope;
 use crate::task::handler::Handler;
-use crate::worker::blocking::{Done, Job};
+use crate::worker::blocking::Job;
 use crate::worker::claim::ClaimLoop;
 use crate::worker::slots::Stop;
-use crate::worker::speed::Speed;
 
 /// How long one batch may be polled in place before the rest of it is spawned.
 const BUDGET: Duration = Duration::from_millis(1);
@@ -27,6 +27,8 @@ enum Dispatched {
     Spawned(tokio::task::AbortHandle),
     /// It runs on a blocking thread.
     Blocking(Job),
+    /// It runs in a process of its own.
+    Isolated(RunHandle),
 }
 
 impl ClaimLoop {
@@ -47,8 +49,9 @@ impl ClaimLoop {
                 continue; // It does not begin; it is put back.
             }
             match self.send_off(index, slot, message, began, &mut last) {
-                Dispatched::Ended(outcome) => self.on_done(slot, outcome),
+                Dispatched::Ended(outcome) => self.on_done(Done { slot, outcome, traces: None }),
                 Dispatched::Spawned(abort) => self.slots.stop_by(slot, Stop::Abort(abort)),
+                Dispatched::Isolated(handle) => self.slots.stop_by(slot, Stop::Process(handle)),
                 Dispatched::Blocking(job) => {
                     self.slots.stop_by(slot, Stop::Impossible);
                     jobs.push(job);
@@ -81,6 +84,22 @@ impl ClaimLoop {
         };
         let Some(known) = self.known.get(message.task()) else { return Dispatched::Ended(Outcome::Unknown) };
         let lane = &self.lanes[index].lane;
+        if known.isolation != Isolation::Inline
+            && let Some(processes) = &self.processes
+        {
+            let job = runner::Job {
+                slot,
+                task: known.task.name,
+                queue: lane.queue.clone(),
+                timeout: known.timeouts.timeout,
+                deadline: None,
+                grace: known.timeouts.grace(),
+                limits: known.limits,
+                speed: Arc::clone(&known.speed),
+                message: bytes,
+            };
+            return Dispatched::Isolated(processes.run(job, known.isolation));
+        }
         if let Handler::Blocking(_) = known.task.handler {
             let (lane, speed) = (Arc::clone(lane), Arc::clone(&known.speed));
             return Dispatched::Blocking(Job { slot, task: known.task, speed, lane, message: bytes });
@@ -106,7 +125,7 @@ impl ClaimLoop {
         let task = tokio::spawn(async move {
             let outcome = Timed { run, speed: Some(speed) }.await;
             // The loop is gone only when it has put this message back.
-            let _ = done.send(Done { slot, outcome });
+            let _ = done.send(Done { slot, outcome, traces: None });
         });
         Dispatched::Spawned(task.abort_handle())
     }

@@ -6,12 +6,12 @@ mod builder;
 mod claim;
 mod dispatch;
 mod heartbeat;
+pub(crate) mod known;
 mod lane;
 mod request;
 mod settle;
 mod shutdown;
 mod slots;
-mod speed;
 mod stats;
 mod sweep;
 mod verdict;
@@ -20,6 +20,7 @@ mod wait;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinHandle;
 
 pub use self::builder::WorkerBuilder;
@@ -31,6 +32,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::protocol::info::WorkerInfo;
 use crate::protocol::names::WorkerId;
+use crate::runner::{PoolOptions, Processes, Zygote};
 use crate::sweeper::Sweeper;
 use crate::sys;
 use crate::task::{Cancellation, Registry, States};
@@ -60,6 +62,7 @@ pub struct Worker {
     registry: Registry,
     states: Arc<States>,
     signals: bool,
+    zygote: Option<Zygote>,
     handle: WorkerHandle,
     counters: Arc<Counters>,
 }
@@ -115,8 +118,10 @@ impl Worker {
     /// future is like killing the worker: what it owns is requeued when its lease ends.
     ///
     /// # Errors
-    /// Redis cannot be used at the start, or the thread that beats cannot be started.
-    pub async fn run(self) -> Result<Stopped, Error> {
+    /// Redis cannot be used at the start, the thread that beats cannot be started, or the zygote was killed: then what
+    /// ran in processes was put back, and what ran in this one has ended or was put back too.
+    pub async fn run(mut self) -> Result<Stopped, Error> {
+        let zygote = self.zygote.take();
         let config = &self.config.worker;
         // Before anything else: from now on a signal is heard.
         let signals = match self.signals {
@@ -146,6 +151,22 @@ impl Worker {
         first?;
         let mut heartbeat = Heartbeat::start(pulse).map_err(Error::Io)?;
 
+        let (done, ended) = unbounded_channel();
+        let processes = match zygote {
+            Some(zygote) => {
+                Some(Processes::start(zygote, self.pool_options(), done.clone()).map_err(Error::Io)?)
+            }
+            None => None,
+        };
+        let death = processes.as_ref().map(|processes| {
+            let (died, handle) = (processes.death(), self.handle.clone());
+            Owned::spawn(async move {
+                died.await;
+                // What runs inline is innocent, and may end.
+                handle.stop();
+            })
+        });
+
         let cancellation = Cancellation::new();
         let shared = Shared { states: Arc::clone(&self.states), cancellation };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
@@ -158,12 +179,15 @@ impl Worker {
                 .collect(),
             concurrency: config.concurrency,
             sender: Sender { broker: self.broker.clone(), lease: config.lease, dead, place: place.into() },
-            registry: self.registry.clone(),
+            known: known::all(&self.registry, config),
             shared,
             unknown: config.unknown,
             counters: Arc::clone(&self.counters),
             phase: self.handle.watch(),
             burst: config.burst,
+            done,
+            ended,
+            processes,
         };
 
         let sweeps = config.sweep.then(|| {
@@ -180,6 +204,7 @@ impl Worker {
         // A task of its own: a future that `block_on` polls would be woken from another thread each time.
         let ended = Owned::spawn(ClaimLoop::new(parts).run()).join().await;
 
+        let zygote_died = death.is_some_and(|death| death.0.is_finished());
         drop((sweeps, signals));
         // Only now: a worker that drains still owns messages.
         let stopped = tokio::task::spawn_blocking(move || heartbeat.stop()).await;
@@ -193,7 +218,20 @@ impl Worker {
             );
         }
         tracing::info!(worker = %self.id, reason = ?ended.reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, buried = stats.buried, put_back = stats.put_back, lost = stats.lost, "stopped");
+        if zygote_died {
+            return Err(Error::ZygoteDied);
+        }
         Ok(Stopped { reason: ended.reason, stats, still_running: ended.still_running })
+    }
+
+    fn pool_options(&self) -> PoolOptions {
+        let prefork = &self.config.prefork;
+        PoolOptions {
+            children: prefork.children(&self.config.worker),
+            runs: prefork.max_tasks.unwrap_or(u64::MAX),
+            memory: prefork.max_memory,
+            lasting: self.config.worker.limits.lasting(),
+        }
     }
 
     fn pulse(&self, lanes: &[Arc<Lane>]) -> Pulse {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::broker::{BrokerError, BrokerErrorKind, MAX_BATCH, Reconciled};
 use crate::protocol::message::Message;
-use crate::runner::Outcome;
+use crate::runner::{Done, Outcome, Traces};
 use crate::task::TaskOptions;
 use crate::worker::claim::ClaimLoop;
 use crate::worker::request::{Request, RequestKind};
@@ -22,7 +22,8 @@ const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 impl ClaimLoop {
     /// A run has ended: decides, and queues what is to be done.
-    pub(super) fn on_done(&mut self, slot: usize, outcome: Outcome) {
+    pub(super) fn on_done(&mut self, done: Done) {
+        let Done { slot, outcome, traces } = done;
         if self.closing && matches!(outcome, Outcome::Failed(_)) {
             // It heard that it was cancelled: it is put back, and no attempt is counted.
             self.slots.stop_by(slot, Stop::NotNeeded);
@@ -59,7 +60,10 @@ impl ClaimLoop {
                 tracing::warn!(queue = %lane.lane.queue, task, %outcome, "it is tried again");
                 Settlement::Retry(bytes)
             }
-            Verdict::Bury { reason, detail, attempt } => {
+            Verdict::Bury { reason, mut detail, attempt } => {
+                if let Some(Traces { usage: Some(usage), .. }) = traces.as_deref() {
+                    detail = format!("{detail} ({usage})");
+                }
                 count(&self.counters.buried, 1);
                 tracing::error!(queue = %lane.lane.queue, task, reason, detail, attempt, "sent to the dead letters");
                 Settlement::Bury { reason, detail, attempt }
@@ -194,6 +198,7 @@ impl ClaimLoop {
         self.closing = true;
         let last = Instant::now() + LAST_REQUESTS;
         self.shared.cancellation.cancel();
+        self.slots.cancel_processes();
         for slot in self.blocking.withdraw() {
             self.slots.stop_by(slot, Stop::NotNeeded);
         }

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use tokio::task::AbortHandle;
 
+use crate::runner::RunHandle;
+
 /// What is left to do about a message whose run has ended, other than to release it.
 #[derive(Debug, Clone)]
 pub(super) enum Settlement {
@@ -46,6 +48,8 @@ pub(super) enum Stop {
     Abort(AbortHandle),
     /// Not at all: a function that blocks.
     Impossible,
+    /// By the end of its process.
+    Process(RunHandle),
 }
 
 impl Running {
@@ -55,6 +59,7 @@ impl Running {
             Stop::NotNeeded => false,
             Stop::Abort(abort) => !abort.is_finished(),
             Stop::Impossible => true,
+            Stop::Process(handle) => !handle.has_ended(),
         }
     }
 }
@@ -147,18 +152,31 @@ impl Slots {
         self.each_running().filter(|running| running.is_underway()).count()
     }
 
-    /// Stops what can be stopped, at its next `await`.
+    /// Asks processes to end.
+    pub(super) fn cancel_processes(&self) {
+        for running in self.each_running() {
+            if let Stop::Process(handle) = &running.stop {
+                handle.cancel();
+            }
+        }
+    }
+
+    /// Stops what can be stopped: a future at its next `await`, a process where it is.
     pub(super) fn abort_all(&self) {
         for running in self.each_running() {
-            if let Stop::Abort(abort) = &running.stop {
-                abort.abort();
+            match &running.stop {
+                Stop::Abort(abort) => abort.abort(),
+                Stop::Process(handle) => handle.abandon(),
+                Stop::NotNeeded | Stop::Impossible => {}
             }
         }
     }
 
     /// How many runs go on that can be stopped.
     pub(super) fn aborting(&self) -> usize {
-        let stoppable = |running: &&Running| matches!(running.stop, Stop::Abort(_)) && running.is_underway();
+        let stoppable = |running: &&Running| {
+            matches!(running.stop, Stop::Abort(_) | Stop::Process(_)) && running.is_underway()
+        };
         self.each_running().filter(stoppable).count()
     }
 
