@@ -16,6 +16,7 @@ mod worker;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use self::bare_fork::Pace;
 pub use self::bare_fork::fork_loop;
 pub use self::effort::Effort;
 use self::processes::Size;
@@ -57,7 +58,7 @@ pub fn run(plan: &Plan) {
             for system in &systems {
                 let trial = Trial { system, server: &server, effort: &plan.effort };
                 match *part {
-                    "kill" => kill(&trial, &mut report),
+                    "kill" if system.way != Way::Inline => kill(&trial, &mut report),
                     part if part == system.part => costs(&trial, &mut sizes, &mut report),
                     _ => {}
                 }
@@ -72,7 +73,7 @@ pub fn run(plan: &Plan) {
 fn costs(trial: &Trial, sizes: &mut HashMap<(&'static str, Load), u64>, report: &mut Report) {
     let (part, name) = (trial.system.part, trial.system.name);
     for load in trial.system.loads {
-        let row = format!("{part}: calls/s, {load}");
+        let row = format!("{part}: calls/s, {}", load.label);
         let key = (name, *load);
         let result = match sizes.get(&key) {
             Some(&count) => trial.rate(*load, count),
@@ -82,6 +83,9 @@ fn costs(trial: &Trial, sizes: &mut HashMap<(&'static str, Load), u64>, report: 
             }),
         };
         report.add(&row, name, "/s", result);
+    }
+    if trial.system.way == Way::Inline {
+        return;
     }
     let inline = trial.latency(Way::Inline);
     let own = trial.latency(trial.system.way);
@@ -108,36 +112,35 @@ fn costs(trial: &Trial, sizes: &mut HashMap<(&'static str, Load), u64>, report: 
     }
 }
 
-/// A bare loop of fork, exit and wait, in a process that is as large as the one that forks for the worker.
+/// Bare loops of fork, exit and wait, in a process that is as large as the one that forks for the worker.
 fn bare_loop(trial: &Trial, size: Size, report: &mut Report) {
-    const NAME: &str = "bare loop";
     let part = trial.system.part;
-    report.describe(
-        NAME,
-        String::new(),
-        "a process with one thread and as much memory as the zygote: fork, _exit, waitpid",
-    );
-    for processes in [1, 2] {
-        let row = format!("{part}: calls/s, {processes} at a time");
-        match bare_fork::run(processes, size, trial.effort.seconds) {
-            Ok(times) => {
-                let mean = times.iter().sum::<f64>() / times.len() as f64;
-                report.add(&row, NAME, "/s", Ok(processes as f64 * 1e3 / mean));
-                if processes == 1 {
-                    for (label, share) in [("p50", 0.5), ("p99", 0.99)] {
-                        let bare = quantile(&times, share);
-                        report.add(&format!("{part}: added latency, {label}"), NAME, "ms", Ok(bare));
-                        let added =
-                            report.last(&format!("{part}: added latency, {label}"), trial.system.name);
-                        let ratio =
-                            added.map(|added| added / bare).ok_or_else(|| "nothing to compare".into());
-                        let row = format!("{part}: added latency over the bare loop's, {label}");
-                        report.add(&row, trial.system.name, "", ratio);
-                    }
-                    report.add(&format!("{part}: resident size"), NAME, "MB", Ok(size.resident as f64 / 1e6));
-                }
-            }
-            Err(problem) => report.add(&row, NAME, "/s", Err(problem)),
+    let ours = trial.system.name;
+    report.add(&format!("{part}: resident size of what forks"), ours, "MB", Ok(size.resident as f64 / 1e6));
+    let settings = "a process with one thread and as much memory as the zygote: fork, _exit, waitpid";
+    report.describe("bare loop", String::new(), settings);
+    for (label, processes) in [("1 at a time", 1), ("2 at a time", 2)] {
+        let rate = bare_fork::run(processes, size, Pace::Full(trial.effort.seconds));
+        let rate = rate
+            .map(|bare| processes as f64 * 1e3 * bare.times.len() as f64 / bare.times.iter().sum::<f64>());
+        report.add(&format!("{part}: calls/s, {label}"), "bare loop", "/s", rate);
+    }
+    let settings = "the same with the pauses that the calls have whose latency is measured";
+    report.describe("bare, paused", String::new(), settings);
+    for (name, pace) in [
+        ("bare loop", Pace::Full(trial.effort.seconds)),
+        ("bare, paused", Pace::Paused(trial.effort.samples)),
+    ] {
+        let bare = bare_fork::run(1, size, pace);
+        let resident = bare.as_ref().map(|bare| bare.resident as f64 / 1e6).map_err(Clone::clone);
+        report.add(&format!("{part}: resident size of what forks"), name, "MB", resident);
+        for (label, share) in [("p50", 0.5), ("p99", 0.99)] {
+            let row = format!("{part}: added latency, {label}");
+            let bare = bare.as_ref().map(|bare| quantile(&bare.times, share)).map_err(Clone::clone);
+            let added = report.last(&row, ours).ok_or_else(|| "nothing to compare".to_owned());
+            report.add(&row, name, "ms", bare.clone());
+            let ratio = added.and_then(|added| bare.map(|bare| added / bare));
+            report.add(&format!("{part}: added latency over {name}, {label}"), ours, "", ratio);
         }
     }
 }

@@ -49,11 +49,11 @@ pub fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
 }
 
-/// The size of the oldest process with one thread: the one that forks.
+/// The size of the process among them that forks for a worker.
 pub fn zygote(pids: &[u32]) -> Option<Size> {
     pids.iter().find_map(|pid| {
         let status = status(*pid);
-        (field(&status, "Threads:") == Some("1")).then(|| size_of(&status))
+        (field(&status, "Name:") == Some("delayed-zygote")).then(|| size_of(&status))
     })
 }
 

@@ -1,6 +1,5 @@
 //! Which systems are measured, and how is each started? A peer is a folder in `peers/` and an entry here.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -31,24 +30,17 @@ impl Way {
 /// How many calls are owned and run at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Load {
+    pub label: &'static str,
     pub concurrency: usize,
-    /// Of a pool that owns more than it runs.
+    /// Of a pool that has less processes than the worker owns calls.
     pub children: Option<usize>,
 }
 
-impl Load {
-    pub const ONE: Self = Self::of(1);
-
-    pub const fn of(concurrency: usize) -> Self {
-        Self { concurrency, children: None }
-    }
-}
-
-impl fmt::Display for Load {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at a time", self.children.unwrap_or(self.concurrency))
-    }
-}
+const ONE: Load = Load { label: "1 at a time", concurrency: 1, children: None };
+const TWO: Load = Load { label: "2 at a time", concurrency: 2, children: None };
+const SIXTEEN: Load = Load { label: "16 at a time", concurrency: 16, children: None };
+const ONE_AHEAD: Load = Load { label: "1 at a time, 64 fetched", concurrency: 64, children: Some(1) };
+const TWO_AHEAD: Load = Load { label: "2 at a time, 64 fetched", concurrency: 64, children: Some(2) };
 
 /// Where a system keeps calls.
 #[derive(Debug, Clone, Copy)]
@@ -119,12 +111,13 @@ const OURS: System = System {
 
 /// All of them, in the order of their turns.
 pub const SYSTEMS: &[System] = &[
+    System { name: "inline", part: "prefork", settings: "no process of its own", loads: &[ONE], ..OURS },
     System {
         name: "fork",
         part: "fork",
-        settings: "--isolation fork",
+        settings: "--isolation fork; tasks that hang hear SIGTERM 1 ms before their limit and do not heed it",
         way: Way::Fork,
-        loads: &[Load::ONE, Load::of(2), Load::of(16)],
+        loads: &[ONE, TWO, SIXTEEN],
         bare_loop: true,
         ..OURS
     },
@@ -133,7 +126,7 @@ pub const SYSTEMS: &[System] = &[
         part: "fork",
         settings: "an inline task that starts this program anew and waits for it",
         way: Way::Exec,
-        loads: &[Load::ONE, Load::of(2), Load::of(16)],
+        loads: &[ONE, TWO, SIXTEEN],
         ..OURS
     },
     System {
@@ -144,7 +137,7 @@ pub const SYSTEMS: &[System] = &[
                    inline is its SimpleWorker, many at a time its worker pool",
         program: Program::Python("rq"),
         way: Way::Fork,
-        loads: &[Load::ONE, Load::of(2), Load::of(16)],
+        loads: &[ONE, TWO, SIXTEEN],
         unsettled: &[
             Key::List("rq:queue:bench"),
             Key::List("rq:queue:bench:intermediate"),
@@ -158,9 +151,9 @@ pub const SYSTEMS: &[System] = &[
     System {
         name: "prefork",
         part: "prefork",
-        settings: "--isolation prefork; 2 at a time are 2 children of a worker of concurrency 64",
+        settings: "--isolation prefork; 64 fetched are --concurrency 64 with --children 1 or 2",
         way: Way::Prefork,
-        loads: &[Load { concurrency: 1, children: Some(1) }, Load { concurrency: 64, children: Some(2) }],
+        loads: &[ONE, ONE_AHEAD, TWO_AHEAD],
         ..OURS
     },
     System {
@@ -171,7 +164,11 @@ pub const SYSTEMS: &[System] = &[
                    every few seconds",
         program: Program::Python("celery"),
         way: Way::Prefork,
-        loads: &[Load::ONE, Load::of(2)],
+        // Each child has that many fetched for it.
+        loads: &[
+            Load { concurrency: 1, children: None, ..ONE_AHEAD },
+            Load { concurrency: 2, children: None, ..TWO_AHEAD },
+        ],
         unsettled: &[Key::List("bench"), Key::Hash("unacked")],
         settled: ("unacked", "hdel"),
         failed: None,
@@ -191,8 +188,8 @@ impl System {
                 if matches!(way, Way::Fork | Way::Prefork) {
                     command.args(["--isolation", way.word()]);
                     if let Some(limit) = limit {
-                        // At its limit it is killed: that is the hard timeout.
-                        command.args(["--timeout", &format!("{}ms", limit * 1e3), "--grace", "0s"]);
+                        // Asked a moment before, it is killed at its limit.
+                        command.args(["--timeout", &format!("{}ms", limit * 1e3 - 1.0), "--grace", "1ms"]);
                     }
                 }
                 if way == Way::Prefork

@@ -12,18 +12,18 @@ pub fn note(number: u64) {
     ledger::record(number);
 }
 
-/// Sleeps for ever.
+/// Sleeps for ever. What takes a context hears SIGTERM, and so has to be killed.
 #[delayed::task(queue = "bench")]
-pub fn sleep(number: u64) {
+pub fn sleep(number: u64, _context: delayed::Context) {
     ledger::record(number);
     loop {
         std::thread::sleep(Duration::from_secs(3600));
     }
 }
 
-/// Computes for ever.
+/// Computes for ever, and has to be killed.
 #[delayed::task(queue = "bench")]
-pub fn spin(number: u64) {
+pub fn spin(number: u64, _context: delayed::Context) {
     ledger::record(number);
     loop {
         std::hint::spin_loop();

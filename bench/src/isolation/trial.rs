@@ -14,6 +14,8 @@ use super::watch::Watch;
 use super::worker::Worker;
 use crate::server::Server;
 
+/// One call after another.
+const ALONE: Load = Load { label: "", concurrency: 1, children: None };
 /// Calls that are hung at a time.
 const HUNG_AT_A_TIME: u64 = 16;
 /// Calls that find out how many are drained in a second.
@@ -23,6 +25,11 @@ const MANY: u64 = 300_000;
 /// How long a worker may take to come up, or to settle a call.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// Between two calls, so that each finds the machine idle.
+pub fn pause(number: u64) -> Duration {
+    Duration::from_millis(2 + number % 5)
+}
 
 /// Where and how much.
 pub struct Trial<'a> {
@@ -90,12 +97,12 @@ impl Trial<'_> {
     /// Milliseconds from enqueue to release of one call at a time, and the size of the process that forks.
     pub fn latency(&self, way: Way) -> Result<(Vec<f64>, Option<Size>), String> {
         let mut scene = self.scene(way, None)?;
-        self.work(&mut scene, way, Load { concurrency: 1, children: Some(1) }, None)?;
+        self.work(&mut scene, way, ALONE, None)?;
         self.warm_up(&mut scene, 20)?;
         let watch = self.watch()?;
         let mut times = Vec::new();
         for number in 0..self.effort.samples as u64 {
-            std::thread::sleep(Duration::from_millis(2 + number % 5));
+            std::thread::sleep(pause(number));
             watch.clear();
             let sent = scene.sender.send("note", number, 1)?;
             times.push(seconds(sent, watch.next(PATIENCE)?) * 1e3);
@@ -111,7 +118,7 @@ impl Trial<'_> {
         let limit = self.system.limit;
         let way = self.system.way;
         let mut scene = self.scene(way, Some(limit))?;
-        self.work(&mut scene, way, Load { concurrency: 1, children: Some(1) }, Some(limit))?;
+        self.work(&mut scene, way, ALONE, Some(limit))?;
         self.warm_up(&mut scene, 5)?;
         let watch = self.watch()?;
         let mut killed = Killed::default();
@@ -148,7 +155,7 @@ impl Trial<'_> {
         let calls = (self.effort.hung as f64 * 0.1 / limit) as u64;
         let mut scene = self.scene(way, Some(limit))?;
         let slots = HUNG_AT_A_TIME as usize;
-        self.work(&mut scene, way, Load { concurrency: slots, children: Some(slots) }, Some(limit))?;
+        self.work(&mut scene, way, Load { label: "", concurrency: slots, children: None }, Some(limit))?;
         self.warm_up(&mut scene, 4 * HUNG_AT_A_TIME)?;
         let before = scene.descriptors();
         scene.sender.send("sleep", 0, calls)?;
