@@ -174,6 +174,7 @@ fn kill(trial: &Trial, report: &mut Report) {
         report.add(row, name, unit, hung.as_ref().map(value).map_err(Clone::clone));
     };
     row("kill: hanging calls, 16 at a time", "", |hung| hung.calls as f64);
+    row("kill: of these, killed after their first line", "", |hung| hung.begun as f64);
     row("kill: time of all of them", "s", |hung| hung.seconds);
     row("kill: time over the least that it can be", "", |hung| hung.seconds / hung.least);
     row("kill: processes left", "", |hung| hung.processes_left as f64);

@@ -133,7 +133,7 @@ pub const SYSTEMS: &[System] = &[
         name: "rq",
         part: "fork",
         settings: "a work-horse forked for each job, tasks imported before; result_ttl=0; job_timeout in whole seconds, \
-                   as it takes no others; by which SIGALRM raises an error in the work-horse; \
+                   as it takes no others, by which SIGALRM raises an error in the work-horse; \
                    inline is its SimpleWorker, many at a time its worker pool",
         program: Program::Python("rq"),
         way: Way::Fork,
