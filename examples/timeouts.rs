@@ -1,5 +1,6 @@
 //! Tasks that do not end well, each in a process of its own, which is killed when its time is up or ends as it may.
 
+#[expect(clippy::print_stdout, reason = "it arrives on the worker's log")]
 mod tasks {
     use std::time::Duration;
 
@@ -33,13 +34,6 @@ mod tasks {
     pub(super) async fn greet(name: String) {
         tracing::info!(name, "hello");
         println!("Hello, {name}!");
-    }
-
-    #[delayed::task(isolation = "fork")]
-    pub(super) async fn greet_fork(name: String) {
-        tracing::info!(name, "hello");
-        println!("Hello, {name}!");
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -19,7 +19,7 @@ Exit codes:
   3  Redis cannot be reached, or is not ready
   4  Redis refused: password, read-only, full, wrong type of key, too old
   5  configuration: a setting out of range, no tasks, two of one name
-  6  not found: no such task, no such dead letter";
+  6  not found: no such task, no such dead letter, no such run";
 
 /// What kind of end it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -43,8 +43,8 @@ pub(super) struct Place {
 }
 
 /// A child that is set up.
-struct Child {
-    household: Household,
+struct Child<'a> {
+    household: &'a Household,
     requests: OwnedFd,
     reports: Arc<OwnedFd>,
     /// Made when a task first needs it.
@@ -56,7 +56,7 @@ struct Child {
 }
 
 /// Serves until its last run, or until the worker is gone.
-pub(super) fn run(household: Household, place: Place) -> ! {
+pub(super) fn run(household: &Household, place: Place) -> ! {
     name_process(c"delayed-child");
     let me = Pid::from_raw(0);
     let prepared = setpgid(me, me)
@@ -86,7 +86,7 @@ pub(super) fn run(household: Household, place: Place) -> ! {
     exit_now(0)
 }
 
-impl Child {
+impl Child<'_> {
     fn serve(&mut self, reuse: Reuse, refused: Option<String>) {
         let mut buffer = vec![0; MAX_PACKET];
         for runs in 1..=reuse.runs {

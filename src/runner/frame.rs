@@ -124,7 +124,9 @@ pub(super) struct Line {
 }
 
 /// The most bytes of one text in a report. A longer one is cut.
-pub(super) const MAX_TEXT: usize = 16 << 10;
+pub(super) const MAX_TEXT: usize = 8 << 10;
+/// The most bytes of a report: two such texts, and what stands around them.
+pub(super) const MAX_REPORT: usize = 3 * MAX_TEXT;
 
 /// As it is sent.
 pub(super) fn encode(frame: &impl Serialize) -> Vec<u8> {

@@ -22,7 +22,8 @@ use crate::task::TaskError;
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) slot: usize,
-    pub(crate) outcome: Outcome,
+    /// None: it was dropped before it came to an end.
+    pub(crate) outcome: Option<Outcome>,
     /// Of a run in a process of its own that did not succeed.
     pub(crate) traces: Option<Box<Traces>>,
 }
@@ -48,7 +49,7 @@ pub(crate) struct Job {
 impl Job {
     /// When it is asked to end, if it starts now.
     pub(super) fn until(&self) -> Option<Instant> {
-        let timeout = self.timeout.map(|timeout| Instant::now() + timeout);
+        let timeout = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         timeout.into_iter().chain(self.deadline).min()
     }
 
@@ -95,7 +96,7 @@ impl Job {
             Answer::Failed { message, retryable } => failed(&message).unwrap_or_else(|| {
                 Outcome::Failed(if retryable { TaskError::retry(message) } else { TaskError::fatal(message) })
             }),
-            Answer::Panicked { message } => failed(&message).unwrap_or_else(|| Outcome::Panicked { message }),
+            Answer::Panicked { message } => failed(&message).unwrap_or(Outcome::Panicked { message }),
             Answer::Arguments { problem } => Outcome::Arguments { problem },
             Answer::Malformed { problem } => Outcome::Malformed { problem },
             Answer::Unknown => Outcome::Unknown,
@@ -146,9 +147,7 @@ impl Ticket {
 
     /// Tells what became of it; none: nothing is told.
     pub(super) fn finish(&self, outcome: Option<Outcome>, traces: Traces) {
-        if !self.ended.swap(true, Ordering::AcqRel)
-            && let Some(outcome) = outcome
-        {
+        if !self.ended.swap(true, Ordering::AcqRel) && outcome.is_some() {
             let traces = (traces != Traces::default()).then(|| Box::new(traces));
             // The loop is gone only when it has put this message back.
             let _ = self.done.send(Done { slot: self.job.slot, outcome, traces });

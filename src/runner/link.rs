@@ -100,16 +100,12 @@ impl Link {
     /// Sends a signal to the group of a child, unless it has ended.
     pub(super) fn signal(&self, child: u64, signal: Signal) {
         let order = encode(&Order::Signal { child, signal: signal as i32 });
-        match packets::send(&self.0.socket, &order, &[]) {
-            Err(nix::Error::EAGAIN) => {
-                let shared = Arc::clone(&self.0);
-                tokio::spawn(async move {
-                    // A zygote that is dead has taken the child with it.
-                    let _ = shared.send(&order, &[]).await;
-                });
-            }
-            // As above.
-            Ok(()) | Err(_) => {}
+        // To a zygote that is dead there is nothing to say: it has taken the child with it.
+        if packets::send(&self.0.socket, &order, &[]) == Err(nix::Error::EAGAIN) {
+            let shared = Arc::clone(&self.0);
+            tokio::spawn(async move {
+                let _ = shared.send(&order, &[]).await;
+            });
         }
     }
 

@@ -18,7 +18,9 @@ mod zygote;
 
 pub(crate) use self::inline::{Run, run_blocking, start};
 pub(crate) use self::job::{Done, Job};
-pub(crate) use self::outcome::{Outcome, Traces};
+#[cfg(test)]
+pub(crate) use self::outcome::{Exit, Resource};
+pub(crate) use self::outcome::{Outcome, TimeLimit, Traces};
 pub(crate) use self::pool::{PoolOptions, Processes, RunHandle};
 pub(crate) use self::speed::Speed;
 pub use self::zygote::{Zygote, ZygoteBuilder, ZygoteError};

@@ -59,7 +59,9 @@ pub(crate) enum Outcome {
         /// What is wrong with them.
         problem: String,
     },
-    /// Its process could not be had, or was lost through no fault of the task's.
+    /// The zygote was killed, and with it the run's process. Nobody knows who is at fault.
+    Orphaned,
+    /// It could not begin, through no fault of the task's.
     Lost {
         /// Why.
         problem: String,
@@ -123,6 +125,19 @@ pub(crate) struct Usage {
     pub(crate) peak_memory: u64,
 }
 
+impl Outcome {
+    /// The same, where the worker is stopping: a supervisor that sends SIGTERM to all processes of a service ends those of
+    /// tasks too, which is no fault of theirs.
+    pub(crate) fn while_stopping(self) -> Self {
+        match self {
+            Self::Crashed(Exit::Signal(signal)) if signal == nix::sys::signal::Signal::SIGTERM as i32 => {
+                Self::Lost { problem: "its process was ended with the worker".into() }
+            }
+            other => other,
+        }
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -150,6 +165,7 @@ impl fmt::Display for Outcome {
             Self::Arguments { problem } => write!(f, "arguments: {problem}"),
             Self::Unknown => f.write_str("unknown task"),
             Self::Malformed { problem } => write!(f, "malformed: {problem}"),
+            Self::Orphaned => f.write_str("the zygote was killed, and with it its process"),
             Self::Lost { problem } => write!(f, "lost: {problem}"),
         }
     }

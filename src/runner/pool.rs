@@ -179,8 +179,12 @@ async fn run_once(link: Link, lasting: Limits, ticket: Arc<Ticket>) {
     match started.await {
         Ok((mut process, requests)) => {
             let end = watch(&mut process, &ticket).await;
-            drop(requests);
-            ticket.finish(end.outcome, end.traces);
+            match end.outcome {
+                Some(Outcome::Crashed(exit)) if unread(&requests).contains(&ticket.run) => {
+                    ticket.lose(format!("before it could begin, {exit}"));
+                }
+                outcome => ticket.finish(outcome, end.traces),
+            }
             see_off(process).await;
         }
         Err(error) => ticket.lose(format!("no process could be had: {error}")),
@@ -209,8 +213,14 @@ impl Pool {
 
     /// Gives what waits to children that are idle, and has more forked when there are none.
     fn distribute(self: &Arc<Self>, state: &mut State) {
-        while let (false, Some(seat)) = (state.waiting.is_empty(), state.idle.pop()) {
+        while !state.waiting.is_empty()
+            && let Some(seat) = state.idle.pop()
+        {
             self.fill(state, &seat);
+            if seat.given().is_empty() {
+                state.idle.push(seat);
+                break;
+            }
         }
         if !state.waiting.is_empty() && state.children < self.options.children {
             state.children += 1;
@@ -294,18 +304,33 @@ impl Seat {
         self.given().len() > 1
     }
 
-    /// Takes back what the child has not read, in the order in which it was given.
+    /// Takes back what the child has not read, but for the first, in the order in which it was given.
     fn take_back(&self) -> Vec<Arc<Ticket>> {
-        let mut buffer = vec![0; MAX_PACKET];
         let mut given = self.given();
-        let mut unread = HashSet::new();
-        while let Some(packet) = self.requests.take_back(&mut buffer) {
-            unread.extend(decode::<Request<'_>>(packet).map(|request| request.run));
-        }
+        let unread = unread(&self.requests);
+        let Some(first) = given.pop_front() else { return Vec::new() };
         let (back, kept): (Vec<_>, Vec<_>) = given.drain(..).partition(|ticket| unread.contains(&ticket.run));
+        if unread.contains(&first.run) {
+            // The child has not come to it yet, and is the one that is minded for it.
+            if let Some(first) = self.send(&mut given, first) {
+                first.lose("its request could not be sent again");
+            }
+        } else {
+            given.push_front(first);
+        }
         given.extend(kept);
         back
     }
+}
+
+/// Takes out of its socket what a child has not read. Gives the runs.
+fn unread(requests: &Requests) -> HashSet<u64> {
+    let mut buffer = vec![0; MAX_PACKET];
+    let mut unread = HashSet::new();
+    while let Some(packet) = requests.take_back(&mut buffer) {
+        unread.extend(decode::<Request<'_>>(packet).map(|request| request.run));
+    }
+    unread
 }
 
 /// A preforked child from its fork to its end.
@@ -364,8 +389,12 @@ async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Opti
                 }
             }
         };
-        if end.outcome == Some(Outcome::Succeeded) {
-            ticket.job.speed.learn(end.took);
+        match &end.outcome {
+            Some(Outcome::Succeeded) => ticket.job.speed.learn(end.took),
+            Some(Outcome::Crashed(exit)) if unread(&seat.requests).contains(&ticket.run) => {
+                return Some(format!("before it had begun anything, {exit}"));
+            }
+            _ => {}
         }
         seat.given().pop_front();
         if end.alive {

@@ -12,16 +12,16 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::isolation::Limits;
 use crate::runner::forward::Origin;
-use crate::runner::frame::{News, Report, Reuse, decode};
+use crate::runner::frame::{MAX_REPORT, News, Report, Reuse, decode};
 use crate::runner::link::Link;
 use crate::runner::output::Output;
 use crate::sys::descriptors;
-use crate::sys::packets::{self, MAX_PACKET, Packet};
+use crate::sys::packets::{self, Packet};
 use crate::sys::wait::{Status, Used};
 use crate::sys::watched::Watched;
 
 /// How much of the output is read at a time.
-const READ: usize = 16 << 10;
+const READ: usize = 8 << 10;
 
 /// Both ends of what a child's requests go through. The worker keeps the child's end too, to take back what the child has
 /// not read.
@@ -106,7 +106,7 @@ impl Process {
             news,
             pid: 0,
             written: Output::default(),
-            buffer: vec![0; MAX_PACKET],
+            buffer: vec![0; MAX_REPORT],
             piece: vec![0; READ],
             pending: VecDeque::new(),
             hung_up: false,
@@ -150,16 +150,18 @@ impl Process {
     }
 
     /// Waits for the next event. Cancel-safe.
+    ///
+    /// Until its process id is known, which is at once, nothing is heard of it that would be logged without one.
     pub(super) async fn next(&mut self, origin: Origin<'_>) -> Event {
         loop {
             if let Some(event) = self.pending.pop_front() {
                 return event;
             }
             tokio::select! {
-                packet = receive(&self.reports, &mut self.buffer), if !self.hung_up => {
+                packet = receive(&self.reports, &mut self.buffer), if !self.hung_up && self.pid != 0 => {
                     return self.understand(packet);
                 }
-                read = read_piece(&self.output, &mut self.piece), if !self.silent => {
+                read = read_piece(&self.output, &mut self.piece), if !self.silent && self.pid != 0 => {
                     match read {
                         Ok(length) if length > 0 => self.take_output(length, origin),
                         _ => self.silent = true,

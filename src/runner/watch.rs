@@ -110,9 +110,9 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
             Event::Wrote => watch.look_at_output(process),
             Event::Refused(errno) => {
                 let problem = format!("no process could be forked: {}", nix::Error::from_raw(errno).desc());
-                return watch.lost(problem);
+                return watch.lost(Outcome::Lost { problem: problem.clone() }, problem);
             }
-            Event::Orphaned => return watch.lost("the zygote, and with it the process, was killed".into()),
+            Event::Orphaned => return watch.lost(Outcome::Orphaned, "the zygote is dead".into()),
             Event::Ended(status, used) => return watch.end(process, Some((status, used))),
         }
     }
@@ -177,10 +177,10 @@ impl Watch<'_> {
         matches!(self.answer, Some(Answer::Succeeded)) || !self.retires
     }
 
-    fn lost(&self, problem: String) -> End {
+    fn lost(&self, outcome: Outcome, problem: String) -> End {
         let outcome = match &self.why {
             Some(Why::Told(Command::Abandon)) => None,
-            _ => Some(Outcome::Lost { problem: problem.clone() }),
+            _ => Some(outcome),
         };
         let took = self.clock.elapsed();
         End { outcome, traces: Traces::default(), alive: false, took, problem: Some(problem) }

@@ -8,26 +8,28 @@ mod dispatch;
 mod heartbeat;
 pub(crate) mod known;
 mod lane;
+mod orders;
 mod request;
 mod settle;
 mod shutdown;
 mod slots;
 mod stats;
 mod sweep;
+mod timeouts;
 mod verdict;
 mod wait;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 pub use self::builder::WorkerBuilder;
 pub use self::shutdown::{StopReason, WorkerHandle};
 pub use self::stats::Stats;
 
-use crate::broker::{Broker, BrokerErrorKind, DeadLimits};
+use crate::broker::{Broker, BrokerErrorKind, DeadLimits, Order};
 use crate::config::Config;
 use crate::error::Error;
 use crate::protocol::info::WorkerInfo;
@@ -40,9 +42,13 @@ use crate::worker::blocking::Shared;
 use crate::worker::claim::{ClaimLoop, Parts};
 use crate::worker::heartbeat::{Heartbeat, Pulse};
 use crate::worker::lane::Lane;
+use crate::worker::orders::Orders;
 use crate::worker::request::Sender;
 use crate::worker::shutdown::Signals;
 use crate::worker::stats::Counters;
+
+/// How long the worker's last answers to orders may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Claims calls from queues and runs them.
 ///
@@ -140,7 +146,8 @@ impl Worker {
                 registered => registered?,
             }
         }
-        let pulse = self.pulse(&lanes);
+        let (order, orders) = unbounded_channel();
+        let pulse = self.pulse(&lanes, order);
         let (pulse, first) = tokio::task::spawn_blocking(move || {
             let mut pulse = pulse;
             let first = pulse.beat();
@@ -167,8 +174,9 @@ impl Worker {
             })
         });
 
-        let cancellation = Cancellation::new();
-        let shared = Shared { states: Arc::clone(&self.states), cancellation };
+        let (say, said) = unbounded_channel();
+        let answers = Owned::spawn(orders::say(self.broker.clone(), said));
+        let shared = Shared { states: Arc::clone(&self.states), unheard: Cancellation::new() };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let parts = Parts {
@@ -179,6 +187,7 @@ impl Worker {
                 .collect(),
             concurrency: config.concurrency,
             sender: Sender { broker: self.broker.clone(), lease: config.lease, dead, place: place.into() },
+            orders: Orders::new(orders, say),
             known: known::all(&self.registry, config),
             shared,
             unknown: config.unknown,
@@ -206,6 +215,8 @@ impl Worker {
 
         let zygote_died = death.is_some_and(|death| death.0.is_finished());
         drop((sweeps, signals));
+        // The loop is gone, and what it had said is soon said to the end.
+        let _ = tokio::time::timeout(LAST_ANSWERS, answers.join()).await;
         // Only now: a worker that drains still owns messages.
         let stopped = tokio::task::spawn_blocking(move || heartbeat.stop()).await;
         debug_assert!(stopped.is_ok(), "stopping to beat does not panic");
@@ -217,7 +228,7 @@ impl Worker {
                 "functions that block are still running; their messages were put back"
             );
         }
-        tracing::info!(worker = %self.id, reason = ?ended.reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, buried = stats.buried, put_back = stats.put_back, lost = stats.lost, "stopped");
+        tracing::info!(worker = %self.id, reason = ?ended.reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, buried = stats.buried, put_back = stats.put_back, overdue = stats.overdue, lost = stats.lost, "stopped");
         if zygote_died {
             return Err(Error::ZygoteDied);
         }
@@ -234,7 +245,7 @@ impl Worker {
         }
     }
 
-    fn pulse(&self, lanes: &[Arc<Lane>]) -> Pulse {
+    fn pulse(&self, lanes: &[Arc<Lane>], orders: UnboundedSender<(usize, Order)>) -> Pulse {
         let config = &self.config.worker;
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let info = WorkerInfo {
@@ -254,6 +265,7 @@ impl Worker {
             lease: config.lease,
             period: config.beat_period(),
             info: info.encode(),
+            orders,
         }
     }
 
@@ -262,9 +274,7 @@ impl Worker {
         for lane in lanes {
             let ids: Vec<&str> = lane.wire_ids.iter().map(String::as_str).collect();
             for chunk in ids.chunks(heartbeat::CHUNK) {
-                if let Err(error) =
-                    self.broker.resign(&lane.keys, &lane.worker_key, self.id.as_str(), chunk).await
-                {
+                if let Err(error) = self.broker.resign(lane.lease_keys(self.id.as_str()), chunk).await {
                     tracing::warn!(queue = %lane.queue, %error, "could not resign; the lease will run out");
                     break;
                 }

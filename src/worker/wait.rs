@@ -152,7 +152,7 @@ impl ClaimLoop {
         }
         let wanted = |index: usize| {
             let lane: &LaneState = &self.lanes[index];
-            let rests = lane.backoff.until().is_some() || lane.rest.until().is_some();
+            let rests = lane.backoff.until().is_some() || lane.rests();
             accepts && lane.dry && !lane.token && !rests && self.comes_first(index)
         };
         match self.doorbell.waiting() {

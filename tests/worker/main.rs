@@ -1,6 +1,7 @@
 //! The worker of the tests: tasks that succeed, fail, panic, sleep and take their process down.
 
 mod interop;
+mod timed;
 mod trials;
 
 #[expect(clippy::print_stdout, reason = "tests read it")]

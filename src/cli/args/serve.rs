@@ -1,6 +1,6 @@
 //! What do commands take that run calls, or make them?
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::ValueEnum;
 
@@ -138,6 +138,7 @@ pub(in crate::cli) struct Dev {
 Examples:
   {program} enqueue my_crate::tasks::add '[1, 2]'
   {program} enqueue my_crate::tasks::add '{\"a\": 1, \"b\": 2}' --retry 3 --id
+  {program} enqueue my_crate::tasks::add '[1, 2]' --timeout 30s --deadline 1h
   {program} enqueue mails.tasks:send '[\"ann@example.org\"]' --as python --queue mail")]
 pub(in crate::cli) struct Enqueue {
     /// The path of the task
@@ -151,6 +152,12 @@ pub(in crate::cli) struct Enqueue {
     /// How often the call may be retried, whatever its task says; -1 is for ever
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(in crate::cli) retry: Option<i64>,
+    /// How long one run may go on, whatever its task says
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(in crate::cli) timeout: Option<Duration>,
+    /// Until when it is of use: a time from now, or a moment such as 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    pub(in crate::cli) deadline: Option<SystemTime>,
     /// Give the call an id: this one, or a new one
     #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
     pub(in crate::cli) id: Option<Option<CallId>>,
@@ -189,6 +196,14 @@ fn isolation(text: &str) -> Result<String, String> {
 /// Checks an amount of bytes, and keeps it as it was written.
 fn size(text: &str) -> Result<String, String> {
     parse_size(text).map(|_| text.to_owned())
+}
+
+fn moment(text: &str) -> Result<SystemTime, String> {
+    let from_now = humantime::parse_duration(text).ok().and_then(|time| SystemTime::now().checked_add(time));
+    let moment = || text.parse::<jiff::Timestamp>().ok().map(SystemTime::from);
+    from_now.or_else(moment).ok_or_else(|| {
+        "neither a time from now such as `1h` nor a moment such as `2030-01-31T12:00:00Z`".to_owned()
+    })
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -105,12 +105,8 @@ impl Forge {
         let zygote = getpid();
         match self.alone.fork() {
             Ok(Side::Child) => {
-                let household = Household {
-                    registry: self.household.registry.clone(),
-                    states: self.household.states.clone(),
-                };
                 let [requests, reports, output] = descriptors;
-                child::run(household, Place { zygote, requests, reports, output, lasting, reuse })
+                child::run(&self.household, Place { zygote, requests, reports, output, lasting, reuse })
             }
             Ok(Side::Parent(pid)) => {
                 // Here too, so that a signal to the group that comes now finds it.
