@@ -27,6 +27,8 @@ pub(super) struct Allotment {
 }
 
 impl Allotment {
+    const ENDLESS: Self = Self { timeout: None, deadline: None };
+
     /// What the message says; where it does not, `timeouts` hold.
     ///
     /// The deadline on the wire is a moment of the wall clock. It is compared with that once, here: from here on the
@@ -80,6 +82,9 @@ enum Step {
 impl Clock {
     /// The time of a run that begins now; none without end.
     pub(super) fn start(allotment: Allotment, grace: Duration) -> Option<Self> {
+        if allotment == Allotment::ENDLESS {
+            return None; // As most are: no look at the clock.
+        }
         let began = Instant::now();
         // What is too far away for a clock is without end.
         let timeout = allotment.timeout.and_then(|timeout| began.checked_add(timeout));

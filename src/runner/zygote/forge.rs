@@ -122,6 +122,7 @@ impl Forge {
     /// Takes away all that have ended, with whatever they have left.
     fn reap_all(&mut self) {
         let mut news = Vec::new();
+        let mut reaped = false;
         loop {
             match peek_ended() {
                 Ended::NoneYet | Ended::NoChildren => break,
@@ -132,6 +133,7 @@ impl Forge {
                         signal_group(pid, Signal::SIGKILL);
                     }
                     let ended = reap(pid);
+                    reaped = true;
                     if let (Some(child), Some((status, used))) = (child, ended) {
                         self.by_child.remove(&child);
                         news.push(News::Ended { child, status, used });
@@ -139,7 +141,8 @@ impl Forge {
                 }
             }
         }
-        if !news.is_empty() {
+        // Also after a stray: the kernel's list of children may have been incomplete while that one died.
+        if reaped {
             self.kill_strays();
         }
         for ended in news {
