@@ -152,7 +152,7 @@ fn long(n: String, ms: u64) {
     note(&format!("-{n}"));
 }
 
-#[delayed::task(name = "isolation.own_grace", timeout = "100ms", grace = "700ms")]
+#[delayed::task(name = "isolation.own_grace", timeout = "500ms", grace = "700ms")]
 fn own_grace(n: String) {
     ignore_sigterm();
     note(&n);
