@@ -1,6 +1,9 @@
 -- resign: end a worker's lease, so that what it should still own is requeued at once.
 --
--- KEYS[1]  worker   HASH  who this is
+-- The number of its last call stays until it expires: a call that is still on its way, of a connection that broke, must
+-- not be taken for the next one.
+--
+-- KEYS[1]  worker   HASH  info: who this is
 -- KEYS[2]  workers  ZSET  worker id -> the time in milliseconds at which its lease ends
 -- KEYS[3]  orders   HASH  wire id -> an order to end what this slot runs
 -- KEYS[…]  the live keys of its slots, at most 1000  STRING
@@ -8,11 +11,12 @@
 --
 -- Returns 1 when the worker was known, else 0.
 
-redis.call('HLEN', KEYS[1]) -- UNLINK would take any type
+redis.call('HLEN', KEYS[1])
 redis.call('ZCARD', KEYS[2])
-redis.call('HLEN', KEYS[3])
+redis.call('HLEN', KEYS[3]) -- UNLINK would take any type
 
-redis.call('UNLINK', KEYS[1], KEYS[3])
+redis.call('HDEL', KEYS[1], 'info')
+redis.call('UNLINK', KEYS[3])
 for i = 4, #KEYS do
   redis.call('UNLINK', KEYS[i])
 end

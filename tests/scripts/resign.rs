@@ -8,7 +8,7 @@ fn resign(bench: &mut Bench, ids: &[String]) -> RedisResult<u64> {
 
 fn seed(bench: &mut Bench) {
     bench.own(&[(&slot(0), "a"), (&slot(1), "b")]);
-    let () = bench.redis.hset(WORKER, "seq", 5).unwrap();
+    let () = bench.redis.hset(WORKER, "info", "who").unwrap();
     let () = bench.redis.zadd(WORKERS, WORKER_ID, 1).unwrap();
     let () = bench.redis.zadd(WORKERS, "another", 2).unwrap();
     let () = bench.redis.hset(ORDERS, slot(0), "digest 5 anna").unwrap();
@@ -28,6 +28,24 @@ fn leaves_no_sign_of_life() {
     );
     assert_eq!(state.processing.len(), 2, "expected what it owns to stay: it is requeued by a sweep");
     assert_eq!(resign(&mut bench, &slots(3)).unwrap(), 0, "expected it to be unknown now");
+}
+
+#[test]
+fn refuses_what_is_still_on_its_way() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    let () = bench.redis.hset(WORKER, "seq", 5).unwrap();
+    let () = bench.redis.pexpire(WORKER, 4 * i64::try_from(LEASE).unwrap()).unwrap();
+    resign(&mut bench, &slots(2)).unwrap();
+    assert_eq!(bench.seq(), Some(5), "expected the number of its last call to stay");
+    assert!(!bench.redis.hexists::<_, _, bool>(WORKER, "info").unwrap(), "expected nothing else to stay");
+    bench.assert_expires(WORKER, 4 * LEASE);
+    bench.refuses(STALE, "a release of an earlier connection", |bench| {
+        bench.call::<redis::Value>("claim", |call| {
+            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS);
+            call.arg(3).arg(LEASE).arg(0).arg(0).arg(0).arg(1).arg(1).arg(slot(0));
+        })
+    });
 }
 
 #[test]
