@@ -1,4 +1,4 @@
-//! Which servers will do? The scripts and the way of a call are tried on the oldest Redis and on a Valkey too.
+//! Which servers will do? What is tried on the Redis that is installed is tried on the oldest one and on a Valkey too.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -65,14 +65,22 @@ fn interoperate(site: &mut Site) {
     stop(Rust, ours);
 }
 
-/// The tests of the scripts, in a process that finds this server.
-fn try_scripts(server: &std::path::Path) {
+/// The tests of the scripts, of faults and of the way of a call, in a process that finds this server.
+fn try_tests(server: &std::path::Path) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let mut tests = Program::spawn(command.arg("scripts::").env("DELAYED_TEST_SERVER", server));
-    let status = tests.wait_exit(PATIENCE);
-    assert!(status.success(), "expected the scripts to work on {}:\n{}", server.display(), tests.printed());
+    let suites = [
+        "scripts::",
+        "model::against_redis::",
+        "faults::",
+        "worker_behaviour::",
+        "--skip",
+        "faults::points::",
+    ];
+    let mut tests = Program::spawn(command.args(suites).env("DELAYED_TEST_SERVER", server));
+    let status = tests.wait_exit(10 * PATIENCE);
+    assert!(status.success(), "expected the tests to pass on {}:\n{}", server.display(), tests.printed());
     let said = tests.wait_for_line("test result: ok");
-    assert!(!said.contains(" 0 passed"), "expected the tests of the scripts to be found: {said}");
+    assert!(!said.contains(" 0 passed"), "expected the tests to be found: {said}");
     println!("{said}");
 }
 
@@ -81,7 +89,7 @@ fn will_do(server: PathBuf) -> (String, Option<String>) {
     let versions = versions(&mut site);
     println!("on {}: Redis {}, Valkey {:?}", server.display(), versions.0, versions.1);
     interoperate(&mut site);
-    try_scripts(&server);
+    try_tests(&server);
     versions
 }
 
