@@ -18,6 +18,8 @@ mod cli;
 mod client;
 pub mod config;
 #[cfg(feature = "broker")]
+mod crash;
+#[cfg(feature = "broker")]
 mod error;
 #[cfg(feature = "inspect")]
 pub mod inspect;
@@ -61,6 +63,8 @@ pub use delayed_macros::task;
 #[doc(hidden)]
 pub mod __private {
     //! What the code that `#[delayed::task]` writes refers to. Not for use by hand.
+    #[cfg(all(feature = "testing", feature = "broker"))]
+    pub use crate::crash::point as crash_point;
     pub use crate::isolation::{Isolation, Limits, Timeouts};
     pub use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
     pub use crate::protocol::encode::Encoder;

@@ -25,7 +25,7 @@ pub(crate) struct Broker {
 /// Where Redis is, and how long we wait for it.
 pub(super) struct Target {
     client: Client,
-    timeout: Duration,
+    pub(super) timeout: Duration,
 }
 
 impl Broker {

@@ -50,6 +50,16 @@ impl<'a> LeaseKeys<'a> {
 }
 
 impl LeaseKeeper {
+    /// From now on a beat takes no longer than about `longest`, so that one which gets no answer leaves time for others.
+    pub(crate) fn hurry(&mut self, longest: Duration) {
+        self.longest = longest;
+        let longest = Some(longest.min(self.target.timeout));
+        // One that does not take them is made anew.
+        self.connection.take_if(|connection| {
+            connection.set_read_timeout(longest).and_then(|()| connection.set_write_timeout(longest)).is_err()
+        });
+    }
+
     /// Renews the worker's lease on one queue, and the live keys of `slots` (at most 1000). Connects when it is
     /// not connected; after an error it connects anew. Takes the orders that stand there.
     pub(crate) fn beat(
@@ -73,10 +83,9 @@ impl LeaseKeeper {
 }
 
 impl Broker {
-    /// The means to beat from a thread. A beat takes no longer than about `longest`, so that one which gets no answer
-    /// leaves time for others.
-    pub(crate) fn lease_keeper(&self, longest: Duration) -> LeaseKeeper {
-        LeaseKeeper { target: Arc::clone(&self.target), longest, connection: None }
+    /// The means to beat from a thread. A beat may take as long as any request, until [`LeaseKeeper::hurry`].
+    pub(crate) fn lease_keeper(&self) -> LeaseKeeper {
+        LeaseKeeper { target: Arc::clone(&self.target), longest: self.target.timeout, connection: None }
     }
 
     /// Ends the worker's lease on one queue, and the live keys of `slots` (at most 1000).

@@ -6,6 +6,7 @@ use redis::Value;
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
+use crate::crash;
 use crate::protocol::keys::{QUEUES, QueueKeys};
 use crate::protocol::names::QueueName;
 
@@ -245,6 +246,9 @@ impl Broker {
         for id in ids {
             command.arg(id);
         }
-        self.read("delete_dead", &command).await
+        crash::point("delete", "before");
+        let deleted = self.read("delete_dead", &command).await;
+        crash::point("delete", "replied");
+        deleted
     }
 }

@@ -6,6 +6,7 @@ use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::crash;
 
 /// A Lua script of `lua/`.
 pub(super) struct Script {
@@ -69,6 +70,7 @@ impl Script {
     where
         C: ConnectionLike + Send,
     {
+        crash::point(self.name, "before");
         let mut result = connection.req_packed_command(command).await;
         if is_unknown_script(&result) {
             // Refused before anything ran, so it is safe to send it again.
@@ -78,6 +80,7 @@ impl Script {
                 Err(error) => Err(error),
             };
         }
+        crash::point(self.name, "replied");
         result.and_then(Value::extract_error).map_err(|error| BrokerError::from_redis(self.name, &error))
     }
 
@@ -88,11 +91,13 @@ impl Script {
         command: &Cmd,
     ) -> Result<Value, BrokerError> {
         use redis::ConnectionLike as _;
+        crash::point(self.name, "before");
         let mut result = connection.req_command(command);
         if is_unknown_script(&result) {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(self.text).to_owned();
             result = connection.req_command(&load).and_then(|_| connection.req_command(command));
         }
+        crash::point(self.name, "replied");
         result.and_then(Value::extract_error).map_err(|error| BrokerError::from_redis(self.name, &error))
     }
 

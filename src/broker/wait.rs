@@ -7,6 +7,7 @@ use redis::aio::MultiplexedConnection;
 
 use crate::broker::Broker;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::crash;
 use crate::protocol::keys::QueueKeys;
 
 /// How long one `BLPOP` blocks: long enough to cost nothing, short enough to notice a peer that went silently.
@@ -30,10 +31,14 @@ impl Waiter {
             command.arg(*key);
         }
         command.arg(BLOCK.as_secs());
+        crash::point("wait", "before");
         let reply: Option<(String, Value)> = command
             .query_async(&mut self.connection)
             .await
             .map_err(|error| BrokerError::from_redis("wait", &error))?;
+        if reply.is_some() {
+            crash::point("wait", "replied");
+        }
         match reply {
             None => Ok(None),
             Some((key, _)) => match notifications.iter().position(|candidate| *candidate == key) {

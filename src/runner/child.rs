@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, getpid, setpgid};
 
+use crate::crash;
 use crate::isolation::Limits;
 use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
@@ -118,7 +119,10 @@ impl Child<'_> {
                 || !matches!(peek_ended(), Ended::NoChildren)
                 || reuse.memory.is_some_and(|most| resident_memory(getpid().as_raw()).is_none_or(|now| now > most));
             let report = Report::Ended { run: request.run, answer, retires };
-            if packets::send(&*self.reports, &encode(&report), &[]).is_err() || retires {
+            crash::point("run", "report");
+            let is_sent = packets::send(&*self.reports, &encode(&report), &[]).is_ok();
+            crash::point("run", "reported");
+            if !is_sent || retires {
                 return;
             }
         }

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context as PollContext, Poll};
 
+use crate::crash;
 use crate::protocol::arguments::Arguments;
 use crate::runner::outcome::Outcome;
 use crate::task::handler::Handler;
@@ -28,6 +29,7 @@ pub(crate) fn start(
     let Handler::Async(function) = task.handler else {
         return Err(run_blocking(task, arguments, scope));
     };
+    crash::point("run", "before");
     match catch_unwind(AssertUnwindSafe(|| function(arguments, scope))) {
         Ok(Ok(future)) => Ok(Run { future }),
         Ok(Err(error)) => Err(Outcome::Arguments { problem: error.to_string() }),
@@ -44,8 +46,9 @@ pub(crate) fn run_blocking(
     let Handler::Blocking(function) = task.handler else {
         return Outcome::Failed(TaskError::fatal("an asynchronous task cannot run on a blocking thread"));
     };
+    crash::point("run", "before");
     match catch_unwind(AssertUnwindSafe(|| function(arguments, scope))) {
-        Ok(Ok(result)) => result.into(),
+        Ok(Ok(result)) => returned(result),
         Ok(Err(error)) => Outcome::Arguments { problem: error.to_string() },
         Err(payload) => panicked(payload),
     }
@@ -57,7 +60,7 @@ impl Future for Run {
     fn poll(mut self: Pin<&mut Self>, cx: &mut PollContext<'_>) -> Poll<Outcome> {
         match catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(result)) => Poll::Ready(result.into()),
+            Ok(Poll::Ready(result)) => Poll::Ready(returned(result)),
             Err(payload) => Poll::Ready(panicked(payload)),
         }
     }
@@ -71,6 +74,11 @@ impl Drop for Run {
             drop(panicked(payload));
         }
     }
+}
+
+fn returned(result: Result<(), TaskError>) -> Outcome {
+    crash::point("run", "effect");
+    result.into()
 }
 
 impl From<Result<(), TaskError>> for Outcome {

@@ -150,7 +150,9 @@ impl Worker {
         let pulse = self.pulse(&lanes, order);
         let (pulse, first) = tokio::task::spawn_blocking(move || {
             let mut pulse = pulse;
+            // Nothing is owned yet: a short lease is no reason not to start.
             let first = pulse.beat();
+            pulse.keeper.hurry(pulse.period);
             (pulse, first)
         })
         .await
@@ -259,7 +261,7 @@ impl Worker {
             lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
         };
         Pulse {
-            keeper: self.broker.lease_keeper(config.beat_period()),
+            keeper: self.broker.lease_keeper(),
             lanes: lanes.to_vec(),
             worker: self.id.clone(),
             lease: config.lease,

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::broker::{BrokerError, BrokerErrorKind, MAX_BATCH, Place, Reconciled};
+use crate::crash;
 use crate::isolation::Isolation;
 use crate::protocol::message::Message;
 use crate::runner::{Done, Outcome, Traces};
@@ -39,6 +40,7 @@ impl ClaimLoop {
     /// A run has ended with this outcome: decides, and queues what is to be done.
     pub(super) fn on_done(&mut self, slot: usize, outcome: Outcome, traces: Option<Box<Traces>>) {
         let Some(running) = self.slots.running_in(slot) else { return };
+        crash::point("run", "heard");
         let outcome = self.orders.outcome_of(slot, running.judged(outcome));
         let outcome = if self.phase() > Phase::Quiet { outcome.while_stopping() } else { outcome };
         if self.closing && matches!(outcome, Outcome::Failed(_) | Outcome::Lost { .. }) {

@@ -5,6 +5,7 @@ mod full;
 mod killed_worker;
 mod network;
 mod paused;
+mod points;
 mod poison;
 mod redis_down;
 mod replies;

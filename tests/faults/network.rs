@@ -99,3 +99,18 @@ fn a_network_that_holds_everything_for_longer_than_the_time_out() {
     trial.ledger.assert_each_once(both.chain((2..20).map(|n| n.to_string())).chain(["0".into(), "1".into()]));
     trial.assert_only(&[]);
 }
+
+#[test]
+fn a_worker_with_a_short_lease_starts_over_a_slow_network() {
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    // There and back it takes longer than a beat may later on, which is a quarter of the lease.
+    proxy.set(Mode::Delay(Duration::from_millis(200)));
+    let mut worker = trial.worker_at(proxy.url(), &["--lease", "1s"]);
+    proxy.set(Mode::Pass);
+    trial.push(&marks(3));
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(0..3);
+    trial.assert_only(&[]);
+}

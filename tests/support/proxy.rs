@@ -31,7 +31,7 @@ pub(crate) enum Mode {
     Hold,
 }
 
-/// At which point a connection is lost.
+/// At which point a connection is lost, or a frame held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lose {
     /// The request does not reach Redis.
@@ -55,6 +55,11 @@ struct State {
     trap: Option<Trap>,
     /// How many connections a trap has cut.
     sprung: u32,
+    net: Option<Trap>,
+    /// How many requests that the net is for have passed.
+    passed: u32,
+    caught: bool,
+    let_go: bool,
     /// Every connection since the last cut.
     live: Vec<Ends>,
     closed: bool,
@@ -146,6 +151,27 @@ impl Proxy {
         self.shared.lock().trap = Some(Trap { lose, marker: marker.into(), spare: nth - 1 });
     }
 
+    /// Holds the `nth` (from 1) request from now on that contains `marker`, or its reply, until [`Self::let_go`].
+    pub(crate) fn catch(&self, at: Lose, marker: &str, nth: u32) {
+        self.shared.lock().net = Some(Trap { lose: at, marker: marker.into(), spare: nth - 1 });
+    }
+
+    /// Whether it holds what it was to catch.
+    pub(crate) fn has_caught(&self) -> bool {
+        self.shared.lock().caught
+    }
+
+    /// How many requests that [`Self::catch`] is for have reached Redis.
+    pub(crate) fn passed(&self) -> u32 {
+        self.shared.lock().passed
+    }
+
+    /// Passes on what it has caught.
+    pub(crate) fn let_go(&self) {
+        self.shared.lock().let_go = true;
+        self.shared.changed.notify_all();
+    }
+
     /// How many connections were cut by [`Self::lose`].
     pub(crate) fn lost(&self) -> u32 {
         self.shared.lock().sprung
@@ -182,39 +208,72 @@ impl Shared {
         !closed
     }
 
-    /// Whether this request is the one that a trap waits for.
-    fn springs(&self, request: &[u8]) -> Option<Lose> {
+    /// What becomes of this request, and of its reply.
+    fn judge(&self, request: &[u8]) -> [Fate; 2] {
         let mut state = self.lock();
-        let trap = state.trap.as_mut()?;
-        if !request.windows(trap.marker.len()).any(|part| part == trap.marker) {
-            return None;
+        let is_meant = state.net.as_ref().is_some_and(|net| net.is_for(request));
+        let (lost, caught) = (springs(&mut state.trap, request), springs(&mut state.net, request));
+        state.passed += u32::from(is_meant && caught != Some(Lose::Request));
+        match (lost, caught) {
+            (Some(Lose::Request), _) => [Fate::Lost, Fate::Lost],
+            (Some(Lose::Reply), _) => [Fate::Passes, Fate::Lost],
+            (None, Some(Lose::Request)) => [Fate::Held, Fate::Passes],
+            (None, Some(Lose::Reply)) => [Fate::Passes, Fate::Held],
+            (None, None) => [Fate::Passes; 2],
         }
-        if trap.spare > 0 {
-            trap.spare -= 1;
-            return None;
-        }
-        state.trap.take().map(|trap| trap.lose)
     }
+
+    /// Holds a frame until it is let go. False: the proxy was closed.
+    fn hold(&self) -> bool {
+        self.lock().caught = true;
+        let held = |state: &mut State| !state.let_go && !state.closed;
+        !self.changed.wait_while(self.lock(), held).unwrap().closed
+    }
+}
+
+/// What becomes of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Passes,
+    /// Its connection is cut.
+    Lost,
+    Held,
+}
+
+impl Trap {
+    fn is_for(&self, request: &[u8]) -> bool {
+        request.windows(self.marker.len()).any(|part| part == self.marker)
+    }
+}
+
+/// Whether this request is the one that a trap waits for.
+fn springs(place: &mut Option<Trap>, request: &[u8]) -> Option<Lose> {
+    let trap = place.as_mut().filter(|trap| trap.is_for(request))?;
+    if trap.spare > 0 {
+        trap.spare -= 1;
+        return None;
+    }
+    place.take().map(|trap| trap.lose)
 }
 
 /// Passes frames on in both directions, each in a thread of its own.
 fn relay(shared: &Arc<Shared>, ends: &Ends) {
-    // For each request that has no reply yet: whether its reply is to be lost.
+    // For each request that has no reply yet: what becomes of that.
     let asked = Arc::new(Mutex::new(VecDeque::new()));
     let (this, expected) = (Arc::clone(shared), Arc::clone(&asked));
     pump(shared, ends, 0, move |request| {
-        let lose = this.springs(request);
-        expected.lock().unwrap().push_back(lose.is_some());
-        lose != Some(Lose::Request)
+        let [fate, of_reply] = this.judge(request);
+        expected.lock().unwrap().push_back(of_reply);
+        fate
     });
-    pump(shared, ends, 1, move |reply| {
-        let pushed = reply.first() == Some(&b'>');
-        pushed || asked.lock().unwrap().pop_front() != Some(true)
+    pump(shared, ends, 1, move |reply| match reply.first() {
+        Some(b'>') => Fate::Passes, // Nobody asked for it.
+        _ => asked.lock().unwrap().pop_front().unwrap_or(Fate::Passes),
     });
 }
 
-/// Passes on what comes from one end and `may_pass`; ends the connection at what may not.
-fn pump(shared: &Arc<Shared>, ends: &Ends, from: usize, may_pass: impl Fn(&[u8]) -> bool + Send + 'static) {
+/// Passes on what comes from one end, as far as its fate allows.
+fn pump(shared: &Arc<Shared>, ends: &Ends, from: usize, judge: impl Fn(&[u8]) -> Fate + Send + 'static) {
     let (shared, ends) = (Arc::clone(shared), Arc::clone(ends));
     std::thread::spawn(move || {
         let (mut from, mut to) = (&ends[from], &ends[1 - from]);
@@ -225,9 +284,14 @@ fn pump(shared: &Arc<Shared>, ends: &Ends, from: usize, may_pass: impl Fn(&[u8])
             }
             held.extend_from_slice(&chunk[..read]);
             while let Some(length) = frame(&held) {
-                if !may_pass(&held[..length]) {
-                    shared.lock().sprung += 1;
-                    break 'open;
+                match judge(&held[..length]) {
+                    Fate::Passes => {}
+                    Fate::Held if shared.hold() => {}
+                    Fate::Held => break 'open,
+                    Fate::Lost => {
+                        shared.lock().sprung += 1;
+                        break 'open;
+                    }
                 }
                 if to.write_all(&held[..length]).is_err() {
                     break 'open;

@@ -4,6 +4,7 @@
 mod embedder;
 mod interop;
 mod isolation;
+mod points;
 mod timed;
 mod trials;
 

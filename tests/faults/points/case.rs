@@ -1,0 +1,314 @@
+//! One combination: a queue, a process that dies at one point, and what is seen of it.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use redis::{Commands, Connection};
+
+use super::scenes::Scene;
+use super::site::Site;
+use super::table::{Cell, Place, Runs};
+use crate::support::process::Program;
+use crate::support::proxy::{Lose, Proxy};
+use crate::support::redis::{State, snapshot};
+use crate::support::trial::{self, PATIENCE, WORKER, ready};
+use crate::support::wait;
+use crate::worker_behaviour::digest;
+
+/// Who is there to take over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Party {
+    Rust,
+    Python,
+    Go,
+}
+
+/// Where runs take place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Inline,
+    Fork,
+    Prefork,
+}
+
+/// How the process dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Death {
+    /// Of its own hand, at the point.
+    Itself,
+    /// Of ours, while the network holds its request, or the reply.
+    Caught(Lose),
+    /// Of ours, while its child stays at the point.
+    WithChild,
+    /// Only its child dies, of its own hand.
+    Child,
+}
+
+/// One combination.
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    pub(super) scene: &'static Scene,
+    /// The step of the point.
+    pub(super) step: &'static str,
+    pub(super) death: Death,
+    pub(super) mode: Mode,
+    /// Whose worker owned the message before, and runs it afterwards.
+    pub(super) parties: (Party, Party),
+    /// The task of the call that is hit.
+    pub(super) task: &'static str,
+    pub(super) cell: Cell,
+    /// The number of the call that is hit; the next one is the bystander's.
+    pub(super) n: u16,
+}
+
+impl Case {
+    pub(super) fn queue(&self) -> String {
+        format!("p{}", self.n)
+    }
+
+    /// The call that the crash is about.
+    pub(super) fn hit(&self) -> Vec<u8> {
+        call(self.task, self.n)
+    }
+
+    /// How often the call is run in all.
+    pub(super) fn expected(&self) -> usize {
+        let life = |party| if party == Party::Rust && self.task == "points:retried" { 2 } else { 1 };
+        match self.cell.runs {
+            Runs::Never => 0,
+            Runs::Once => life(self.parties.0),
+            Runs::Again => 1 + life(self.parties.1),
+        }
+    }
+
+    /// Whether it is a dead letter when all is over.
+    pub(super) fn ends_dead(&self) -> bool {
+        self.cell.place == Place::Dead || (self.scene.buries)(self)
+    }
+}
+
+/// A call as Go makes it. Numbers take three bytes, so that they are found in any form of a message.
+pub(super) fn call(task: &str, n: u16) -> Vec<u8> {
+    trial::call(task, &[n.into()])
+}
+
+/// A case that is played.
+pub(super) struct Stage<'a> {
+    pub(super) case: &'a Case,
+    pub(super) site: &'a Site,
+    pub(super) redis: Connection,
+    pub(super) proxy: Proxy,
+    victim: Option<Program>,
+    /// Others that live on, until all is over.
+    pub(super) others: Vec<Program>,
+}
+
+impl<'a> Stage<'a> {
+    /// Plays a case until its process has died and is found where it should be. Gives those that live on.
+    pub(super) fn play(case: &'a Case, site: &'a Site) -> Vec<Program> {
+        let proxy = Proxy::unix(&site.server);
+        let marker = match case.scene.script {
+            "wait" => "BLPOP\r\n".to_owned(),
+            "delete" => "XDEL\r\n".to_owned(),
+            "run" => "nothing".to_owned(),
+            name => digest(name),
+        };
+        match case.death {
+            Death::Caught(at) => proxy.catch(at, &marker, case.scene.nth),
+            // Only to see how many pass.
+            _ => proxy.catch(Lose::Request, &marker, u32::MAX),
+        }
+        let redis = site.server.connection();
+        let mut stage = Self { case, site, redis, proxy, victim: None, others: Vec::new() };
+        (case.scene.play)(&mut stage);
+        stage.end();
+        stage.look();
+        stage.others
+    }
+
+    pub(super) fn push(&mut self, messages: &[Vec<u8>]) {
+        let queue = self.case.queue();
+        for message in messages {
+            let noti = format!("{queue}_noti");
+            let mut pipe = redis::pipe();
+            pipe.atomic().rpush(&queue, message).rpush(noti, "1");
+            let () = pipe.query(&mut self.redis).unwrap();
+        }
+    }
+
+    /// The call that is hit, and a bystander behind it.
+    pub(super) fn push_both(&mut self) {
+        let bystander = call("points:note", self.case.n + 1);
+        self.push(&[self.case.hit(), bystander]);
+    }
+
+    fn note(&self) -> PathBuf {
+        self.site.file(&format!("note-{}", self.case.n))
+    }
+
+    /// Starts the process that is to die, with these words on its command line.
+    pub(super) fn start(&mut self, words: &[&str]) {
+        let mut command = Command::new(WORKER);
+        command.args(words).args(["--redis", self.proxy.url()]);
+        self.site.furnish(&mut command);
+        if !matches!(self.case.death, Death::Caught(_)) {
+            let (of, nth) = (self.case.scene.script, self.case.scene.nth);
+            command.env("DELAYED_CRASH_AT", format!("{of}.{}:{nth}", self.case.step));
+            command.env("DELAYED_CRASH_NOTE", self.note());
+        }
+        if self.case.death == Death::WithChild {
+            command.env("DELAYED_CRASH_STAY", "1");
+        }
+        self.victim = Some(Program::spawn(&mut command));
+    }
+
+    /// Starts the worker that is to die.
+    pub(super) fn start_worker(&mut self, lease: &str) {
+        let (queue, mode) = (self.case.queue(), self.case.mode.name());
+        let words = ["worker", "--queue", &queue, "--isolation", mode, "--lease", lease];
+        let more = ["--concurrency", "1", "--no-sweep", "--shutdown", "10ms", "--unknown", "requeue"];
+        self.start(&[&words[..], &more].concat());
+    }
+
+    /// A worker of the queue that is not to die here, and serves when this returns.
+    pub(super) fn other_worker(&mut self, lease: &str) -> Program {
+        let (queue, mode) = (self.case.queue(), self.case.mode.name());
+        let words = ["worker", "--queue", &queue, "--isolation", mode, "--lease", lease];
+        let mut command = Command::new(WORKER);
+        command.args(words).args(["--concurrency", "1", "--no-sweep", "--redis", &self.site.server.url()]);
+        self.site.furnish(&mut command);
+        let program = Program::spawn(&mut command);
+        ready(&program);
+        program
+    }
+
+    pub(super) fn victim(&mut self) -> &mut Program {
+        self.victim.as_mut().expect("it was started")
+    }
+
+    /// Waits until the call that is hit has left its number.
+    pub(super) fn wait_effect(&mut self) {
+        wait::until_ok(PATIENCE, || {
+            if self.site.runs(self.case.n) > 0 {
+                return Ok(());
+            }
+            if let Some(victim) = &mut self.victim {
+                assert!(!victim.has_ended(), "it ended early: {:?}\n{}", self.case, victim.printed());
+            }
+            let said = self.victim.as_ref().map_or_else(String::new, Program::printed);
+            let (case, state) = (self.case, self.state());
+            Err(format!("a run of {case:?}: {state:#?}\n{said}"))
+        });
+    }
+
+    /// Waits until the process is where it is to die, unless it has died there.
+    pub(super) fn arrive(&mut self) {
+        let (caught, note) = (matches!(self.case.death, Death::Caught(_)), self.note());
+        let (case, proxy) = (self.case, &self.proxy);
+        let victim = self.victim.as_mut().expect("it was started");
+        wait::until_ok(PATIENCE, || {
+            if if caught { proxy.has_caught() } else { note.exists() } {
+                return Ok(());
+            }
+            assert!(!victim.has_ended(), "it ended elsewhere: {case:?}\n{}", victim.printed());
+            Err(format!("the point of {case:?}:\n{}", victim.printed()))
+        });
+    }
+
+    /// Lets it die, and sees that it died exactly there.
+    fn end(&mut self) {
+        self.arrive();
+        let case = self.case;
+        if let Death::Caught(_) | Death::WithChild = case.death {
+            let victim = self.victim();
+            assert!(!victim.has_ended(), "it ended before: {case:?}\n{}", victim.printed());
+            victim.signal(Signal::SIGKILL);
+        }
+        if case.death == Death::Child {
+            self.wait_settled();
+            self.victim().signal(Signal::SIGTERM);
+        }
+        let status = self.victim().wait_exit(PATIENCE);
+        let signal = (case.death != Death::Child).then_some(Signal::SIGKILL as i32);
+        assert_eq!(status.signal(), signal, "{case:?}:\n{}", self.victim().printed());
+        if signal.is_none() {
+            assert_eq!(status.code(), Some(0), "{case:?}:\n{}", self.victim().printed());
+        }
+        if !matches!(case.death, Death::Caught(_)) {
+            let who: i32 = std::fs::read_to_string(self.note()).unwrap().trim().parse().unwrap();
+            let is_victim = who == self.victim().pid().as_raw();
+            assert_eq!(
+                is_victim,
+                case.death == Death::Itself,
+                "expected the right one to come there: {case:?}"
+            );
+        }
+        self.proxy.let_go();
+    }
+
+    fn wait_settled(&mut self) {
+        wait::until_ok(PATIENCE, || match self.state() {
+            state if state.waiting.is_empty() && state.processing.is_empty() => Ok(()),
+            state => {
+                let (case, said) = (self.case, self.victim().printed());
+                Err(format!("an end of {case:?}: {state:#?}\n{said}"))
+            }
+        });
+    }
+
+    pub(super) fn state(&mut self) -> State {
+        snapshot(&mut self.redis, &self.case.queue())
+    }
+
+    /// It is where the document says, and nowhere else.
+    fn look(&mut self) {
+        let case = self.case;
+        // Redis may have the request still before it.
+        let deadline = if case.step == "sent" { PATIENCE } else { std::time::Duration::ZERO };
+        wait::until_ok(deadline, || {
+            let state = self.state();
+            let places = places(&state, case.n);
+            let expected: Vec<Place> =
+                [case.cell.place].into_iter().filter(|place| *place != Place::Nowhere).collect();
+            // A token may be in the hand that died.
+            let popped = u64::from(case.scene.script == "wait" && case.step != "before");
+            let even = state.tokens + popped == state.waiting.len() as u64;
+            if places == expected && (even || case.scene.script == "balance") {
+                return Ok(());
+            }
+            Err(format!("it to be in {expected:?}, it is in {places:?}: {case:?}\n{state:#?}"))
+        });
+    }
+
+    /// Its live keys end, as they would with the lease.
+    pub(super) fn end_lease(&mut self) {
+        for id in self.state().processing.into_keys() {
+            let () = self.redis.del(id).unwrap();
+        }
+    }
+}
+
+/// Where a call is.
+fn places(state: &State, n: u16) -> Vec<Place> {
+    let [high, low] = n.to_be_bytes();
+    let payload = [0xc4, 3, 0xcd, high, low];
+    let is_it = |message: &&Vec<u8>| message.windows(5).any(|part| part == payload);
+    let letters = state.dead.iter().map(|letter| &letter["message"]);
+    let found = |count: usize, place: Place| std::iter::repeat_n(place, count);
+    found(state.waiting.iter().filter(is_it).count(), Place::Waiting)
+        .chain(found(state.processing.values().filter(is_it).count(), Place::Owned))
+        .chain(found(letters.filter(is_it).count(), Place::Dead))
+        .collect()
+}
+
+impl Mode {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Inline => "inline",
+            Self::Fork => "fork",
+            Self::Prefork => "prefork",
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! How does a process come to each point? One scene for each row of the tables, from an empty queue on.
+
+use std::fmt;
+
+use nix::sys::signal::Signal;
+use redis::Commands;
+
+use super::case::{Case, Party, Stage, call};
+use super::table::Place;
+use crate::support::process::Program;
+use crate::support::redis::read;
+use crate::support::trial::PATIENCE;
+use crate::support::{proxy::Lose, root, wait};
+use crate::worker_behaviour::digest;
+
+/// Which process dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    Producer,
+    Worker,
+    Sweeper,
+    Operator,
+}
+
+impl Who {
+    /// As the document says it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Producer => "producer",
+            Self::Worker => "worker",
+            Self::Sweeper => "sweeper",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+/// How one row is played.
+pub(super) struct Scene {
+    /// Its name in the table.
+    pub(super) row: &'static str,
+    pub(super) who: Who,
+    /// What its points are named after: the script, or `run`.
+    pub(super) script: &'static str,
+    /// At which time it comes there.
+    pub(super) nth: u32,
+    pub(super) task: &'static str,
+    /// Whether it makes a difference where the worker runs its calls.
+    pub(super) by_mode: bool,
+    /// Whose workers may have owned the message before.
+    pub(super) owners: &'static [Party],
+    /// Whether workers of this kind can take over when the message is there.
+    pub(super) can_inherit: fn(Party, Place) -> bool,
+    /// Whether the call ends as a dead letter, wherever it is after the crash.
+    pub(super) buries: fn(&Case) -> bool,
+    pub(super) play: fn(&mut Stage<'_>),
+}
+
+impl fmt::Debug for Scene {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.row)
+    }
+}
+
+/// What is so where nothing else is said: a worker dies in the call of a script, and all can inherit.
+const USUAL: Scene = Scene {
+    row: "",
+    who: Who::Worker,
+    script: "",
+    nth: 1,
+    task: "points:note",
+    by_mode: true,
+    owners: &[Party::Rust],
+    can_inherit: |_, _| true,
+    buries: |_| false,
+    play: |stage| {
+        stage.push_both();
+        stage.start_worker("1s");
+    },
+};
+
+/// Only Rust's workers have something to do with it.
+const OURS: fn(Party, Place) -> bool = |party, _| party == Party::Rust;
+
+pub(super) static REQUESTS: [Scene; 19] = [
+    Scene {
+        row: "enqueue",
+        who: Who::Producer,
+        script: "enqueue",
+        by_mode: false,
+        play: |stage| {
+            let (task, n, queue) = (stage.case.task, format!("[{}]", stage.case.n), stage.case.queue());
+            stage.push(&[call("points:note", stage.case.n + 1)]);
+            stage.start(&["enqueue", task, &n, "--queue", &queue]);
+        },
+        ..USUAL
+    },
+    Scene { row: "wait for a token (`BLPOP`)", script: "wait", play: wait_for_token, ..USUAL },
+    Scene { row: "claim", script: "claim", ..USUAL },
+    Scene { row: "release", script: "claim", nth: 2, ..USUAL },
+    Scene {
+        row: "retry",
+        script: "retry",
+        task: "points:retried",
+        // Others cannot read a message that says how often it was tried.
+        can_inherit: |party, place| party == Party::Rust || place == Place::Owned,
+        ..USUAL
+    },
+    Scene {
+        row: "bury",
+        script: "bury",
+        task: "points:failing",
+        buries: |case| case.parties.1 == Party::Rust,
+        ..USUAL
+    },
+    Scene {
+        row: "bury what was killed",
+        script: "bury",
+        task: "points:held",
+        play: |stage| {
+            stage.push_both();
+            stage.start_worker("1s");
+            stage.wait_effect();
+            order(stage);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "put_back at a shutdown",
+        script: "put_back",
+        task: "points:held",
+        play: |stage| {
+            stage.push_both();
+            stage.start_worker("1s");
+            stage.wait_effect();
+            stage.victim().signal(Signal::SIGTERM);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "put_back what is another worker's",
+        script: "put_back",
+        task: "points:foreign",
+        by_mode: false,
+        can_inherit: |party, _| party != Party::Rust,
+        ..USUAL
+    },
+    Scene {
+        row: "beat that takes an order",
+        script: "beat",
+        // The first one is made at the start; there are three seconds until the next.
+        nth: 2,
+        task: "points:held",
+        play: |stage| {
+            stage.push_both();
+            stage.start_worker("12s");
+            stage.wait_effect();
+            order(stage);
+            stage.arrive();
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "reconcile after a claim",
+        script: "reconcile",
+        play: |stage| {
+            stage.push_both();
+            stage.proxy.lose(Lose::Reply, &digest("claim"), 1);
+            stage.start_worker("1s");
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "resign",
+        script: "resign",
+        can_inherit: OURS,
+        play: |stage| {
+            stage.push_both();
+            stage.start_worker("1s");
+            wait::until("both to be released", PATIENCE, || {
+                let state = stage.state();
+                state.waiting.is_empty() && state.processing.is_empty()
+            });
+            stage.victim().signal(Signal::SIGTERM);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "requeue_lost",
+        who: Who::Sweeper,
+        script: "requeue_lost",
+        task: "points:held",
+        by_mode: false,
+        owners: &[Party::Rust, Party::Python, Party::Go],
+        play: |stage| {
+            die_while_it_runs(stage);
+            sweep(stage);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "requeue_lost at the third death",
+        who: Who::Sweeper,
+        script: "requeue_lost",
+        task: "points:held",
+        by_mode: false,
+        owners: &[Party::Rust, Party::Python, Party::Go],
+        buries: |_| true,
+        can_inherit: OURS,
+        play: |stage| {
+            die_while_it_runs(stage);
+            let deaths = format!("{}_deaths", stage.case.queue());
+            let digest = sha1(stage, &stage.case.hit());
+            let () = stage.redis.hset(&deaths, digest, "2 one another").unwrap();
+            let () = stage.redis.expire(&deaths, 3600).unwrap();
+            sweep(stage);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "balance",
+        who: Who::Sweeper,
+        script: "balance",
+        by_mode: false,
+        play: |stage| {
+            let () = stage.redis.rpush(stage.case.queue(), stage.case.hit()).unwrap();
+            sweep(stage);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "kill",
+        who: Who::Operator,
+        script: "kill",
+        task: "points:held",
+        can_inherit: OURS,
+        buries: |case| case.step != "before",
+        play: |stage| {
+            stage.push_both();
+            let worker = stage.other_worker("8s");
+            stage.wait_effect();
+            // It shall not obey before we have looked.
+            worker.signal(Signal::SIGSTOP);
+            stage.others.push(worker);
+            let slot = stage.state().processing.into_keys().next().expect("a run owns its message");
+            stage.start(&["tasks", "kill", &slot, "--by", "anna"]);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "revive",
+        who: Who::Operator,
+        script: "revive",
+        by_mode: false,
+        play: |stage| {
+            leave_dead(stage);
+            stage.start(&["dead", "requeue", "--all", "--queue", &stage.case.queue()]);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "delete",
+        who: Who::Operator,
+        script: "delete",
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            leave_dead(stage);
+            stage.start(&["dead", "delete", "--all", "--queue", &stage.case.queue()]);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "purge",
+        who: Who::Operator,
+        script: "purge",
+        by_mode: false,
+        play: |stage| {
+            stage.push(&[stage.case.hit()]);
+            stage.start(&["purge", &stage.case.queue(), "--yes"]);
+        },
+        ..USUAL
+    },
+];
+
+/// The run of a call, from its claim to the next request.
+pub(super) static RUN: Scene = Scene { row: "run", script: "run", ..USUAL };
+
+fn wait_for_token(stage: &mut Stage<'_>) {
+    stage.start_worker("1s");
+    match stage.case.step {
+        "before" | "sent" => stage.arrive(),
+        _ => wait::until("the worker to wait", PATIENCE, || stage.proxy.passed() > 0),
+    }
+    stage.push_both();
+}
+
+/// Orders the worker to end what it runs.
+fn order(stage: &mut Stage<'_>) {
+    let script = std::fs::read_to_string(root().join("lua/kill.lua")).unwrap();
+    let (slot, message) = stage.state().processing.into_iter().next().expect("a run owns its message");
+    let (worker, _) = slot.rsplit_once(':').unwrap();
+    let digest = sha1(stage, &message);
+    let (orders, told) = (format!("{worker}:kill"), format!("{slot}:told"));
+    let mut command = redis::cmd("EVAL");
+    command.arg(script).arg(5).arg(format!("{}_processing", stage.case.queue()));
+    command.arg(worker).arg(&slot).arg(orders).arg(told);
+    command.arg(&slot).arg(digest).arg("anna").arg(60_000).arg(100);
+    assert_eq!(read::<i64>(&mut stage.redis, &command), 1, "expected the order to stand: {:?}", stage.case);
+}
+
+fn sha1(stage: &mut Stage<'_>, message: &[u8]) -> String {
+    let mut command = redis::cmd("EVAL");
+    read(&mut stage.redis, command.arg("return redis.sha1hex(ARGV[1])").arg(0).arg(message))
+}
+
+/// A worker of the owner's kind dies while it runs the call.
+fn die_while_it_runs(stage: &mut Stage<'_>) {
+    stage.push(&[stage.case.hit()]);
+    let mut owner = match stage.case.parties.0 {
+        Party::Rust => stage.other_worker("1s"),
+        party => Program::spawn(&mut stage.site.foreign(party, &[stage.case.queue()])),
+    };
+    stage.wait_effect();
+    owner.kill9();
+    stage.end_lease();
+    let bystander = call("points:note", stage.case.n + 1);
+    stage.push(&[bystander]);
+}
+
+fn sweep(stage: &mut Stage<'_>) {
+    stage.start(&["sweeper", "--interval", "100ms", "--queue", &stage.case.queue()]);
+}
+
+/// A dead letter of the call, and somebody who waits.
+fn leave_dead(stage: &mut Stage<'_>) {
+    let (key, message) = (format!("{}_dead", stage.case.queue()), stage.case.hit());
+    let mut command = redis::cmd("XADD");
+    command.arg(key).arg("*").arg("message").arg(message).arg("reason").arg("failed");
+    command.arg("detail").arg("no").arg("attempt").arg(1).arg("worker").arg("h/1/w");
+    let _: String = read(&mut stage.redis, &command);
+    let bystander = call("points:note", stage.case.n + 1);
+    stage.push(&[bystander]);
+}

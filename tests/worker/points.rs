@@ -1,0 +1,59 @@
+//! Tasks for the points where a crash can fall. Each run leaves its number in the file that LEDGER names.
+//!
+//! Python's and Go's workers have tasks of the same names: they leave the number, and come to a good end.
+
+use std::path::Path;
+use std::time::Duration;
+
+use delayed::{Context, TaskError};
+
+use crate::trials::note;
+
+/// The effect of a run, and the point in the middle of it.
+fn effect(n: u16) {
+    note(&n.to_string());
+    delayed::__private::crash_point("run", "middle");
+}
+
+#[delayed::task(name = "points:note", retry = 1)]
+fn plain(n: u16) {
+    effect(n);
+}
+
+#[delayed::task(name = "points:note_async", retry = 1)]
+async fn plain_async(n: u16) {
+    effect(n);
+}
+
+#[delayed::task(name = "points:once")]
+fn once(n: u16) {
+    effect(n);
+}
+
+#[delayed::task(name = "points:once_async")]
+async fn once_async(n: u16) {
+    effect(n);
+}
+
+/// Fails in its first attempt.
+#[delayed::task(name = "points:retried", retry = 1)]
+fn retried(n: u16, ctx: Context) -> Result<(), String> {
+    effect(n);
+    if ctx.attempt() == 1 { Err("not yet".into()) } else { Ok(()) }
+}
+
+#[delayed::task(name = "points:failing")]
+fn failing(n: u16) -> Result<(), TaskError> {
+    effect(n);
+    Err(TaskError::fatal("for good"))
+}
+
+/// Goes on until its gate is open: a file with its number as the name, in the directory GATES.
+#[delayed::task(name = "points:held")]
+async fn held(n: u16) {
+    effect(n);
+    let gates = std::env::var_os("GATES").expect("GATES names the directory of the gates");
+    while !Path::new(&gates).join(n.to_string()).exists() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
