@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::broker::{BrokerError, LeaseKeeper, Order};
@@ -25,6 +26,8 @@ pub(super) struct Pulse {
     pub(super) period: Duration,
     /// A worker's `info`, encoded.
     pub(super) info: Vec<u8>,
+    /// Where the tasks run.
+    pub(super) runtime: Handle,
     /// To the loop that claims: orders to end runs, and of which lane.
     pub(super) orders: UnboundedSender<(usize, Order)>,
 }
@@ -73,6 +76,9 @@ fn run(mut pulse: Pulse, stopped: &Receiver<()>) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
+        // The thread of the runtime that last looked for news of its sockets may be held by a task that blocks, while the
+        // others sleep until they are given something. This wakes one of them, which then looks.
+        pulse.runtime.spawn(std::future::ready(()));
         match pulse.beat() {
             Ok(()) => {
                 last_success = Instant::now();

@@ -267,6 +267,7 @@ impl Worker {
             lease: config.lease,
             period: config.beat_period(),
             info: info.encode(),
+            runtime: tokio::runtime::Handle::current(),
             orders,
         }
     }

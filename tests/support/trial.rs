@@ -144,20 +144,20 @@ impl Trial {
         redis::cmd("XLEN").arg(format!("{QUEUE}_dead")).query(&mut self.redis).unwrap()
     }
 
+    /// How many wait and how many are owned, at one instant.
+    pub(crate) fn left(&mut self) -> (u64, u64) {
+        // A message may move meanwhile, and a Redis that is full refuses MULTI.
+        let script = "return {redis.call('LLEN', KEYS[1]), redis.call('HLEN', KEYS[2])}";
+        let script = redis::Script::new(script);
+        script.key(QUEUE).key(format!("{QUEUE}_processing")).invoke(&mut self.redis).unwrap()
+    }
+
     /// Waits until nothing waits and nothing is owned.
     #[track_caller]
     pub(crate) fn wait_settled(&mut self) {
-        let redis = &mut self.redis;
-        wait::until_ok(PATIENCE, || {
-            // At one instant, since a message may move meanwhile; a Redis that is full refuses MULTI.
-            let script = "return {redis.call('LLEN', KEYS[1]), redis.call('HLEN', KEYS[2])}";
-            let script = redis::Script::new(script);
-            let look = script.key(QUEUE).key(format!("{QUEUE}_processing")).invoke(redis);
-            let (waiting, owned): (u64, u64) = look.unwrap();
-            if waiting + owned == 0 {
-                return Ok(());
-            }
-            Err(format!("an empty queue; {waiting} wait, {owned} are owned"))
+        wait::until_ok(PATIENCE, || match self.left() {
+            (0, 0) => Ok(()),
+            (waiting, owned) => Err(format!("an empty queue; {waiting} wait, {owned} are owned")),
         });
     }
 

@@ -12,7 +12,7 @@ fn who(n: &str) -> serde_json::Value {
     json!({ "n": n, "pid": std::process::id(), "group": group, "parent": parent })
 }
 
-#[delayed::task(name = "isolation.who")]
+#[delayed::task(name = "isolation.who", timeout = "1m")]
 async fn tell(n: String) {
     note(&who(&n).to_string());
 }
