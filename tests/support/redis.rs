@@ -214,18 +214,21 @@ pub(crate) struct State {
 pub(crate) fn snapshot(connection: &mut Connection, queue: &str) -> State {
     let mut keys: Vec<String> = connection.keys("*").unwrap();
     keys.sort();
-    let tokens: Vec<String> = connection.lrange(format!("{queue}_noti"), 0, -1).unwrap();
+    // At one instant, since a message may move meanwhile; a Redis that is full refuses MULTI.
+    let script = redis::Script::new(
+        "return {redis.call('LRANGE', KEYS[1], 0, -1), redis.call('LRANGE', KEYS[2], 0, -1),
+                 redis.call('HGETALL', KEYS[3]), redis.call('XRANGE', KEYS[4], '-', '+'),
+                 redis.call('HGETALL', KEYS[5])}",
+    );
+    let key = |end: &str| format!("{queue}{end}");
+    let mut look = script.key(queue);
+    look.key(key("_noti")).key(key("_processing")).key(key("_dead")).key(key("_deaths"));
+    type Fields = BTreeMap<String, Vec<u8>>;
+    type Look = (Vec<Vec<u8>>, Vec<String>, Fields, Vec<(String, Fields)>, BTreeMap<String, String>);
+    let (waiting, tokens, processing, dead, deaths): Look = look.invoke(connection).unwrap();
     assert!(tokens.iter().all(|token| token == "1"), "expected every token to be `1`: {tokens:?}");
-    let dead: Vec<(String, BTreeMap<String, Vec<u8>>)> =
-        read(connection, redis::cmd("XRANGE").arg(format!("{queue}_dead")).arg("-").arg("+"));
-    State {
-        waiting: connection.lrange(queue, 0, -1).unwrap(),
-        tokens: tokens.len() as u64,
-        processing: connection.hgetall(format!("{queue}_processing")).unwrap(),
-        dead: dead.into_iter().map(|(_, fields)| fields).collect(),
-        deaths: connection.hgetall(format!("{queue}_deaths")).unwrap(),
-        keys,
-    }
+    let dead = dead.into_iter().map(|(_, fields)| fields).collect();
+    State { waiting, tokens: tokens.len() as u64, processing, dead, deaths, keys }
 }
 
 /// There are as many tokens as messages.
