@@ -20,8 +20,8 @@ pub fn drain(connection: &mut redis::Connection, slots: usize) -> (Duration, usi
     loop {
         seq += 1;
         let mut call = redis::cmd("EVALSHA");
-        call.arg(script.get_hash()).arg(5).arg("bench").arg("bench_noti").arg("bench_processing");
-        call.arg("bench:aaaaaaaaaaaaaaaa").arg("bench_deaths");
+        call.arg(script.get_hash()).arg(6).arg("bench").arg("bench_noti").arg("bench_processing");
+        call.arg("bench:aaaaaaaaaaaaaaaa").arg("bench_deaths").arg("bench_hand");
         call.arg(seq).arg(60_000).arg(0).arg(0).arg(0).arg(released).arg(0);
         for id in &ids {
             call.arg(id);

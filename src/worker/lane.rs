@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::broker::Token;
 use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::worker::backoff::Backoff;
@@ -124,8 +125,10 @@ pub(super) struct LaneState {
     pub(super) doubt: Vec<Request>,
     /// The last claim got less than it asked for.
     pub(super) dry: bool,
-    /// A token is in hand.
-    pub(super) token: bool,
+    /// The token in hand.
+    pub(super) token: Option<Token>,
+    /// A claim stands behind a wait: Redis runs it when the wait has ended.
+    pub(super) standing: bool,
     pub(super) waiting: u64,
     pub(super) suspects: bool,
     pub(super) backoff: Backoff,
@@ -150,7 +153,8 @@ impl LaneState {
             refused: false,
             doubt: Vec::new(),
             dry: false,
-            token: false,
+            token: None,
+            standing: false,
             waiting: 0,
             suspects: false,
             backoff: Backoff::default(),
@@ -169,10 +173,12 @@ impl LaneState {
         self.got += (messages as u64 * SHARE).checked_div(u64::from(self.weight)).unwrap_or(0);
     }
 
+    /// Whether something is left to do about what it owned. A claim that stood behind a wait when the connection broke
+    /// has hardly taken anything.
     pub(super) fn has_work(&self) -> bool {
         !self.finished.is_empty()
             || !self.settlements.is_empty()
-            || !self.doubt.is_empty()
+            || self.doubt.iter().any(|request| !request.is_standing())
             || self.requests > 0
     }
 }

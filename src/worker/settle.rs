@@ -8,6 +8,7 @@ use crate::protocol::message::Message;
 use crate::runner::Outcome;
 use crate::task::TaskOptions;
 use crate::worker::claim::ClaimLoop;
+use crate::worker::lane::LaneState;
 use crate::worker::request::{Request, RequestKind};
 use crate::worker::slots::{Settlement, Stop};
 use crate::worker::stats::count;
@@ -124,7 +125,7 @@ impl ClaimLoop {
                         self.slots.give(slot);
                     }
                 }
-                lane.token |= in_hand;
+                lane.token = lane.token.or(in_hand);
             }
             RequestKind::Settle { slot, settlement } => lane.settlements.push_back((slot, settlement)),
             RequestKind::PutBackAll { .. } | RequestKind::Reconcile { .. } => {}
@@ -156,7 +157,7 @@ impl ClaimLoop {
             let lane = &mut self.lanes[index];
             match request.kind {
                 RequestKind::Claim { slots, released, forgive, in_hand, .. } => {
-                    lane.token |= in_hand && !applied;
+                    lane.token = lane.token.or(in_hand.filter(|_| !applied));
                     for (place, slot) in slots.into_iter().enumerate() {
                         match owned.remove(&slot).flatten() {
                             // Not released yet, and known to be done.
@@ -208,6 +209,10 @@ impl ClaimLoop {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         self.take_ended();
+        if self.lanes.iter().any(|lane| lane.standing) {
+            // Its reply comes when the wait before it has ended.
+            self.hang_up(last).await;
+        }
         self.settle_rest(last).await;
         let mut by_lane: Vec<Vec<usize>> = self.lanes.iter().map(|_| Vec::new()).collect();
         let still_running = self.slots.underway();
@@ -233,6 +238,9 @@ impl ClaimLoop {
             match reply {
                 Ok(Some(reply)) => self.take_reply(reply),
                 Ok(None) => {
+                    if !self.lanes.iter().any(LaneState::has_work) {
+                        return;
+                    }
                     let pause = self.lanes.iter().filter_map(|lane| lane.backoff.until()).min();
                     match pause {
                         Some(pause) if pause < until => {
@@ -259,7 +267,7 @@ impl ClaimLoop {
         loop {
             let request = self.numbered(index, RequestKind::PutBackAll { slots: slots.clone() });
             let reply =
-                tokio::time::timeout_at(until.into(), sender.clone().send(lane.clone(), request)).await;
+                tokio::time::timeout_at(until.into(), sender.clone().send(lane.clone(), request, None)).await;
             match reply.map(|reply| reply.result) {
                 Ok(Ok(crate::worker::request::Answer::PutBack(put_back))) => {
                     count(&self.counters.put_back, put_back);

@@ -8,3 +8,4 @@ mod paused;
 mod poison;
 mod redis_down;
 mod replies;
+mod waiting;

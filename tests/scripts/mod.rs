@@ -22,6 +22,7 @@ use crate::support::redis::{State, TestRedis, everything, snapshot};
 
 const QUEUE: &str = "q";
 const TOKENS: &str = "q_noti";
+const HAND: &str = "q_hand";
 const PROCESSING: &str = "q_processing";
 const DEAD: &str = "q_dead";
 const DEATHS: &str = "q_deaths";

@@ -12,6 +12,8 @@ struct Case {
     ask: Ask,
     waiting: usize,
     tokens: usize,
+    /// Tokens in the hand.
+    hand: usize,
     /// Released slots whose message was taken away, by number.
     lost: BTreeSet<usize>,
     /// Slots with a live key that nobody owns a message for.
@@ -25,11 +27,15 @@ struct Case {
 struct World {
     waiting: VecDeque<Vec<u8>>,
     tokens: usize,
+    hand: usize,
     processing: BTreeMap<String, Vec<u8>>,
     live: BTreeSet<String>,
     deaths: BTreeSet<String>,
     seq: Option<u64>,
 }
+
+/// A token was moved to the hand, for `in_hand`.
+const MOVED: usize = 2;
 
 /// The message that a released slot owns.
 fn old(number: usize) -> String {
@@ -38,7 +44,7 @@ fn old(number: usize) -> String {
 
 impl World {
     fn before(case: &Case) -> Self {
-        let mut world = Self { tokens: case.tokens, ..Self::default() };
+        let mut world = Self { tokens: case.tokens, hand: case.hand, ..Self::default() };
         world.waiting = (0..case.waiting).map(|i| format!("new{i}").into_bytes()).collect();
         for i in (0..case.ask.released).filter(|i| !case.lost.contains(i)) {
             world.processing.insert(slot(i), old(i).into_bytes());
@@ -66,15 +72,22 @@ impl World {
         }
         if self.waiting.is_empty() {
             self.tokens = 0;
+            if ask.in_hand == MOVED {
+                self.hand = 0;
+            }
         }
-        let mut in_hand = ask.in_hand;
+        let mut popped = usize::from(ask.in_hand == 1);
+        let mut moved = usize::from(ask.in_hand == MOVED && self.hand > 0);
         for id in &ask.ids[ask.kept..] {
             // Notification first: without one nothing is taken.
-            if self.waiting.is_empty() || in_hand + self.tokens == 0 {
+            if self.waiting.is_empty() || popped + moved + self.tokens == 0 {
                 break;
             }
-            if in_hand > 0 {
-                in_hand -= 1;
+            if popped > 0 {
+                popped = 0;
+            } else if moved > 0 {
+                moved = 0;
+                self.hand -= 1;
             } else {
                 self.tokens -= 1;
             }
@@ -96,6 +109,9 @@ impl World {
         if self.tokens > 0 {
             pipe.rpush(TOKENS, vec!["1"; self.tokens]);
         }
+        if self.hand > 0 {
+            pipe.rpush(HAND, vec!["1"; self.hand]);
+        }
         for (id, message) in &self.processing {
             pipe.hset(PROCESSING, id, message);
         }
@@ -114,6 +130,7 @@ impl World {
         Self {
             waiting: state.waiting.into(),
             tokens: usize::try_from(state.tokens).unwrap(),
+            hand: bench.redis.llen(HAND).unwrap(),
             processing: state.processing,
             live: state.keys.iter().filter(|key| is_live(key)).cloned().collect(),
             deaths: state.deaths.into_keys().collect(),
@@ -141,7 +158,7 @@ fn compare(bench: &mut Bench, case: &Case) -> Result<(), String> {
 fn case(released: usize, kept: usize, free: usize, in_hand: usize) -> Case {
     let ask = Ask { in_hand, released, kept, ..Ask::free(released + free) };
     let none = BTreeSet::new;
-    Case { ask, waiting: 0, tokens: 0, lost: none(), live: none(), suspects: none() }
+    Case { ask, waiting: 0, tokens: 0, hand: 0, lost: none(), live: none(), suspects: none() }
 }
 
 #[test]
@@ -149,28 +166,31 @@ fn every_small_case_is_as_in_the_model() {
     let mut bench = Bench::new();
     let mut cases = 0;
     for released in 0..=2 {
-        for (kept, free, in_hand) in
-            (0..=released).flat_map(|kept| (0..=2).flat_map(move |free| [(kept, free, 0), (kept, free, 1)]))
-        {
+        // Nothing in hand, a token that was popped, and one that was moved and is still there, or not.
+        let hands = [(0, 1), (1, 0), (MOVED, 0), (MOVED, 1), (MOVED, 2)];
+        for (kept, free, (in_hand, hand)) in (0..=released).flat_map(|kept| {
+            (0..=2).flat_map(move |free| hands.map(|in_hand_and_hand| (kept, free, in_hand_and_hand)))
+        }) {
             for (waiting, tokens) in (0..=3).flat_map(|waiting| (0..=3).map(move |tokens| (waiting, tokens)))
             {
                 for mask in 0..1 << released {
                     let lost = (0..released).filter(|i| mask >> i & 1 == 1).collect();
-                    let case = Case { waiting, tokens, lost, ..case(released, kept, free, in_hand) };
+                    let case = Case { waiting, tokens, hand, lost, ..case(released, kept, free, in_hand) };
                     compare(&mut bench, &case).unwrap_or_else(|wrong| panic!("{case:?}: {wrong}"));
                     cases += 1;
                 }
             }
         }
     }
-    assert_eq!(cases, 1632, "expected every combination to be tried");
+    assert_eq!(cases, 4080, "expected every combination to be tried");
 }
 
 prop_compose! {
     fn any_case()(released in 0..24usize, free in 0..24usize)(
         kept in 0..=released,
         forgive in 0..=released,
-        in_hand in 0..=1usize,
+        in_hand in 0..=MOVED,
+        hand in 0..3usize,
         renew in any::<bool>(),
         waiting in 0..50usize,
         tokens in 0..50usize,
@@ -182,7 +202,7 @@ prop_compose! {
         let (released, free) = shape;
         let Case { ask, .. } = case(released, kept, free, in_hand);
         let live = live.into_iter().filter(|i| *i < released + free).collect();
-        Case { ask: Ask { renew, forgive, ..ask }, waiting, tokens, lost, live, suspects }
+        Case { ask: Ask { renew, forgive, ..ask }, waiting, tokens, hand, lost, live, suspects }
     }
 }
 
