@@ -12,6 +12,7 @@
 -- ARGV[6]  detail     a sentence
 -- ARGV[7]  attempt    which attempt this was
 -- ARGV[8]  where      host/pid/worker id
+-- ARGV[9]  output     what its process wrote last; empty: the letter has no such field
 --
 -- Returns an array: 1, or 0 when the slot owned nothing any more (then nothing was moved), and the
 -- number of older dead letters that had to go.
@@ -32,8 +33,12 @@ if not message then
   return { 0, 0 }
 end
 -- Before the field goes, so that a letter that is refused loses nothing.
-redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[3], '*', 'message', message, 'reason', ARGV[5],
-  'detail', ARGV[6], 'attempt', ARGV[7], 'worker', ARGV[8])
+local letter = { 'message', message, 'reason', ARGV[5], 'detail', ARGV[6], 'attempt', ARGV[7], 'worker', ARGV[8] }
+if ARGV[9] ~= '' then
+  letter[#letter + 1] = 'output'
+  letter[#letter + 1] = ARGV[9]
+end
+redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[3], '*', unpack(letter))
 local now = redis.call('TIME')
 redis.call('XTRIM', KEYS[3], 'MINID', math.max(0, now[1] * 1000 - tonumber(ARGV[4])))
 redis.call('HDEL', KEYS[1], ARGV[2])

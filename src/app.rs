@@ -37,6 +37,17 @@ impl App {
         self
     }
 
+    /// Shares a value that each process makes for itself when a task first asks for it; it replaces one of the same
+    /// type. The way for whatever has connections or threads: a task with a process of its own cannot use those of the
+    /// worker. When `make` panics, so does the run that asked.
+    pub fn state_with<T: Send + Sync + 'static>(
+        mut self,
+        make: impl Fn() -> T + Send + Sync + 'static,
+    ) -> Self {
+        self.states.insert_with(make);
+        self
+    }
+
     /// What it shares.
     pub(crate) fn into_states(self) -> States {
         self.states

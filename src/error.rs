@@ -2,8 +2,11 @@
 
 use crate::broker::{BrokerError, BrokerErrorKind};
 use crate::config::ConfigError;
+use crate::isolation::Isolation;
 use crate::protocol::encode::EncodeError;
 use crate::protocol::names::NameError;
+#[cfg(feature = "worker")]
+use crate::runner::ZygoteError;
 use crate::task::RegistryError;
 
 /// What can go wrong when a program talks to its queues.
@@ -44,6 +47,28 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
+    /// A task is to run in a process of its own, and there is nobody to fork one.
+    #[error(
+        "the task `{task}` is to run in a process of its own (isolation = \"{isolation}\"), and the worker has no zygote: \
+         call `Zygote::builder().start()` first in a plain `fn main`, and give it to `Worker::builder(…).zygote(…)`; \
+         `delayed::main()` does that by itself"
+    )]
+    NoZygote {
+        /// The task's name.
+        task: &'static str,
+        /// How it is to be isolated.
+        isolation: Isolation,
+    },
+    /// The zygote could not be started.
+    #[cfg(feature = "worker")]
+    #[error(transparent)]
+    Zygote(#[from] ZygoteError),
+    /// The process that forks children was killed, and they with it; what they ran was put back.
+    #[error(
+        "the zygote was killed, and with it the processes of its tasks, which were put back; this process has threads \
+         and cannot fork another one: start the worker again"
+    )]
+    ZygoteDied,
     /// The operating system refused something.
     #[error("the operating system refused")]
     Io(#[source] std::io::Error),

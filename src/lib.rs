@@ -21,6 +21,7 @@ pub mod config;
 mod error;
 #[cfg(feature = "inspect")]
 pub mod inspect;
+pub mod isolation;
 pub mod protocol;
 #[cfg(feature = "worker")]
 mod runner;
@@ -46,6 +47,8 @@ pub use crate::error::Error;
 pub use crate::inspect::Inspector;
 pub use crate::protocol::call_id::CallId;
 pub use crate::protocol::timestamp::Timestamp;
+#[cfg(feature = "worker")]
+pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};
 #[cfg(feature = "sweeper")]
 pub use crate::sweeper::{SweepReport, Sweeper};
 pub use crate::task::{Call, Context, GoTask, PyTask, Registry, State, Task, TaskError};
@@ -58,6 +61,7 @@ pub use delayed_macros::task;
 #[doc(hidden)]
 pub mod __private {
     //! What the code that `#[delayed::task]` writes refers to. Not for use by hand.
+    pub use crate::isolation::{Isolation, Limits, Timeouts};
     pub use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
     pub use crate::protocol::encode::Encoder;
     pub use crate::task::argument;

@@ -283,7 +283,8 @@ fn the_drawing_is_read() {
     let heights = heights();
     for (below, above) in [
         ("protocol", "task"),
-        ("sys", "config"),
+        ("isolation", "sys"),
+        ("sys", "runner"),
         ("config", "broker"),
         ("config", "runner"),
         ("broker", "error"),

@@ -8,6 +8,8 @@ mod dev;
 mod doctor;
 #[path = "cli/enqueue.rs"]
 mod enqueue;
+#[path = "cli/kill.rs"]
+mod kill;
 #[path = "cli/operate.rs"]
 mod operate;
 #[path = "cli/serve.rs"]

@@ -6,6 +6,7 @@ mod architecture;
 mod bad_input;
 mod faults;
 mod interop;
+mod isolation;
 mod lua_headers;
 mod readme;
 mod scripts;

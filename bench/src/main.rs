@@ -1,11 +1,17 @@
-//! Measures what `delayed` costs, as ratios against a bare loop of its own scripts in the same run.
+//! Measures what `delayed` costs, as ratios against a bare loop of its own scripts in the same run, and against other
+//! systems.
 //!
 //! `bench/run` builds and runs all of it; `bench/run drain` one part.
+//!
+//! With the word `worker` this program is the worker that is measured, as any program whose `main` is
+//! `delayed::main()`.
 
 mod bare;
+mod isolation;
 mod server;
 mod tasks;
 
+use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -15,25 +21,86 @@ use tasks::{PICKED_UP, RUNS};
 const CALLS: usize = 300_000;
 const ROUNDS: usize = 5;
 
-fn main() {
-    let part = std::env::args().nth(1).unwrap_or_else(|| "all".into());
-    if part == "idle-worker" {
-        return idle_worker();
+/// A part that runs in this process.
+type Part = fn(&tokio::runtime::Runtime);
+const PARTS: [(&str, Part); 6] = [
+    ("drain", drain),
+    ("pickup", pickup),
+    ("enqueue", enqueue),
+    ("decode", decode),
+    ("memory", memory),
+    ("idle", idle),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    // The roles in which this program starts itself.
+    match words.split_first() {
+        Some((role, _)) if role == "worker" => return delayed::main(),
+        Some((role, rest)) if role == "send" => return isolation::send(rest),
+        Some((role, rest)) if role == "fork-loop" => return isolation::fork_loop(rest),
+        Some((role, rest)) if role == "exec-child" => return isolation::exec_child(rest),
+        Some((role, rest)) if role == "idle-worker" => return idle_worker(rest),
+        _ => {}
     }
-    let runtime = || tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-    for (name, run) in [
-        ("drain", drain as fn(&tokio::runtime::Runtime)),
-        ("pickup", pickup),
-        ("enqueue", enqueue),
-        ("decode", decode),
-        ("memory", memory),
-        ("idle", idle),
-    ] {
-        if part == "all" || part == name {
+    let (parts, plan) = match read(&words) {
+        Ok(read) => read,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    for (name, run) in PARTS {
+        if parts.contains(&name) {
             println!("\n## {name}");
-            run(&runtime());
+            run(&tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime"));
         }
     }
+    if !plan.parts.is_empty() {
+        println!("\n## {}", plan.parts.join(", "));
+        isolation::run(&plan);
+    }
+    ExitCode::SUCCESS
+}
+
+/// What the command line asks for: parts that run in this process, and those that compare.
+fn read(words: &[String]) -> Result<(Vec<&'static str>, isolation::Plan), String> {
+    let here = PARTS.map(|(name, _)| name);
+    let (mut parts, mut compared) = (Vec::new(), Vec::new());
+    let mut plan = isolation::Plan {
+        parts: Vec::new(),
+        only: Vec::new(),
+        effort: isolation::Effort::FULL,
+        json: concat!(env!("CARGO_MANIFEST_DIR"), "/figures.json").into(),
+    };
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("{word} takes a value"));
+        match word {
+            "--quick" => plan.effort = isolation::Effort::QUICK,
+            "--json" => plan.json = value()?.into(),
+            "--only" => plan.only.extend(value()?.split(',').map(str::to_owned)),
+            "all" => {
+                parts.extend(here);
+                compared.extend(isolation::PARTS);
+            }
+            _ if word.starts_with('-') => return Err(format!("no such option: {word}")),
+            _ => {
+                parts.extend(here.into_iter().find(|name| *name == word));
+                compared.extend(isolation::PARTS.into_iter().find(|name| *name == word));
+                if !here.contains(&word) && !isolation::PARTS.contains(&word) {
+                    let known = [&here[..], &isolation::PARTS].concat().join(", ");
+                    return Err(format!("no such part: {word}; there are {known}"));
+                }
+            }
+        }
+    }
+    if parts.is_empty() && compared.is_empty() {
+        parts.extend(here);
+        compared.extend(isolation::PARTS);
+    }
+    plan.parts = compared;
+    Ok((parts, plan))
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -263,12 +330,13 @@ fn idle(runtime: &tokio::runtime::Runtime) {
     });
 }
 
-fn idle_worker() {
-    let url = std::env::args().nth(2).expect("an address");
+fn idle_worker(words: &[String]) -> ExitCode {
+    let url = words.first().expect("an address");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let worker =
-            delayed::Worker::builder(&url).queue("bench").concurrency(64).connect().await.expect("connects");
+            delayed::Worker::builder(url).queue("bench").concurrency(64).connect().await.expect("connects");
         worker.run().await.expect("ends well");
     });
+    ExitCode::SUCCESS
 }

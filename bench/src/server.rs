@@ -44,6 +44,13 @@ impl Server {
         client.get_connection().expect("Redis answers")
     }
 
+    /// The version of Redis.
+    pub fn version(&self) -> String {
+        let info: String = redis::cmd("INFO").arg("server").query(&mut self.connect()).unwrap_or_default();
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        version.unwrap_or_default().trim().into()
+    }
+
     /// Seconds of processor time that Redis has used.
     pub fn cpu(&self) -> f64 {
         cpu(self.process.id())

@@ -86,8 +86,8 @@ fn registration(function: &Function, options: &Options, task: &Task, arguments: 
         None => quote!(::core::concat!(::core::module_path!(), "::", #plain)),
     };
     let (doc, returns) = (function.doc(), function.returns());
-    let queue = options.queue.iter();
-    let retry = options.retry.iter();
+    let options = options.tokens();
+    let context = task.params.iter().any(|param| matches!(param, Param::Context));
     let params = arguments.iter().map(|Argument { keyword, ty, presence, .. }| {
         let ty = types::text(ty);
         let presence = format_ident!(
@@ -127,8 +127,9 @@ fn registration(function: &Function, options: &Options, task: &Task, arguments: 
                     doc: #doc,
                     params: __DELAYED_PARAMS,
                     returns: #returns,
-                    options: ::delayed::__private::TaskOptions::DEFAULT #(.with_queue(#queue))* #(.with_retry(#retry))*,
+                    options: #options,
                     states: &[#(#states),*],
+                    context: #context,
                     handler: ::delayed::__private::Handler::#kind(__delayed_run),
                 };
 

@@ -7,6 +7,7 @@ mod mistakes;
 mod options;
 mod params;
 mod types;
+mod values;
 
 use proc_macro::TokenStream;
 

@@ -1,30 +1,53 @@
 //! What stands in `#[delayed::task(…)]`?
 
-use proc_macro2::TokenStream;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{format_ident, quote};
+use syn::Token;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
-use syn::{Expr, ExprLit, ExprUnary, Ident, Lit, Token, UnOp};
 
 use crate::mistakes::Mistakes;
+use crate::values::Item;
 
-const KNOWN: &str = "the options are `name = \"…\"`, `queue = \"…\"` and `retry = …`";
+const KNOWN: &str = "the options are `name`, `queue`, `retry`, `isolation`, `timeout`, `grace`, and for a process \
+     of its own `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, \
+     `private_network` and `private_mounts`";
+const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry for ever";
 
 /// As in `src/protocol/names.rs` of `delayed`, whose tests hold the two together.
 const SUFFIXES: [&str; 7] = ["_noti", "_processing", "_workers", "_dead", "_deaths", "_sweep", "_scheduled"];
 const MAX_QUEUE_NAME: usize = 200;
 
+/// A process does with no fewer descriptors: its streams, its pipes, and what its runtime opens.
+const FILES: RangeInclusive<i64> = 16..=i32::MAX as i64;
+
 /// The options of a task.
 #[derive(Default)]
 pub(crate) struct Options {
     pub(crate) name: Option<String>,
-    pub(crate) queue: Option<String>,
-    pub(crate) retry: Option<i64>,
+    queue: Option<String>,
+    retry: Option<i64>,
+    isolation: Option<Isolation>,
+    timeout: Option<Duration>,
+    grace: Option<Duration>,
+    limits: Vec<Limit>,
 }
 
-/// One `key = value` as it stands there; the value may be missing.
-struct Item {
+/// Where a task runs, as `Isolation` of `delayed` names it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Isolation {
+    Inline,
+    Fork,
+    Prefork,
+}
+
+/// What a task's process may use, or do.
+struct Limit {
     key: Ident,
-    value: Option<Expr>,
+    value: TokenStream,
 }
 
 impl Parse for Item {
@@ -53,58 +76,126 @@ impl Options {
             }
         };
         let mut seen: Vec<String> = Vec::new();
-        for Item { key, value } in &items {
-            let option = key.to_string();
+        for item in &items {
+            let option = item.key.to_string();
             if seen.contains(&option) {
-                mistakes.push(key, format!("`{option}` stands here twice: keep one of them"));
-                continue;
+                mistakes.push(&item.key, format!("`{option}` stands here twice: keep one of them"));
+            } else if options.read(item, mistakes) {
+                seen.push(option);
             }
-            match option.as_str() {
-                "name" => {
-                    options.name = text(key, value.as_ref(), "name = \"mail.send\"", check_name, mistakes);
-                }
-                "queue" => {
-                    options.queue = text(key, value.as_ref(), "queue = \"mail\"", check_queue, mistakes);
-                }
-                "retry" => options.retry = retry(key, value.as_ref(), mistakes),
-                _ => {
-                    mistakes.push(key, format!("there is no option `{option}`: {KNOWN}"));
-                    continue;
-                }
-            }
-            seen.push(option);
         }
+        options.check_limits(mistakes);
         options
     }
-}
 
-/// A string literal that `check` has nothing against.
-fn text(
-    key: &Ident,
-    value: Option<&Expr>,
-    example: &str,
-    check: fn(&str) -> Result<(), String>,
-    mistakes: &mut Mistakes,
-) -> Option<String> {
-    let Some(value) = value else {
-        mistakes.push(key, format!("`{key}` needs a value: write `{example}`"));
-        return None;
-    };
-    let Expr::Lit(ExprLit { lit: Lit::Str(literal), .. }) = value else {
-        mistakes.push(value, format!("`{key}` takes a string literal: write `{example}`"));
-        return None;
-    };
-    let text = literal.value();
-    match check(&text) {
-        Ok(()) => Some(text),
-        Err(why) => {
-            mistakes.push(literal, why);
-            None
+    /// Reads one option. Whether there is such an option.
+    fn read(&mut self, item: &Item, mistakes: &mut Mistakes) -> bool {
+        match item.key.to_string().as_str() {
+            "name" => self.name = item.text("name = \"mail.send\"", name, mistakes),
+            "queue" => self.queue = item.text("queue = \"mail\"", queue, mistakes),
+            "retry" => self.retry = item.number(i64::MIN..=i64::MAX, RETRY, mistakes),
+            "isolation" => self.isolation = item.text("isolation = \"fork\"", isolation, mistakes),
+            "timeout" => self.timeout = item.time("30s", mistakes),
+            "grace" => self.grace = item.time("2s", mistakes),
+            option => match limit(option, item, mistakes) {
+                Some(value) => {
+                    self.limits.extend(value.map(|value| Limit { key: item.key.clone(), value }));
+                }
+                None => {
+                    mistakes.push(&item.key, format!("there is no option `{option}`: {KNOWN}"));
+                    return false;
+                }
+            },
+        }
+        true
+    }
+
+    /// Refuses what only a process of its own can be held to.
+    fn check_limits(&mut self, mistakes: &mut Mistakes) {
+        if self.isolation == Some(Isolation::Inline) {
+            for Limit { key, .. } in self.limits.drain(..) {
+                let text = format!(
+                    "`{key}` is for a process of its own, and this task runs in the worker's: write \
+                     `isolation = \"fork\"` or `isolation = \"prefork\"`, or leave `{key}` out"
+                );
+                mistakes.push(key, text);
+            }
+        }
+    }
+
+    /// The same as `TaskOptions` of `delayed`.
+    pub(crate) fn tokens(&self) -> TokenStream {
+        let queue = self.queue.iter();
+        let retry = self.retry.iter();
+        let isolation = self.isolation.map(|isolation| match isolation {
+            Isolation::Inline => quote!(Inline),
+            Isolation::Fork => quote!(Fork),
+            Isolation::Prefork => quote!(Prefork),
+        });
+        let isolation = isolation.iter();
+        let times = [("with_timeout", self.timeout), ("with_grace", self.grace)];
+        let times: Vec<_> = (times.into_iter())
+            .filter_map(|(method, time)| {
+                let (method, time) = (format_ident!("{method}"), time?);
+                let (seconds, nanoseconds) = (time.as_secs(), time.subsec_nanos());
+                Some(quote!(.#method(::core::time::Duration::new(#seconds, #nanoseconds))))
+            })
+            .collect();
+        let timeouts = (!times.is_empty())
+            .then(|| quote!(.with_timeouts(::delayed::__private::Timeouts::NONE #(#times)*)));
+        let limits: Vec<_> = (self.limits.iter())
+            .map(|Limit { key, value }| {
+                let method = format_ident!("with_{key}");
+                quote!(.#method(#value))
+            })
+            .collect();
+        let limits = (!limits.is_empty())
+            .then(|| quote!(.with_limits(::delayed::__private::Limits::NONE #(#limits)*)));
+        quote! {
+            ::delayed::__private::TaskOptions::DEFAULT
+                #(.with_queue(#queue))*
+                #(.with_retry(#retry))*
+                #(.with_isolation(::delayed::__private::Isolation::#isolation))*
+                #timeouts
+                #limits
         }
     }
 }
 
-fn check_name(name: &str) -> Result<(), String> {
+/// The value of a limit, unless it is mistaken; none when there is no such limit.
+fn limit(option: &str, item: &Item, mistakes: &mut Mistakes) -> Option<Option<TokenStream>> {
+    Some(match option {
+        "memory" => item.size("256MB", mistakes).map(|bytes| quote!(#bytes)),
+        "address_space" => item.size("1GB", mistakes).map(|bytes| quote!(#bytes)),
+        "output" => item.size("1MB", mistakes).map(|bytes| quote!(#bytes)),
+        "cpu" => item.seconds("10s", mistakes).map(|seconds| quote!(#seconds)),
+        "open_files" => {
+            let number = item.number(FILES, "write `open_files = 64`", mistakes);
+            number.map(|number| number as u64).map(|number| quote!(#number))
+        }
+        "nice" => {
+            let number = item.number(0..=19, "write `nice = 10`", mistakes);
+            number.map(|number| number as i32).map(|number| quote!(#number))
+        }
+        "no_new_privileges" | "private_network" | "private_mounts" => {
+            item.boolean(mistakes).map(|value| quote!(#value))
+        }
+        _ => return None,
+    })
+}
+
+fn isolation(text: &str) -> Result<Isolation, String> {
+    match text {
+        "inline" => Ok(Isolation::Inline),
+        "fork" => Ok(Isolation::Fork),
+        "prefork" => Ok(Isolation::Prefork),
+        _ => Err(format!(
+            "there is no isolation {text:?}: write \"inline\" for the worker's own process, \"fork\" for a fresh one, \
+             or \"prefork\" for one of a pool"
+        )),
+    }
+}
+fn name(name: &str) -> Result<String, String> {
     if name.is_empty() {
         return Err(
             "the name of a task must not be empty: leave `name` out to use the function's path".into()
@@ -114,11 +205,11 @@ fn check_name(name: &str) -> Result<(), String> {
         Some(character) => Err(format!(
             "the name of a task {name:?} has {character:?} in it: use printable characters without spaces"
         )),
-        None => Ok(()),
+        None => Ok(name.to_owned()),
     }
 }
 
-fn check_queue(name: &str) -> Result<(), String> {
+fn queue(name: &str) -> Result<String, String> {
     if name.is_empty() {
         return Err("a queue name must not be empty: leave `queue` out to use `default`".into());
     }
@@ -136,29 +227,5 @@ fn check_queue(name: &str) -> Result<(), String> {
             "the queue name {name:?} ends in `{suffix}`, which marks a key beside a queue: use {instead:?}"
         ));
     }
-    Ok(())
-}
-
-/// A whole number, also a negative one.
-fn retry(key: &Ident, value: Option<&Expr>, mistakes: &mut Mistakes) -> Option<i64> {
-    const FIX: &str = "write `retry = 3`, or `retry = -1` to retry for ever";
-    let Some(value) = value else {
-        mistakes.push(key, format!("`retry` needs a value: {FIX}"));
-        return None;
-    };
-    let (negative, number) = match value {
-        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => (true, &**expr),
-        other => (false, other),
-    };
-    let parsed = match number {
-        Expr::Lit(ExprLit { lit: Lit::Int(literal), .. }) => literal.base10_parse::<i64>().ok(),
-        _ => None,
-    };
-    match parsed {
-        Some(number) => Some(if negative { -number } else { number }),
-        None => {
-            mistakes.push(value, format!("`retry` takes a whole number: {FIX}"));
-            None
-        }
-    }
+    Ok(name.to_owned())
 }

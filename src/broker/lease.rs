@@ -8,9 +8,21 @@ use redis::Value;
 use crate::broker::Broker;
 use crate::broker::connection::Target;
 use crate::broker::error::BrokerError;
+use crate::broker::orders::Order;
 use crate::broker::queue::milliseconds;
 use crate::broker::script;
 use crate::protocol::keys::QueueKeys;
+
+/// The keys of a worker on one queue, and who it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LeaseKeys<'a> {
+    pub(crate) queue: &'a QueueKeys,
+    /// HASH of the worker.
+    pub(crate) worker: &'a str,
+    /// HASH of its orders.
+    pub(crate) orders: &'a str,
+    pub(crate) worker_id: &'a str,
+}
 
 /// What `reconcile` answered.
 #[derive(Debug)]
@@ -28,29 +40,35 @@ pub(crate) struct LeaseKeeper {
     connection: Option<redis::Connection>,
 }
 
+impl<'a> LeaseKeys<'a> {
+    /// The keys of a script, those of `slots` last.
+    fn with(&self, slots: &[&'a str]) -> Vec<&'a str> {
+        let mut keys = vec![self.worker, self.queue.workers.as_str(), self.orders];
+        keys.extend_from_slice(slots);
+        keys
+    }
+}
+
 impl LeaseKeeper {
     /// Renews the worker's lease on one queue, and the live keys of `slots` (at most 1000). Connects when it is
-    /// not connected; after an error it connects anew.
+    /// not connected; after an error it connects anew. Takes the orders that stand there.
     pub(crate) fn beat(
         &mut self,
-        keys: &QueueKeys,
-        worker_key: &str,
-        worker: &str,
+        keys: LeaseKeys<'_>,
         lease: Duration,
         info: &[u8],
         slots: &[&str],
-    ) -> Result<(), BrokerError> {
+    ) -> Result<Vec<Order>, BrokerError> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.target.connect_blocking(self.longest)?,
         };
-        let mut script_keys = vec![worker_key, &keys.workers];
-        script_keys.extend_from_slice(slots);
-        let mut command = script::BEAT.command(&script_keys, 3, info.len() + worker.len() + 24);
-        command.arg(milliseconds(lease)).arg(worker).arg(info);
-        script::BEAT.run_blocking(&mut connection, &command)?;
+        let script_keys = keys.with(slots);
+        let mut command = script::BEAT.command(&script_keys, 3, info.len() + keys.worker_id.len() + 24);
+        command.arg(milliseconds(lease)).arg(keys.worker_id).arg(info);
+        let reply = script::BEAT.run_blocking(&mut connection, &command)?;
         self.connection = Some(connection);
-        Ok(())
+        Ok(Order::all_of(reply))
     }
 }
 
@@ -62,17 +80,9 @@ impl Broker {
     }
 
     /// Ends the worker's lease on one queue, and the live keys of `slots` (at most 1000).
-    pub(crate) async fn resign(
-        &self,
-        keys: &QueueKeys,
-        worker_key: &str,
-        worker: &str,
-        slots: &[&str],
-    ) -> Result<(), BrokerError> {
-        let mut script_keys = vec![worker_key, &keys.workers];
-        script_keys.extend_from_slice(slots);
-        let mut command = script::RESIGN.command(&script_keys, 1, worker.len());
-        command.arg(worker);
+    pub(crate) async fn resign(&self, keys: LeaseKeys<'_>, slots: &[&str]) -> Result<(), BrokerError> {
+        let mut command = script::RESIGN.command(&keys.with(slots), 1, keys.worker_id.len());
+        command.arg(keys.worker_id);
         script::RESIGN.run(&mut self.commands.clone(), &command).await.map(drop)
     }
 

@@ -3,6 +3,7 @@
 mod connection;
 mod error;
 mod lease;
+mod orders;
 mod queue;
 mod read;
 mod recovery;
@@ -11,7 +12,8 @@ mod wait;
 
 pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
-pub(crate) use self::lease::{LeaseKeeper, Reconciled};
+pub(crate) use self::lease::{LeaseKeeper, LeaseKeys, Reconciled};
+pub(crate) use self::orders::{Order, OrderAnswer, OrderRequest, Ordered, digest};
 pub(crate) use self::queue::{BuryRequest, ClaimRequest, Claimed, MAX_BATCH, Place, Token};
 pub(crate) use self::read::{DeadEntry, ServerFacts};
 pub(crate) use self::recovery::{DeadLimits, DeathLimits};

@@ -13,6 +13,8 @@ use crate::protocol::keys::QueueKeys;
 
 /// The most slots, or messages, that one call moves.
 pub(crate) const MAX_BATCH: usize = 512;
+/// How many bytes of what a process wrote last a dead letter keeps.
+const MAX_OUTPUT: usize = 8 << 10;
 
 /// Where the token is that a worker was woken with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +86,8 @@ pub(crate) struct BuryRequest<'a> {
     pub(crate) attempt: u32,
     /// `host/pid/worker id`.
     pub(crate) place: &'a str,
+    /// What its process wrote last; its last 8 KB are kept.
+    pub(crate) output: &'a str,
 }
 
 impl ClaimRequest<'_> {
@@ -203,8 +207,9 @@ impl Broker {
         ask: &BuryRequest<'_>,
     ) -> Result<(bool, u64), BrokerError> {
         let script_keys = [&keys.processing, ask.worker_key, &keys.dead, &keys.deaths];
-        let bytes = ask.detail.len() + ask.wire_id.len() + ask.place.len() + 128;
-        let mut command = script::BURY.command(&script_keys, 8, bytes);
+        let output = tail(ask.output, MAX_OUTPUT);
+        let bytes = ask.detail.len() + ask.wire_id.len() + ask.place.len() + output.len() + 128;
+        let mut command = script::BURY.command(&script_keys, 9, bytes);
         command
             .arg(ask.seq)
             .arg(ask.wire_id)
@@ -213,7 +218,8 @@ impl Broker {
             .arg(ask.reason)
             .arg(ask.detail)
             .arg(ask.attempt)
-            .arg(ask.place);
+            .arg(ask.place)
+            .arg(output);
         match script::BURY.run(&mut self.commands.clone(), &command).await? {
             Value::Array(reply) => match reply.as_slice() {
                 [Value::Int(done), Value::Int(trimmed)] => Ok((*done == 1, trimmed.unsigned_abs())),
@@ -255,4 +261,26 @@ impl Broker {
 /// A duration as scripts take it; at least 1, since Redis refuses an expiry of 0.
 pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 2).max(1)
+}
+
+/// The last bytes of a text, at most `most` of them, and whole characters.
+fn tail(text: &str, most: usize) -> &str {
+    let mut start = text.len().saturating_sub(most);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_text_is_kept_in_whole_characters() {
+        assert_eq!(tail("почта", 4), "та");
+        assert_eq!(tail("почта", 5), "та");
+        assert_eq!(tail("a", 5), "a");
+        assert_eq!(tail("", 5), "");
+    }
 }

@@ -151,6 +151,15 @@ impl Broker {
         self.read("owned", redis::cmd("HSCAN").arg(&keys.processing).arg(cursor).arg("COUNT").arg(200)).await
     }
 
+    /// What one slot owns.
+    pub(crate) async fn owned_by(
+        &self,
+        keys: &QueueKeys,
+        wire_id: &str,
+    ) -> Result<Option<Vec<u8>>, BrokerError> {
+        self.read("owned_by", redis::cmd("HGET").arg(&keys.processing).arg(wire_id)).await
+    }
+
     /// Whether each of these live keys is there.
     pub(crate) async fn alive(&self, wire_ids: &[&str]) -> Result<Vec<bool>, BrokerError> {
         self.each("alive", "EXISTS", wire_ids).await

@@ -36,6 +36,7 @@ scripts! {
     BEAT = "beat";
     RECONCILE = "reconcile";
     RESIGN = "resign";
+    KILL = "kill";
     REQUEUE_LOST = "requeue_lost";
     BALANCE = "balance";
     REVIVE = "revive";

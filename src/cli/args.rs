@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use clap::builder::StyledStr;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub(super) use self::operate::{Completions, Dead, DeadList, DeadMove, DeadShow, Peek, Purge, Workers};
+pub(super) use self::operate::{
+    Completions, Dead, DeadList, DeadMove, DeadShow, Kill, Peek, Purge, Tasks, TasksVerb, Workers,
+};
 pub(super) use self::serve::{Dev, Enqueue, Language, Sweeper, Worker};
 use crate::cli::exit::CODES;
 
@@ -61,9 +63,8 @@ pub(super) enum Command {
     Sweeper(Sweeper),
     /// Enqueue a call
     Enqueue(Enqueue),
-    /// Show the tasks of this program
-    #[command(after_help = "Examples:\n  {program} tasks\n  {program} tasks --json")]
-    Tasks(Json),
+    /// Show the tasks of this program, or kill a call that runs
+    Tasks(Tasks),
     /// Show how full the queues are
     #[command(
         after_help = "Examples:\n  {program} queues\n  {program} queues --redis redis://127.0.0.1:6379 --json"
@@ -111,7 +112,7 @@ impl Command {
 
     /// Whether it goes without a Redis.
     pub(super) fn stands_alone(&self) -> bool {
-        matches!(self, Self::Tasks(_) | Self::Config(_) | Self::Completions(_))
+        matches!(self, Self::Tasks(Tasks { verb: None, .. }) | Self::Config(_) | Self::Completions(_))
     }
 }
 

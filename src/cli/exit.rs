@@ -19,7 +19,7 @@ Exit codes:
   3  Redis cannot be reached, or is not ready
   4  Redis refused: password, read-only, full, wrong type of key, too old
   5  configuration: a setting out of range, no tasks, two of one name
-  6  not found: no such task, no such dead letter";
+  6  not found: no such task, no such dead letter, no such run";
 
 /// What kind of end it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,8 +83,12 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Broker(error) => code_of(error.kind()),
-            Error::Config(_) | Error::Name(_) | Error::Registry(_) => Code::Configuration,
-            Error::Encode { .. } | Error::TooLarge { .. } | Error::Io(_) => Code::Failed,
+            Error::Config(_)
+            | Error::Name(_)
+            | Error::Registry(_)
+            | Error::NoZygote { .. }
+            | Error::Zygote(_) => Code::Configuration,
+            Error::Encode { .. } | Error::TooLarge { .. } | Error::Io(_) | Error::ZygoteDied => Code::Failed,
         };
         Self::new(code, chain(&error))
     }

@@ -20,7 +20,10 @@ use crate::cli::args::{Args, Command};
 use crate::cli::dev::DevServer;
 use crate::cli::exit::Failure;
 use crate::cli::settings::Settings;
-use crate::task::States;
+use crate::error::Error;
+use crate::runner::Zygote;
+use crate::task::{Registry, States};
+use crate::worker::known::first_isolated;
 
 /// Blocking threads beside those that run calls: the heartbeat's end, file and name look-ups.
 const SPARE_THREADS: usize = 16;
@@ -55,6 +58,7 @@ impl App {
 struct Program {
     settings: Settings,
     states: States,
+    zygote: Option<Zygote>,
 }
 
 fn run(states: States, words: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -71,19 +75,31 @@ fn run(states: States, words: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn execute(states: States, args: Args) -> Result<ExitCode, Failure> {
     let mut settings = Settings::load(&args)?;
+    // While the process has one thread, and nothing open that a child must not have.
+    let zygote = if args.command.runs_calls() { zygote(&settings, &states)? } else { None };
     logs::start(&settings, args.command.serves())?;
-
-    // Up to here the process has one thread, and no child of its own. This is the place to fork a helper: one that is
-    // forked later would hold the pipe and the lock by which the private Redis is owned.
 
     let server = DevServer::for_command(&mut settings, &args.command)?;
     let runtime = runtime(&settings, &args.command)?;
-    let program = Program { settings, states };
+    let program = Program { settings, states, zygote };
     let result = runtime.block_on(commands::run(program, args.command));
     // A function that blocks may never end; the process does.
     runtime.shutdown_background();
     drop(server);
     result
+}
+
+/// Forks the zygote of a worker that has tasks which run in processes of their own.
+fn zygote(settings: &Settings, states: &States) -> Result<Option<Zygote>, Failure> {
+    let Ok(registry) = Registry::collect() else {
+        // The worker tells what is wrong with it.
+        return Ok(None);
+    };
+    if first_isolated(&registry, &settings.config.worker).is_none() {
+        return Ok(None);
+    }
+    let started = Zygote::builder().registry(registry).states(states.clone()).start();
+    started.map(Some).map_err(|error| Error::Zygote(error).into())
 }
 
 /// A worker gets threads; a tool does one thing after another.

@@ -55,7 +55,7 @@ const fn setting(key: &'static str, variable: &'static str, kind: Kind) -> Setti
 }
 
 /// All settings, in the order of the file.
-pub(super) const ALL: [Setting; 17] = [
+pub(super) const ALL: [Setting; 32] = [
     setting("redis.url", "DELAYED_REDIS_URL", Kind::Text),
     setting("redis.timeout", "DELAYED_REDIS_TIMEOUT", Kind::Text),
     setting("client.max_message", "DELAYED_MAX_MESSAGE", Kind::Number),
@@ -66,6 +66,21 @@ pub(super) const ALL: [Setting; 17] = [
     setting("worker.unknown", "DELAYED_UNKNOWN", Kind::Text),
     setting("worker.sweep", "DELAYED_SWEEP", Kind::Bool),
     setting("worker.burst", "DELAYED_BURST", Kind::Bool),
+    setting("worker.isolation", "DELAYED_ISOLATION", Kind::Text),
+    setting("worker.timeout", "DELAYED_TIMEOUT", Kind::Text),
+    setting("worker.grace", "DELAYED_GRACE", Kind::Text),
+    setting("worker.limits.memory", "DELAYED_MEMORY", Kind::Text),
+    setting("worker.limits.address_space", "DELAYED_ADDRESS_SPACE", Kind::Text),
+    setting("worker.limits.cpu", "DELAYED_CPU", Kind::Text),
+    setting("worker.limits.open_files", "DELAYED_OPEN_FILES", Kind::Number),
+    setting("worker.limits.output", "DELAYED_OUTPUT", Kind::Text),
+    setting("worker.limits.nice", "DELAYED_NICE", Kind::Number),
+    setting("worker.limits.no_new_privileges", "DELAYED_NO_NEW_PRIVILEGES", Kind::Bool),
+    setting("worker.limits.private_network", "DELAYED_PRIVATE_NETWORK", Kind::Bool),
+    setting("worker.limits.private_mounts", "DELAYED_PRIVATE_MOUNTS", Kind::Bool),
+    setting("prefork.children", "DELAYED_CHILDREN", Kind::Number),
+    setting("prefork.max_tasks", "DELAYED_MAX_TASKS", Kind::Text),
+    setting("prefork.max_memory", "DELAYED_MAX_MEMORY", Kind::Text),
     setting("sweeper.queues", "DELAYED_SWEEPER_QUEUES", Kind::List),
     setting("sweeper.interval", "DELAYED_SWEEPER_INTERVAL", Kind::Text),
     setting("sweeper.max_deaths", "DELAYED_MAX_DEATHS", Kind::Number),
@@ -205,6 +220,23 @@ fn flags(args: &Args) -> Vec<Flag> {
         flag("worker.unknown", "--unknown", text(&worker.unknown));
         flag("worker.burst", "--burst", worker.burst.then_some(Value::Boolean(true)));
         flag("worker.sweep", "--no-sweep", worker.no_sweep.then_some(Value::Boolean(false)));
+        let isolated = &worker.isolated;
+        flag("worker.isolation", "--isolation", text(&isolated.isolation));
+        flag("worker.timeout", "--timeout", time(isolated.timeout));
+        flag("worker.grace", "--grace", time(isolated.grace));
+        let yes = |given: bool| given.then_some(Value::Boolean(true));
+        flag("worker.limits.memory", "--memory", text(&isolated.memory));
+        flag("worker.limits.address_space", "--address-space", text(&isolated.address_space));
+        flag("worker.limits.cpu", "--cpu", time(isolated.cpu));
+        flag("worker.limits.open_files", "--open-files", number(isolated.open_files));
+        flag("worker.limits.output", "--output", text(&isolated.output));
+        flag("worker.limits.nice", "--nice", number(isolated.nice));
+        flag("worker.limits.no_new_privileges", "--no-new-privileges", yes(isolated.no_new_privileges));
+        flag("worker.limits.private_network", "--private-network", yes(isolated.private_network));
+        flag("worker.limits.private_mounts", "--private-mounts", yes(isolated.private_mounts));
+        flag("prefork.children", "--children", number(isolated.children));
+        flag("prefork.max_tasks", "--max-tasks", text(&isolated.max_tasks));
+        flag("prefork.max_memory", "--max-memory", text(&isolated.max_memory));
     }
     if let Command::Sweeper(sweeper) = &args.command {
         let names = sweeper.queues.iter().map(ToString::to_string).collect();
@@ -216,16 +248,20 @@ fn flags(args: &Args) -> Vec<Flag> {
 }
 
 fn get<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {
-    let (section, name) = key.split_once('.')?;
-    table.get(section)?.get(name)
+    let (sections, name) = key.rsplit_once('.')?;
+    sections.split('.').try_fold(table, |table, section| table.get(section)?.as_table())?.get(name)
 }
 
 fn put(table: &mut Table, key: &str, value: Value) {
-    let (section, name) = key.split_once('.').expect("a setting stands in a section");
-    let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
-    if let Value::Table(section) = section {
-        section.insert(name.to_owned(), value);
+    let (sections, name) = key.rsplit_once('.').expect("a setting stands in a section");
+    let mut table = table;
+    for section in sections.split('.') {
+        let section = table.entry(section).or_insert_with(|| Value::Table(Table::new()));
+        // What is no section was refused when it was read.
+        let Value::Table(section) = section else { return };
+        table = section;
     }
+    table.insert(name.to_owned(), value);
 }
 
 #[cfg(test)]
@@ -270,6 +306,39 @@ mod tests {
         assert_eq!(error, "DELAYED_CONCURRENCY: \"many\" is not a whole number");
         let error = read("", &[("worker.concurrency", "--concurrency", Value::Integer(0))], &[]).unwrap_err();
         assert_eq!(error, "worker.concurrency: 0 is not from 1 to 4096 (set by --concurrency)");
+    }
+
+    #[test]
+    fn a_section_within_a_section_takes_its_settings_from_everywhere() {
+        let text = "[worker.limits]\nmemory = 1024\nnice = 5\n[prefork]\nmax_tasks = 7\n";
+        let environment = [("DELAYED_CPU", "1m"), ("DELAYED_NICE", "6"), ("DELAYED_MAX_TASKS", "never")];
+        let flags = [("worker.limits.output", "--output", Value::String("1MB".into()))];
+        let settings = read(text, &flags, &environment).unwrap();
+        let limits = crate::isolation::Limits::NONE.with_memory(1024).with_nice(6);
+        assert_eq!(settings.config.worker.limits, limits.with_cpu(60).with_output(1 << 20));
+        assert_eq!(settings.config.prefork.max_tasks, None);
+        assert!(matches!(settings.origin("worker.limits.memory"), Origin::File(_)));
+        assert_eq!(settings.origin("worker.limits.nice"), Origin::Environment("DELAYED_NICE"));
+        assert_eq!(settings.origin("worker.limits.output"), Origin::Flag("--output"));
+        for (variable, text, problem) in [
+            ("DELAYED_MEMORY", "1.5GB", "DELAYED_MEMORY: \"1.5GB\" is not an amount of bytes such as"),
+            ("DELAYED_CPU", "1500ms", "DELAYED_CPU: 1.5s of CPU time is not whole seconds"),
+            ("DELAYED_NICE", "20", "worker.limits.nice: it is not from 0 to 19 (set by DELAYED_NICE)"),
+            (
+                "DELAYED_ISOLATION",
+                "thread",
+                "DELAYED_ISOLATION: \"thread\" is not one of inline, fork, prefork",
+            ),
+            ("DELAYED_MAX_TASKS", "often", "DELAYED_MAX_TASKS: \"often\" is neither a whole number nor"),
+            (
+                "DELAYED_TIMEOUT",
+                "0s",
+                "worker.timeout: 0ns is not above 0 and up to 365d (set by DELAYED_TIMEOUT)",
+            ),
+        ] {
+            let error = read("", &[], &[(variable, text)]).unwrap_err();
+            assert!(error.starts_with(problem), "{error}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub struct DeadLetter {
     pub id: String,
     /// When it was buried, in milliseconds since 1970 by the server's clock.
     pub at_ms: u64,
-    /// One word: `failed`, `panicked`, `arguments`, `unknown`, `malformed` or `lost`.
+    /// One word, such as `failed` or `killed`: see `docs/protocol.md`.
     pub reason: String,
     /// A sentence.
     pub detail: String,
@@ -30,6 +30,8 @@ pub struct DeadLetter {
     pub attempt: u64,
     /// Where: `host/pid/worker id`, or the wire id of the last worker that it took down.
     pub worker: String,
+    /// What its process wrote last on its standard streams; none when it wrote nothing, or ran in its worker's process.
+    pub output: Option<String>,
     /// The message.
     #[serde(flatten)]
     pub message: MessageSummary,
@@ -250,6 +252,7 @@ impl DeadLetter {
             detail: text("detail"),
             attempt: text("attempt").parse().unwrap_or(0),
             worker: text("worker"),
+            output: entry.fields.contains_key("output").then(|| text("output")),
             message: MessageSummary::of(bytes("message"), limit),
             id: entry.id.clone(),
         }

@@ -33,6 +33,10 @@ pub struct MessageSummary {
     pub retry: Option<i64>,
     /// The id of its call, when it has one.
     pub call_id: Option<String>,
+    /// Until when a run of it is of use, when it says so, in milliseconds since 1970.
+    pub deadline_ms: Option<u64>,
+    /// How long one run may go on, when it says so, in milliseconds.
+    pub timeout_ms: Option<u64>,
     /// Its size in bytes.
     pub bytes: usize,
     /// Why it cannot be read.
@@ -52,6 +56,8 @@ impl MessageSummary {
             attempts: 0,
             retry: None,
             call_id: None,
+            deadline_ms: None,
+            timeout_ms: None,
             bytes: bytes.len(),
             problem: None,
             hex: None,
@@ -69,6 +75,8 @@ impl MessageSummary {
                 attempts: message.attempts(),
                 retry: message.retry(),
                 call_id: message.id().map(|id| id.to_string()),
+                deadline_ms: message.deadline_ms(),
+                timeout_ms: message.timeout_ms(),
                 ..nothing
             },
             Err(error) => Self {

@@ -5,12 +5,14 @@
 mod consistency;
 mod dead;
 mod health;
+mod kill;
 mod messages;
 mod queues;
 mod workers;
 
 pub use self::dead::{DeadLetter, Handled, Selection, is_letter_id};
 pub use self::health::{Finding, Level};
+pub use self::kill::{Ending, KillError, Killed};
 pub use self::messages::{MessageSummary, Waiting};
 pub use self::queues::QueueStatus;
 pub use self::workers::{Running, WorkerKind, WorkerStatus};

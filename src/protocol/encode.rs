@@ -108,10 +108,14 @@ fn serialize<T: Serialize + ?Sized>(
 pub struct Meta {
     /// How many attempts failed so far.
     pub attempts: u32,
+    /// Until when a run of it is of use, in milliseconds since 1970.
+    pub deadline_ms: Option<u64>,
     /// The id of the call.
     pub id: Option<CallId>,
     /// How often it may be retried; negative is for ever. None: the task's own count holds.
     pub retry: Option<i64>,
+    /// How long one run may go on, in milliseconds; 0 is written as 1. None: the task's own time holds.
+    pub timeout_ms: Option<u64>,
 }
 
 /// A message of ours: `[path, payload, meta]`, and without any meta what Go makes: `[path, payload]`.
@@ -123,9 +127,15 @@ pub fn native(path: &str, payload: &[u8], meta: &Meta) -> Vec<u8> {
     if *meta == Meta::default() {
         return go_task(path, payload);
     }
-    let count =
-        usize::from(meta.attempts > 0) + usize::from(meta.id.is_some()) + usize::from(meta.retry.is_some());
-    let mut message = Vec::with_capacity(path.len() + payload.len() + 52);
+    let said = [
+        meta.attempts > 0,
+        meta.deadline_ms.is_some(),
+        meta.id.is_some(),
+        meta.retry.is_some(),
+        meta.timeout_ms.is_some(),
+    ];
+    let count = said.into_iter().filter(|said| *said).count();
+    let mut message = Vec::with_capacity(path.len() + payload.len() + 74);
     array_head(&mut message, 3);
     text(&mut message, path);
     bytes(&mut message, payload);
@@ -134,6 +144,10 @@ pub fn native(path: &str, payload: &[u8], meta: &Meta) -> Vec<u8> {
         message.extend_from_slice(meta::ATTEMPTS);
         message.extend_from_slice(integer(u64::from(meta.attempts)).as_slice());
     }
+    if let Some(deadline) = meta.deadline_ms {
+        message.extend_from_slice(meta::DEADLINE);
+        message.extend_from_slice(integer(deadline).as_slice());
+    }
     if let Some(id) = &meta.id {
         message.extend_from_slice(meta::ID);
         bytes(&mut message, id.as_bytes());
@@ -141,6 +155,10 @@ pub fn native(path: &str, payload: &[u8], meta: &Meta) -> Vec<u8> {
     if let Some(retry) = meta.retry {
         message.extend_from_slice(meta::RETRY);
         message.extend_from_slice(signed_integer(retry).as_slice());
+    }
+    if let Some(timeout) = meta.timeout_ms {
+        message.extend_from_slice(meta::TIMEOUT);
+        message.extend_from_slice(integer(timeout.max(1)).as_slice());
     }
     message
 }

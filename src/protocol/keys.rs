@@ -54,3 +54,15 @@ pub fn worker(queue: &QueueName, worker: &WorkerId) -> String {
 pub fn wire_id(queue: &QueueName, worker: &WorkerId, slot: usize) -> String {
     format!("{queue}:{worker}:{slot}")
 }
+
+/// HASH: wire id → an order to end what this slot runs; a beat takes it.
+#[must_use]
+pub fn orders(queue: &QueueName, worker: &WorkerId) -> String {
+    format!("{queue}:{worker}:kill")
+}
+
+/// STRING: what became of an order to end what a slot runs.
+#[must_use]
+pub fn answer(wire_id: &str) -> String {
+    format!("{wire_id}:told")
+}

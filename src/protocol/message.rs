@@ -38,6 +38,8 @@ pub struct Message<'a> {
     attempts: u32,
     retry: Option<i64>,
     id: Option<CallId>,
+    deadline_ms: Option<u64>,
+    timeout_ms: Option<u64>,
     meta: Pairs<'a>,
 }
 
@@ -69,6 +71,8 @@ impl<'a> Message<'a> {
             attempts: 0,
             retry: None,
             id: None,
+            deadline_ms: None,
+            timeout_ms: None,
             meta: Pairs::default(),
         };
         match count {
@@ -141,8 +145,10 @@ impl<'a> Message<'a> {
             let refused = |key| move |expected| MessageError::Meta { key, expected, came: came(value) };
             match meta::name(key) {
                 Some(b"a") => self.attempts = meta::attempts(value).map_err(refused('a'))?,
+                Some(b"d") => self.deadline_ms = Some(meta::deadline(value).map_err(refused('d'))?),
                 Some(b"i") => self.id = Some(meta::id(value).map_err(refused('i'))?),
                 Some(b"r") => self.retry = meta::retry(value).map_err(refused('r'))?,
+                Some(b"t") => self.timeout_ms = Some(meta::timeout(value).map_err(refused('t'))?),
                 Some(b"k") if meta::may_be_keywords(value) => self.keywords = Some(value),
                 Some(b"k") => return Err(refused('k')("a map")),
                 _ => {}
@@ -191,6 +197,18 @@ impl<'a> Message<'a> {
         self.id
     }
 
+    /// Until when a run of it is of use, in milliseconds since 1970: it does not begin later, and is asked to end then.
+    #[must_use]
+    pub fn deadline_ms(&self) -> Option<u64> {
+        self.deadline_ms
+    }
+
+    /// How long one run may go on, in milliseconds, when the message says so. None: the task's own time holds.
+    #[must_use]
+    pub fn timeout_ms(&self) -> Option<u64> {
+        self.timeout_ms
+    }
+
     /// The bytes of the message for the next attempt: our form, with one failed attempt more. The payload is copied
     /// as it is, and so are the keys of the meta that this version does not know.
     #[must_use]
@@ -210,13 +228,14 @@ impl<'a> Message<'a> {
         meta::frame(self.task, payload, pairs)
     }
 
-    /// The bytes of the same message, its failed attempts forgotten. Without any other meta it is what Go makes.
+    /// The bytes of the same message, its failed attempts and its deadline forgotten. Without any other meta it is what
+    /// Go makes.
     #[must_use]
     pub fn revived(&self) -> Vec<u8> {
         if self.form != Form::Native {
             return self.bytes.to_vec();
         }
-        let pairs = self.meta.without_attempts().collect();
+        let pairs = self.meta.without_past().collect();
         meta::frame(self.task, self.payload, pairs)
     }
 }

@@ -1,14 +1,18 @@
 //! What does a message say of itself? The third element of our form.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{Head, Reader};
 use crate::protocol::encode;
 
 /// The keys, as they are encoded.
 pub(crate) const ATTEMPTS: &[u8] = &[0xa1, b'a'];
+pub(crate) const DEADLINE: &[u8] = &[0xa1, b'd'];
 pub(crate) const ID: &[u8] = &[0xa1, b'i'];
 pub(crate) const KEYWORDS: &[u8] = &[0xa1, b'k'];
 pub(crate) const RETRY: &[u8] = &[0xa1, b'r'];
+pub(crate) const TIMEOUT: &[u8] = &[0xa1, b't'];
 
 /// An encoded key and its encoded value.
 pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
@@ -30,6 +34,11 @@ impl<'a> Pairs<'a> {
         self.iter().filter(|(key, _)| name(key) != Some(b"a"))
     }
 
+    /// All but what belongs to the attempts that were made: their count, and the time until which they were of use.
+    pub(crate) fn without_past(self) -> impl Iterator<Item = Pair<'a>> {
+        self.without_attempts().filter(|(key, _)| name(key) != Some(b"d"))
+    }
+
     fn iter(self) -> impl Iterator<Item = Pair<'a>> {
         let mut reader = Reader::new(self.bytes);
         (0..self.count).map_while(move |_| Some((reader.value().ok()?, reader.value().ok()?)))
@@ -41,6 +50,22 @@ pub(crate) fn attempts(value: &[u8]) -> Result<u32, &'static str> {
     match Reader::new(value).head() {
         Ok(Head::Unsigned(attempts)) => u32::try_from(attempts).map_err(|_| "a count below 2^32"),
         _ => Err("a count"),
+    }
+}
+
+/// Reads `d`.
+pub(crate) fn deadline(value: &[u8]) -> Result<u64, &'static str> {
+    match Reader::new(value).head() {
+        Ok(Head::Unsigned(deadline)) => Ok(deadline),
+        _ => Err("a moment (milliseconds since 1970)"),
+    }
+}
+
+/// Reads `t`.
+pub(crate) fn timeout(value: &[u8]) -> Result<u64, &'static str> {
+    match Reader::new(value).head() {
+        Ok(Head::Unsigned(timeout @ 1..)) => Ok(timeout),
+        _ => Err("a time (milliseconds, at least 1)"),
     }
 }
 
@@ -61,6 +86,16 @@ pub(crate) fn retry(value: &[u8]) -> Result<Option<i64>, &'static str> {
         Ok(Head::Nil) => Ok(None),
         _ => Err(EXPECTED),
     }
+}
+
+/// A time in whole milliseconds, rounded up.
+pub(crate) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// A moment in milliseconds since 1970; 0 is also what lies before.
+pub(crate) fn since_1970(moment: SystemTime) -> u64 {
+    moment.duration_since(UNIX_EPOCH).map_or(0, milliseconds)
 }
 
 /// A map or nil; and an array, which is Go's mistake and refused only when the arguments are read, so that the

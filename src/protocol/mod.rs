@@ -7,7 +7,7 @@ pub mod encode;
 pub mod info;
 pub mod keys;
 pub mod message;
-mod meta;
+pub(crate) mod meta;
 pub mod names;
 pub mod timestamp;
 pub mod value;

@@ -1,7 +1,26 @@
 //! Runs one message and says what happened. Knows nothing of queues, and never imports the broker.
 
+mod child;
+mod forward;
+mod frame;
 mod inline;
+mod job;
+mod link;
 mod outcome;
+mod output;
+mod pool;
+mod process;
+mod speed;
+mod term;
+mod timeout;
+mod watch;
+mod zygote;
 
 pub(crate) use self::inline::{Run, run_blocking, start};
-pub(crate) use self::outcome::Outcome;
+pub(crate) use self::job::{Done, Job};
+#[cfg(test)]
+pub(crate) use self::outcome::{Exit, Resource};
+pub(crate) use self::outcome::{Outcome, TimeLimit, Traces};
+pub(crate) use self::pool::{PoolOptions, Processes, RunHandle};
+pub(crate) use self::speed::Speed;
+pub use self::zygote::{Zygote, ZygoteBuilder, ZygoteError};

@@ -1,9 +1,11 @@
 //! What is a call: a task with its arguments, before it is sent.
 
 use std::sync::LazyLock;
+use std::time::{Duration, SystemTime};
 
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Encoder, Meta};
+use crate::protocol::meta;
 use crate::protocol::names::{NameError, QueueName};
 use crate::task::foreign::{GoTask, PyTask};
 use crate::task::registration::Task;
@@ -61,6 +63,27 @@ impl Call {
             Kind::Native { meta, .. } => meta.retry = Some(retry),
             Kind::Python(task) => task.set_retry(retry),
             Kind::Go(_) => {}
+        }
+        self
+    }
+
+    /// One run of it may go on for this time, whatever the task's own `timeout` says. In whole milliseconds, at least 1.
+    ///
+    /// It means nothing to a [`PyTask`] or a [`GoTask`], whose messages have no place for it.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        if let Kind::Native { meta, .. } = &mut self.kind {
+            meta.timeout_ms = Some(meta::milliseconds(timeout).max(1));
+        }
+        self
+    }
+
+    /// It is of no use after this moment: a run that has not begun does not begin, and one that has is asked to end. By
+    /// the clocks of the two hosts. A call that is too late goes to the dead letters, and is not retried.
+    ///
+    /// It means nothing to a [`PyTask`] or a [`GoTask`], whose messages have no place for it.
+    pub fn deadline(mut self, deadline: SystemTime) -> Self {
+        if let Kind::Native { meta, .. } = &mut self.kind {
+            meta.deadline_ms = Some(meta::since_1970(deadline));
         }
         self
     }

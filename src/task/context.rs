@@ -62,14 +62,16 @@ impl Context {
         self.0.queue.as_str()
     }
 
-    /// When the worker, which is shutting down, will put the call back into its queue. None while that is not
-    /// known; it may become known, and may change, while the task runs.
+    /// When the run is asked to end: the earliest of the end of its timeout, the deadline of its call, and, when the
+    /// worker is shutting down, the moment at which the call is put back into its queue. None while there is none of
+    /// them; the last one may become known while the task runs.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.0.cancellation.deadline()
     }
 
-    /// Whether the run should end, because the worker is shutting down.
+    /// Whether the run should end, because its time is up, somebody ends it by hand, or the worker is shutting
+    /// down.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancellation.is_cancelled()

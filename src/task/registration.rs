@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::isolation::{Isolation, Limits, Timeouts};
 use crate::protocol::arguments::{Param, Presence};
 use crate::task::handler::Handler;
 use crate::task::state::StateType;
@@ -21,11 +22,18 @@ pub struct TaskOptions {
     pub queue: Option<&'static str>,
     /// How often a call that failed is tried again; negative is for ever.
     pub retry: i64,
+    /// Where it runs; none is where the worker says.
+    pub isolation: Option<Isolation>,
+    /// How long it may run; where they say nothing, the worker's hold.
+    pub timeouts: Timeouts,
+    /// What its process may use; where they say nothing, the worker's hold.
+    pub limits: Limits,
 }
 
 impl TaskOptions {
     /// No options: the queue `default`, no retry.
-    pub const DEFAULT: Self = Self { queue: None, retry: 0 };
+    pub const DEFAULT: Self =
+        Self { queue: None, retry: 0, isolation: None, timeouts: Timeouts::NONE, limits: Limits::NONE };
 
     /// With `queue = "…"`.
     #[must_use]
@@ -37,6 +45,24 @@ impl TaskOptions {
     #[must_use]
     pub const fn with_retry(self, retry: i64) -> Self {
         Self { retry, ..self }
+    }
+
+    /// With `isolation = "…"`.
+    #[must_use]
+    pub const fn with_isolation(self, isolation: Isolation) -> Self {
+        Self { isolation: Some(isolation), ..self }
+    }
+
+    /// With `timeout = "…"` and `grace = "…"`.
+    #[must_use]
+    pub const fn with_timeouts(self, timeouts: Timeouts) -> Self {
+        Self { timeouts, ..self }
+    }
+
+    /// With `memory = "…"` and the like.
+    #[must_use]
+    pub const fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
     }
 }
 
@@ -57,6 +83,8 @@ pub struct Registration {
     pub options: TaskOptions,
     /// The states that it asks for.
     pub states: &'static [StateType],
+    /// Whether it asks for its [`Context`](crate::Context), and so can hear that it should end.
+    pub context: bool,
     /// How it is called.
     pub handler: Handler,
 }

@@ -4,7 +4,7 @@ use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A value of type `T` that the program gave with `App::state`, shared by all runs of a process.
 ///
@@ -48,9 +48,20 @@ pub struct StateType {
     pub name: &'static str,
 }
 
+/// A value of some type.
+type Shared = Arc<dyn Any + Send + Sync>;
+
+/// A value, or how to make it.
+#[derive(Clone)]
+enum Value {
+    Given(Shared),
+    /// Clones share what was made.
+    Made(Arc<dyn Fn() -> Shared + Send + Sync>, Arc<OnceLock<Shared>>),
+}
+
 /// The values that the program gave, one of each type.
 #[derive(Clone, Default)]
-pub struct States(HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>);
+pub struct States(HashMap<TypeId, (&'static str, Value)>);
 
 impl States {
     /// No values.
@@ -61,13 +72,23 @@ impl States {
 
     /// Adds `value`; it replaces one of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        self.0.insert(TypeId::of::<T>(), (type_name::<T>(), Arc::new(value)));
+        self.0.insert(TypeId::of::<T>(), (type_name::<T>(), Value::Given(Arc::new(value))));
+    }
+
+    /// Adds a value that `make` makes when a task first asks for it, in each process for itself; it replaces one of
+    /// the same type. When `make` panics, the run that asked for it does.
+    pub fn insert_with<T: Send + Sync + 'static>(&mut self, make: impl Fn() -> T + Send + Sync + 'static) {
+        let make = move || -> Shared { Arc::new(make()) };
+        self.0.insert(TypeId::of::<T>(), (type_name::<T>(), Value::Made(Arc::new(make), Arc::default())));
     }
 
     /// The value of type `T`.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
-        let (_, value) = self.0.get(&TypeId::of::<T>())?;
+        let value = match &self.0.get(&TypeId::of::<T>())?.1 {
+            Value::Given(value) => value,
+            Value::Made(make, made) => made.get_or_init(|| make()),
+        };
         Arc::clone(value).downcast().ok().map(State)
     }
 

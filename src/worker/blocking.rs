@@ -9,10 +9,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::protocol::message::Message;
-use crate::runner::{Outcome, run_blocking};
+use crate::runner::{Done, Outcome, Speed, run_blocking};
 use crate::task::{Cancellation, Registration, Scope, States};
 use crate::worker::lane::Lane;
-use crate::worker::speed::Speed;
 
 /// A run that waits for a thread.
 pub(super) struct Job {
@@ -21,20 +20,16 @@ pub(super) struct Job {
     pub(super) speed: Arc<Speed>,
     pub(super) lane: Arc<Lane>,
     pub(super) message: Bytes,
-}
-
-/// A run that ended.
-#[derive(Debug)]
-pub(super) struct Done {
-    pub(super) slot: usize,
-    pub(super) outcome: Outcome,
+    /// None when its task does not ask for its context.
+    pub(super) cancellation: Option<Cancellation>,
 }
 
 /// What all runs of a worker share.
 #[derive(Debug, Clone)]
 pub(super) struct Shared {
     pub(super) states: Arc<States>,
-    pub(super) cancellation: Cancellation,
+    /// Of runs that do not ask for their context, and so hear nothing of it.
+    pub(super) unheard: Cancellation,
 }
 
 /// Runs that wait for a thread, and the threads that take them one by one until none is left.
@@ -71,6 +66,13 @@ impl BlockingRuns {
         self.queue().drain(..).map(|job| job.slot).collect()
     }
 
+    /// Takes a run back unless it has begun.
+    pub(super) fn withdraw_one(&self, slot: usize) -> bool {
+        let mut queue = self.queue();
+        let place = queue.iter().position(|job| job.slot == slot);
+        place.is_some_and(|place| queue.remove(place).is_some())
+    }
+
     fn help(&self, threads: usize) {
         // No more than there are runs for them, when the runtime has no threads left.
         let enough = threads.min(self.queue().len());
@@ -89,7 +91,7 @@ impl BlockingRuns {
             let began = Instant::now();
             let outcome = self.run(&job);
             job.speed.learn(began.elapsed());
-            if self.done.send(Done { slot: job.slot, outcome }).is_err() {
+            if self.done.send(Done { slot: job.slot, outcome: Some(outcome), traces: None }).is_err() {
                 return;
             }
         }
@@ -103,7 +105,7 @@ impl BlockingRuns {
                     job.task.name,
                     &job.lane.queue,
                     &self.shared.states,
-                    &self.shared.cancellation,
+                    job.cancellation.as_ref().unwrap_or(&self.shared.unheard),
                 )
                 .attempt(message.attempts().saturating_add(1))
                 .id(message.id());

@@ -6,9 +6,12 @@ use std::time::Duration;
 use crate::broker::Broker;
 use crate::config::{Config, ConfigError, QueueWeight, RedisConfig, Unknown};
 use crate::error::Error;
+use crate::isolation::{Isolation, Limits};
 use crate::protocol::names::{QueueName, WorkerId};
+use crate::runner::Zygote;
 use crate::task::{Registry, States};
 use crate::worker::Worker;
+use crate::worker::known::first_isolated;
 use crate::worker::shutdown::WorkerHandle;
 use crate::worker::stats::Counters;
 
@@ -21,11 +24,19 @@ pub struct WorkerBuilder {
     registry: Option<Registry>,
     states: States,
     signals: bool,
+    zygote: Option<Zygote>,
 }
 
 impl WorkerBuilder {
     pub(super) fn new(config: Config) -> Self {
-        Self { config, queues: Vec::new(), registry: None, states: States::new(), signals: false }
+        Self {
+            config,
+            queues: Vec::new(),
+            registry: None,
+            states: States::new(),
+            signals: false,
+            zygote: None,
+        }
     }
 
     /// Serves a queue, such as `mail` or, with a weight, `mail=3`. May be repeated; the first time it takes the
@@ -78,6 +89,34 @@ impl WorkerBuilder {
         self
     }
 
+    /// Where tasks run that do not say. Default: inline.
+    #[must_use]
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.config.worker.isolation = isolation;
+        self
+    }
+
+    /// How long a run may go on, of a task or a call that does not say. Default: without end.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.config.worker.timeout = Some(timeout);
+        self
+    }
+
+    /// How long a run then has to end by itself. Default: [`Timeouts::GRACE`](crate::isolation::Timeouts::GRACE).
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.config.worker.grace = Some(grace);
+        self
+    }
+
+    /// What the process of an isolated run may use, where its task does not say. Default: all that there is.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.config.worker.limits = limits;
+        self
+    }
+
     /// The tasks that it can run. Default: all that are linked, [`Registry::collect`].
     #[must_use]
     pub fn registry(mut self, registry: Registry) -> Self {
@@ -107,6 +146,14 @@ impl WorkerBuilder {
         self
     }
 
+    /// The process that forks those in which tasks run with `isolation = "fork"` or `"prefork"`; a worker with such
+    /// tasks does not start without one. Give it the same registry and states.
+    #[must_use]
+    pub fn zygote(mut self, zygote: Zygote) -> Self {
+        self.zygote = Some(zygote);
+        self
+    }
+
     /// Connects to Redis.
     ///
     /// # Errors
@@ -122,6 +169,11 @@ impl WorkerBuilder {
             None => Registry::collect()?,
         };
         registry.check_states(&self.states)?;
+        if self.zygote.is_none()
+            && let Some((task, isolation)) = first_isolated(&registry, &self.config.worker)
+        {
+            return Err(Error::NoZygote { task, isolation });
+        }
         let broker = Broker::connect(&self.config.redis).await?;
         let counters = Arc::new(Counters::default());
         Ok(Worker {
@@ -131,6 +183,7 @@ impl WorkerBuilder {
             registry,
             states: Arc::new(self.states),
             signals: self.signals,
+            zygote: self.zygote,
             counters,
             config: self.config,
         })

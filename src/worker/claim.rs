@@ -12,32 +12,28 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::unconstrained;
 
 use crate::broker::{BrokerError, Claimed, MAX_BATCH, Waiter};
 use crate::config::Unknown;
-use crate::task::{Registration, Registry};
-use crate::worker::blocking::{BlockingRuns, Done, Shared};
+use crate::runner::{Done, Processes};
+use crate::worker::blocking::{BlockingRuns, Shared};
+use crate::worker::known::Known;
 use crate::worker::lane::{Lane, LaneState};
+use crate::worker::orders::Orders;
 use crate::worker::request::{Answer, Reply, Request, RequestKind, Sender};
 use crate::worker::shutdown::{Phase, StopReason};
 use crate::worker::slots::Slots;
-use crate::worker::speed::Speed;
 use crate::worker::stats::{Counters, count};
+use crate::worker::timeouts::Timers;
 use crate::worker::wait::Doorbell;
 
 /// How many claims of one lane are under way at the most.
 const CLAIMS: usize = 2;
 /// After how long runs of quick blocking tasks that still wait get threads of their own.
 const HELP_AFTER: Duration = Duration::from_millis(2);
-
-/// A task and what is known of its speed.
-pub(super) struct Known {
-    pub(super) task: &'static Registration,
-    pub(super) speed: Arc<Speed>,
-}
 
 /// How the loop ended.
 pub(super) struct Ended {
@@ -57,12 +53,16 @@ pub(super) struct ClaimLoop {
     pub(super) counters: Arc<Counters>,
     pub(super) done: UnboundedSender<Done>,
     pub(super) blocking: BlockingRuns,
+    /// Where tasks run that are not to run in this process.
+    pub(super) processes: Option<Processes>,
     pub(super) help_at: Option<Instant>,
+    pub(super) timers: Timers,
     ended: UnboundedReceiver<Done>,
     under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Reply> + Send>>>,
     /// Replies that came while a request was being made.
     early: VecDeque<Reply>,
     pub(super) doorbell: Doorbell,
+    pub(super) orders: Orders,
     pub(super) end_wait_at: Option<Instant>,
     phase: watch::Receiver<Phase>,
     pub(super) burst: bool,
@@ -77,32 +77,37 @@ pub(super) struct Parts {
     pub(super) lanes: Vec<(Arc<Lane>, u32)>,
     pub(super) concurrency: usize,
     pub(super) sender: Sender,
-    pub(super) registry: Registry,
+    pub(super) orders: Orders,
+    pub(super) known: HashMap<&'static str, Known>,
     pub(super) shared: Shared,
     pub(super) unknown: Unknown,
     pub(super) counters: Arc<Counters>,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) burst: bool,
+    pub(super) done: UnboundedSender<Done>,
+    pub(super) ended: UnboundedReceiver<Done>,
+    pub(super) processes: Option<Processes>,
 }
 
 impl ClaimLoop {
     pub(super) fn new(parts: Parts) -> Self {
-        let (done, ended) = unbounded_channel();
+        let (done, ended) = (parts.done, parts.ended);
         let shared_lanes = parts.lanes.iter().map(|(lane, _)| Arc::clone(lane)).collect();
-        let known =
-            parts.registry.iter().map(|task| (task.name, Known { task, speed: Arc::new(Speed::new()) }));
         Self {
             slots: Slots::new(parts.concurrency),
-            known: known.collect(),
+            known: parts.known,
             blocking: BlockingRuns::new(done.clone(), parts.shared.clone()),
+            processes: parts.processes,
             doorbell: Doorbell::new(&parts.sender.broker, shared_lanes),
             lanes: parts.lanes.into_iter().map(|(lane, weight)| LaneState::new(lane, weight)).collect(),
             sender: parts.sender,
+            orders: parts.orders,
             shared: parts.shared,
             unknown: parts.unknown,
             counters: parts.counters,
             done,
             help_at: None,
+            timers: Timers::default(),
             ended,
             under_way: FuturesUnordered::new(),
             early: VecDeque::new(),
@@ -118,7 +123,7 @@ impl ClaimLoop {
     pub(super) async fn run(mut self) -> Ended {
         let mut batch = Vec::with_capacity(256);
         let reason = loop {
-            if self.help_at.is_some() {
+            if self.help_at.is_some() || !self.timers.is_empty() {
                 // Not left to the timer alone: a busy loop seldom comes to it.
                 self.on_timer();
             }
@@ -137,9 +142,10 @@ impl ClaimLoop {
                 Some(reply) = self.under_way.next(), if !self.under_way.is_empty() => self.on_reply(reply),
                 _ = self.ended.recv_many(&mut batch, 256) => {
                     for done in batch.drain(..) {
-                        self.on_done(done.slot, done.outcome);
+                        self.on_end(done);
                     }
                 }
+                Some((lane, order)) = self.orders.given.recv() => self.on_order(lane, order),
                 woken = self.doorbell.ended() => self.on_woken(woken),
                 () = sleep_until(timer), if timer.is_some() => self.on_timer(),
             }
@@ -148,7 +154,7 @@ impl ClaimLoop {
         Ended { reason, still_running }
     }
 
-    fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         *self.phase.borrow()
     }
 
@@ -171,14 +177,14 @@ impl ClaimLoop {
         }
     }
 
-    fn next_timer(&self) -> Option<Instant> {
+    fn next_timer(&mut self) -> Option<Instant> {
         let deadline = match self.phase() {
             Phase::Stopping { deadline } => Some(deadline),
             _ => None,
         };
-        let backoffs = self.lanes.iter().filter_map(|lane| lane.backoff.until());
-        let rests = self.lanes.iter().filter_map(|lane| lane.rest.until());
-        backoffs.chain(rests).chain(deadline).chain(self.help_at).chain(self.end_wait_at).min()
+        let run = self.timers.next(&self.slots);
+        let pauses = self.lanes.iter().flat_map(LaneState::pauses);
+        pauses.chain(deadline).chain(run).chain(self.help_at).chain(self.end_wait_at).min()
     }
 
     pub(super) fn on_timer(&mut self) {
@@ -186,7 +192,9 @@ impl ClaimLoop {
         for lane in &mut self.lanes {
             lane.backoff.expire(now);
             lane.rest.expire(now);
+            lane.losses.expire(now);
         }
+        self.on_time_up(now);
         if self.help_at.is_some_and(|at| at <= now) {
             self.help_at = None;
             self.blocking.help_all();
@@ -198,7 +206,7 @@ impl ClaimLoop {
 
     fn on_phase(&mut self) {
         if let Phase::Stopping { deadline } = self.phase() {
-            self.shared.cancellation.set_deadline(deadline);
+            self.slots.announce(deadline);
         }
     }
 
@@ -244,9 +252,11 @@ impl ClaimLoop {
 
     /// The lane to claim from: the first that is not dry; with weights, the one that has got the least for its weight.
     fn preferred(&self) -> Option<usize> {
-        let candidates = self.lanes.iter().enumerate().filter(|(_, lane)| {
-            lane.is_open() && lane.rest.until().is_none() && (!lane.dry || lane.token.is_some())
-        });
+        let candidates = self
+            .lanes
+            .iter()
+            .enumerate()
+            .filter(|(_, lane)| lane.is_open() && !lane.rests() && (!lane.dry || lane.token.is_some()));
         // Without weights nothing is ever added to what they got, so the first one wins.
         candidates.min_by_key(|(_, lane)| lane.got).map(|(index, _)| index)
     }
@@ -323,6 +333,7 @@ impl ClaimLoop {
             }
             Err(error) => self.on_error(request, &error),
         }
+        self.on_early_orders();
     }
 
     fn on_claimed(&mut self, request: Request, claimed: Claimed) {
@@ -338,6 +349,9 @@ impl ClaimLoop {
         }
         let (over, open) = slots.split_at(kept);
         let (filled, empty) = open.split_at(messages.len().min(open.len()));
+        for slot in filled {
+            lane.claimed_by[*slot] = request.seq;
+        }
         for slot in empty.iter().rev().chain(over) {
             self.slots.give(*slot);
         }
@@ -366,7 +380,7 @@ impl ClaimLoop {
     /// Takes in the ends of runs that have come so far.
     pub(super) fn take_ended(&mut self) {
         while let Ok(done) = self.ended.try_recv() {
-            self.on_done(done.slot, done.outcome);
+            self.on_end(done);
         }
     }
 
@@ -378,7 +392,7 @@ impl ClaimLoop {
     /// Waits for the end of a run, for up to `pause`.
     pub(super) async fn wait_ended(&mut self, pause: Duration) {
         if let Ok(Some(done)) = tokio::time::timeout(pause, self.ended.recv()).await {
-            self.on_done(done.slot, done.outcome);
+            self.on_end(done);
         }
     }
 
@@ -391,7 +405,7 @@ impl ClaimLoop {
 impl Drop for ClaimLoop {
     /// The worker's future was dropped, or the loop has ended: nothing of it runs on.
     fn drop(&mut self) {
-        self.shared.cancellation.cancel();
+        self.slots.cancel_all();
         self.blocking.withdraw();
         self.slots.abort_all();
     }

@@ -1,20 +1,27 @@
 //! How does a claimed message come to run? It is read, its task looked up, and polled, spawned or handed to a thread.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::AbortHandle;
 
+use crate::isolation::Isolation;
 use crate::protocol::message::Message;
-use crate::runner::{Outcome, Run, start};
-use crate::task::Scope;
+use crate::runner::{self, Done, Outcome, Run, RunHandle, Speed, start};
 use crate::task::handler::Handler;
-use crate::worker::blocking::{Done, Job};
+use crate::task::{Cancellation, Scope};
+use crate::worker::blocking::Job;
 use crate::worker::claim::ClaimLoop;
+use crate::worker::known::Known;
+use crate::worker::lane::Lane;
+use crate::worker::shutdown::Phase;
 use crate::worker::slots::Stop;
-use crate::worker::speed::Speed;
+use crate::worker::timeouts::{Allotment, Clock};
 
 /// How long one batch may be polled in place before the rest of it is spawned.
 const BUDGET: Duration = Duration::from_millis(1);
@@ -24,16 +31,32 @@ enum Dispatched {
     /// It did not run, or ran to its end already.
     Ended(Outcome),
     /// It runs on the runtime.
-    Spawned(tokio::task::AbortHandle),
+    Spawned(AbortHandle, Reins),
     /// It runs on a blocking thread.
-    Blocking(Job),
+    Blocking(Job, Reins),
+    /// It runs in a process of its own.
+    Isolated(RunHandle),
+}
+
+/// By what a run is led while it goes on.
+struct Reins {
+    cancellation: Option<Cancellation>,
+    clock: Option<Clock>,
+}
+
+/// A message whose task was found.
+struct Found<'a> {
+    slot: usize,
+    lane: &'a Arc<Lane>,
+    known: &'a Known,
+    bytes: &'a Bytes,
+    message: Message<'a>,
 }
 
 impl ClaimLoop {
     /// Runs `messages` in `slots`, one each. Requests are made in between, so that Redis has work meanwhile.
     pub(super) fn dispatch(&mut self, index: usize, slots: &[usize], messages: Vec<Vec<u8>>, alone: bool) {
-        let began = Instant::now();
-        let mut last = began;
+        let mut batch = Batch::new();
         let mut jobs = Vec::new();
         let suspect = self.lanes[index].suspects;
         for (slot, message) in slots.iter().copied().zip(messages) {
@@ -46,17 +69,18 @@ impl ClaimLoop {
             if self.closing {
                 continue; // It does not begin; it is put back.
             }
-            match self.send_off(index, slot, message, began, &mut last) {
-                Dispatched::Ended(outcome) => self.on_done(slot, outcome),
-                Dispatched::Spawned(abort) => self.slots.stop_by(slot, Stop::Abort(abort)),
-                Dispatched::Blocking(job) => {
-                    self.slots.stop_by(slot, Stop::Impossible);
+            match self.send_off(index, slot, &message, &mut batch) {
+                Dispatched::Ended(outcome) => self.on_done(slot, outcome, None),
+                Dispatched::Isolated(handle) => self.slots.stop_by(slot, Stop::Process(handle)),
+                Dispatched::Spawned(abort, reins) => self.lead(slot, Stop::Abort(abort), reins),
+                Dispatched::Blocking(job, reins) => {
+                    self.lead(slot, Stop::Impossible, reins);
                     jobs.push(job);
                 }
             }
             if self.lanes[index].finished.len() >= self.chunk {
                 self.pump();
-                last = Instant::now();
+                batch.lap();
             }
         }
         if !jobs.is_empty() {
@@ -67,62 +91,132 @@ impl ClaimLoop {
         }
     }
 
-    fn send_off(
-        &self,
-        index: usize,
-        slot: usize,
-        bytes: Bytes,
-        began: Instant,
-        last: &mut Instant,
-    ) -> Dispatched {
-        let message = match Message::decode(&bytes) {
+    fn lead(&mut self, slot: usize, stop: Stop, reins: Reins) {
+        let Some(running) = self.slots.running_in_mut(slot) else { return };
+        (running.stop, running.cancellation, running.clock) = (stop, reins.cancellation, reins.clock);
+        if running.clock.is_some() {
+            self.mind(slot);
+        }
+    }
+
+    fn send_off(&self, index: usize, slot: usize, bytes: &Bytes, batch: &mut Batch) -> Dispatched {
+        let message = match Message::decode(bytes) {
             Ok(message) => message,
             Err(error) => return Dispatched::Ended(Outcome::Malformed { problem: error.to_string() }),
         };
         let Some(known) = self.known.get(message.task()) else { return Dispatched::Ended(Outcome::Unknown) };
-        let lane = &self.lanes[index].lane;
-        if let Handler::Blocking(_) = known.task.handler {
-            let (lane, speed) = (Arc::clone(lane), Arc::clone(&known.speed));
-            return Dispatched::Blocking(Job { slot, task: known.task, speed, lane, message: bytes });
+        let allotment = match Allotment::of(&message, known.timeouts) {
+            Ok(allotment) => allotment,
+            Err(outcome) => return Dispatched::Ended(outcome),
+        };
+        if let (Isolation::Fork | Isolation::Prefork, Some(processes)) = (known.isolation, &self.processes) {
+            let job = runner::Job {
+                slot,
+                task: known.task.name,
+                queue: self.lanes[index].lane.queue.clone(),
+                message: bytes.clone(),
+                timeout: allotment.timeout,
+                deadline: allotment.deadline,
+                grace: known.timeouts.grace(),
+                limits: known.limits,
+                speed: Arc::clone(&known.speed),
+            };
+            return Dispatched::Isolated(processes.run(job, known.isolation));
         }
-        let scope = Scope::new(known.task.name, &lane.queue, &self.shared.states, &self.shared.cancellation)
+        let clock = Clock::start(allotment, known.timeouts.grace());
+        let cancellation = known.task.context.then(|| self.cancellation(clock));
+        let reins = Reins { cancellation, clock };
+        let found = Found { slot, lane: &self.lanes[index].lane, known, bytes, message };
+        self.run_inline(&found, reins, batch)
+    }
+
+    /// Runs a task in this process.
+    fn run_inline(&self, found: &Found<'_>, reins: Reins, batch: &mut Batch) -> Dispatched {
+        let Found { slot, lane, known, bytes, message } = found;
+        if let Handler::Blocking(_) = known.task.handler {
+            let job = Job {
+                slot: *slot,
+                task: known.task,
+                speed: Arc::clone(&known.speed),
+                lane: Arc::clone(lane),
+                message: (*bytes).clone(),
+                cancellation: reins.cancellation.clone(),
+            };
+            return Dispatched::Blocking(job, reins);
+        }
+        let cancellation = reins.cancellation.as_ref().unwrap_or(&self.shared.unheard);
+        let scope = Scope::new(known.task.name, &lane.queue, &self.shared.states, cancellation)
             .attempt(message.attempts().saturating_add(1))
             .id(message.id());
         let mut run = match start(known.task, message.arguments(), &scope) {
             Ok(run) => run,
             Err(outcome) => return Dispatched::Ended(outcome),
         };
-        if known.speed.is_quick() && last.duration_since(began) < BUDGET {
+        if known.speed.is_quick() && batch.has_budget() {
             // The waker is of no use: a run that is not ready is spawned, and polled again there.
             let polled = run.poll_unpin(&mut Context::from_waker(Waker::noop()));
-            let now = Instant::now();
-            known.speed.learn(now.duration_since(*last));
-            *last = now;
+            known.speed.learn(batch.lap());
             if let Poll::Ready(outcome) = polled {
                 return Dispatched::Ended(outcome);
             }
         }
-        let (done, speed) = (self.done.clone(), Arc::clone(&known.speed));
-        let task = tokio::spawn(async move {
-            let outcome = Timed { run, speed: Some(speed) }.await;
-            // The loop is gone only when it has put this message back.
-            let _ = done.send(Done { slot, outcome });
-        });
-        Dispatched::Spawned(task.abort_handle())
+        let spawned = Spawned {
+            run,
+            speed: Some(Arc::clone(&known.speed)),
+            report: Report { done: self.done.clone(), slot: *slot, is_made: false },
+        };
+        Dispatched::Spawned(tokio::spawn(spawned).abort_handle(), reins)
+    }
+
+    /// The means to tell a run that it should end, and when.
+    fn cancellation(&self, clock: Option<Clock>) -> Cancellation {
+        let shutdown = match self.phase() {
+            Phase::Stopping { deadline } => Some(deadline),
+            _ => None,
+        };
+        let cancellation = Cancellation::new();
+        if let Some(deadline) = clock.map(|clock| clock.until()).into_iter().chain(shutdown).min() {
+            cancellation.set_deadline(deadline);
+        }
+        cancellation
     }
 }
 
-/// A run whose first poll is timed.
-struct Timed {
-    run: Run,
-    speed: Option<Arc<Speed>>,
+/// How long the runs of one batch have been polled in place.
+struct Batch {
+    began: Instant,
+    last: Instant,
 }
 
-impl Future for Timed {
-    type Output = Outcome;
+impl Batch {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self { began: now, last: now }
+    }
 
-    fn poll(mut self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
-        match self.speed.take() {
+    fn has_budget(&self) -> bool {
+        self.last.duration_since(self.began) < BUDGET
+    }
+
+    /// The time since the last lap.
+    fn lap(&mut self) -> Duration {
+        let last = std::mem::replace(&mut self.last, Instant::now());
+        self.last.duration_since(last)
+    }
+}
+
+/// A run on the runtime. Its first poll is timed. However it ends, it is reported once, after it was dropped.
+struct Spawned {
+    run: Run,
+    speed: Option<Arc<Speed>>,
+    report: Report,
+}
+
+impl Future for Spawned {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = match self.speed.take() {
             None => self.run.poll_unpin(cx),
             Some(speed) => {
                 let began = Instant::now();
@@ -130,6 +224,30 @@ impl Future for Timed {
                 speed.learn(began.elapsed());
                 polled
             }
+        };
+        polled.map(|outcome| self.report.make(Some(outcome)))
+    }
+}
+
+/// Tells the loop how a run ended. One that is dropped without a word tells that it was dropped: so a run that ends while
+/// it is being stopped is heard as it ended.
+struct Report {
+    done: UnboundedSender<Done>,
+    slot: usize,
+    is_made: bool,
+}
+
+impl Report {
+    fn make(&mut self, outcome: Option<Outcome>) {
+        if !std::mem::replace(&mut self.is_made, true) {
+            // The loop is gone only when it has put this message back.
+            let _ = self.done.send(Done { slot: self.slot, outcome, traces: None });
         }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.make(None);
     }
 }

@@ -7,7 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::broker::{BrokerError, LeaseKeeper};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::broker::{BrokerError, LeaseKeeper, Order};
 use crate::protocol::names::WorkerId;
 use crate::worker::lane::Lane;
 
@@ -23,6 +25,8 @@ pub(super) struct Pulse {
     pub(super) period: Duration,
     /// A worker's `info`, encoded.
     pub(super) info: Vec<u8>,
+    /// To the loop that claims: orders to end runs, and of which lane.
+    pub(super) orders: UnboundedSender<(usize, Order)>,
 }
 
 /// A thread that beats until it is told to stop. Stop it after the last message is settled, not when draining
@@ -88,28 +92,27 @@ fn run(mut pulse: Pulse, stopped: &Receiver<()>) {
 }
 
 impl Pulse {
-    /// Renews the lease on every queue. One that fails does not keep the others from it.
+    /// Renews the lease on every queue, and hands on the orders that stand there. One that fails does not keep the others from it.
     ///
     /// # Errors
     /// The last error.
     pub(super) fn beat(&mut self) -> Result<(), BrokerError> {
         let mut result = Ok(());
-        for lane in &self.lanes {
+        for (index, lane) in self.lanes.iter().enumerate() {
             let slots = lane.to_cover();
             let chunks = slots.chunks(CHUNK).chain(slots.is_empty().then_some(&[][..]));
             for chunk in chunks {
                 let sent = lane.now();
                 let ids = lane.ids(chunk);
-                let beat = self.keeper.beat(
-                    &lane.keys,
-                    &lane.worker_key,
-                    self.worker.as_str(),
-                    self.lease,
-                    &self.info,
-                    &ids,
-                );
-                match beat {
-                    Ok(()) => lane.cover(chunk, sent),
+                let keys = lane.lease_keys(self.worker.as_str());
+                match self.keeper.beat(keys, self.lease, &self.info, &ids) {
+                    Ok(orders) => {
+                        lane.cover(chunk, sent);
+                        for order in orders {
+                            // The loop is gone only when it has put back, or settled, all that it had.
+                            let _ = self.orders.send((index, order));
+                        }
+                    }
                     Err(error) => result = Err(error),
                 }
             }

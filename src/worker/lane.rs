@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::broker::Token;
+use crate::broker::{LeaseKeys, Token};
 use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::worker::backoff::Backoff;
@@ -25,6 +25,8 @@ pub(super) struct Lane {
     pub(super) keys: QueueKeys,
     /// HASH of the worker on this queue.
     pub(super) worker_key: String,
+    /// HASH of orders to end what its slots run.
+    pub(super) orders_key: String,
     /// By slot.
     pub(super) wire_ids: Vec<String>,
     began: Instant,
@@ -42,6 +44,7 @@ impl Lane {
         Self {
             keys: QueueKeys::new(&queue),
             worker_key: keys::worker(&queue, worker),
+            orders_key: keys::orders(&queue, worker),
             wire_ids: (0..slots).map(|slot| keys::wire_id(&queue, worker, slot)).collect(),
             began: Instant::now(),
             covered: (0..slots).map(|_| AtomicU64::new(0)).collect(),
@@ -51,9 +54,20 @@ impl Lane {
         }
     }
 
+    /// The slot that has this wire id.
+    pub(super) fn slot_of(&self, wire_id: &str) -> Option<usize> {
+        let slot = wire_id.rsplit_once(':')?.1.parse().ok()?;
+        (self.wire_ids.get(slot)? == wire_id).then_some(slot)
+    }
+
     /// The wire ids of `slots`.
     pub(super) fn ids(&self, slots: &[usize]) -> Vec<&str> {
         slots.iter().map(|slot| self.wire_ids[*slot].as_str()).collect()
+    }
+
+    /// The keys of the lease of `worker`, whose lane this is.
+    pub(super) fn lease_keys<'a>(&'a self, worker: &'a str) -> LeaseKeys<'a> {
+        LeaseKeys { queue: &self.keys, worker: &self.worker_key, orders: &self.orders_key, worker_id: worker }
     }
 
     /// Notes that a slot owns a message: its live key is kept from now on.
@@ -114,6 +128,8 @@ pub(super) struct LaneState {
     pub(super) seq: u64,
     /// The number of the last request that is known to be applied.
     pub(super) applied: u64,
+    /// By slot: the number of the claim that filled it last; 0 when that is not known.
+    pub(super) claimed_by: Vec<u64>,
     /// Slots whose messages are to be released, and whether suspects are to be forgiven.
     pub(super) finished: Vec<(usize, bool)>,
     pub(super) settlements: VecDeque<(usize, Settlement)>,
@@ -136,16 +152,18 @@ pub(super) struct LaneState {
     pub(super) foreign: u32,
     /// The pause after such a claim, for those workers.
     pub(super) rest: Backoff,
+    /// The pause after a call was put back that got no process, or lost it.
+    pub(super) losses: Backoff,
 }
 
 impl LaneState {
     pub(super) fn new(lane: Arc<Lane>, weight: u32) -> Self {
         Self {
-            lane,
             weight,
             got: 0,
             seq: 0,
             applied: 0,
+            claimed_by: vec![0; lane.wire_ids.len()],
             finished: Vec::new(),
             settlements: VecDeque::new(),
             requests: 0,
@@ -160,12 +178,24 @@ impl LaneState {
             backoff: Backoff::default(),
             foreign: 0,
             rest: Backoff::rest(),
+            losses: Backoff::rest(),
+            lane,
         }
     }
 
     /// Whether an ordinary request may be made now.
     pub(super) fn is_open(&self) -> bool {
         self.doubt.is_empty() && !self.refused && self.backoff.until().is_none() && self.requests < REQUESTS
+    }
+
+    /// Whether nothing is claimed for a while, though Redis would give something.
+    pub(super) fn rests(&self) -> bool {
+        self.rest.until().is_some() || self.losses.until().is_some()
+    }
+
+    /// When its pauses end.
+    pub(super) fn pauses(&self) -> impl Iterator<Item = Instant> {
+        [&self.backoff, &self.rest, &self.losses].into_iter().filter_map(Backoff::until)
     }
 
     /// Notes that messages were claimed.

@@ -6,31 +6,35 @@ mod builder;
 mod claim;
 mod dispatch;
 mod heartbeat;
+pub(crate) mod known;
 mod lane;
+mod orders;
 mod request;
 mod settle;
 mod shutdown;
 mod slots;
-mod speed;
 mod stats;
 mod sweep;
+mod timeouts;
 mod verdict;
 mod wait;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 pub use self::builder::WorkerBuilder;
 pub use self::shutdown::{StopReason, WorkerHandle};
 pub use self::stats::Stats;
 
-use crate::broker::{Broker, BrokerErrorKind, DeadLimits};
+use crate::broker::{Broker, BrokerErrorKind, DeadLimits, Order};
 use crate::config::Config;
 use crate::error::Error;
 use crate::protocol::info::WorkerInfo;
 use crate::protocol::names::WorkerId;
+use crate::runner::{PoolOptions, Processes, Zygote};
 use crate::sweeper::Sweeper;
 use crate::sys;
 use crate::task::{Cancellation, Registry, States};
@@ -38,9 +42,13 @@ use crate::worker::blocking::Shared;
 use crate::worker::claim::{ClaimLoop, Parts};
 use crate::worker::heartbeat::{Heartbeat, Pulse};
 use crate::worker::lane::Lane;
+use crate::worker::orders::Orders;
 use crate::worker::request::Sender;
 use crate::worker::shutdown::Signals;
 use crate::worker::stats::Counters;
+
+/// How long the worker's last answers to orders may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Claims calls from queues and runs them.
 ///
@@ -60,6 +68,7 @@ pub struct Worker {
     registry: Registry,
     states: Arc<States>,
     signals: bool,
+    zygote: Option<Zygote>,
     handle: WorkerHandle,
     counters: Arc<Counters>,
 }
@@ -115,8 +124,10 @@ impl Worker {
     /// future is like killing the worker: what it owns is requeued when its lease ends.
     ///
     /// # Errors
-    /// Redis cannot be used at the start, or the thread that beats cannot be started.
-    pub async fn run(self) -> Result<Stopped, Error> {
+    /// Redis cannot be used at the start, the thread that beats cannot be started, or the zygote was killed: then what
+    /// ran in processes was put back, and what ran in this one has ended or was put back too.
+    pub async fn run(mut self) -> Result<Stopped, Error> {
+        let zygote = self.zygote.take();
         let config = &self.config.worker;
         // Before anything else: from now on a signal is heard.
         let signals = match self.signals {
@@ -135,7 +146,8 @@ impl Worker {
                 registered => registered?,
             }
         }
-        let pulse = self.pulse(&lanes);
+        let (order, orders) = unbounded_channel();
+        let pulse = self.pulse(&lanes, order);
         let (pulse, first) = tokio::task::spawn_blocking(move || {
             let mut pulse = pulse;
             let first = pulse.beat();
@@ -146,8 +158,25 @@ impl Worker {
         first?;
         let mut heartbeat = Heartbeat::start(pulse).map_err(Error::Io)?;
 
-        let cancellation = Cancellation::new();
-        let shared = Shared { states: Arc::clone(&self.states), cancellation };
+        let (done, ended) = unbounded_channel();
+        let processes = match zygote {
+            Some(zygote) => {
+                Some(Processes::start(zygote, self.pool_options(), done.clone()).map_err(Error::Io)?)
+            }
+            None => None,
+        };
+        let death = processes.as_ref().map(|processes| {
+            let (died, handle) = (processes.death(), self.handle.clone());
+            Owned::spawn(async move {
+                died.await;
+                // What runs inline is innocent, and may end.
+                handle.stop();
+            })
+        });
+
+        let (say, said) = unbounded_channel();
+        let answers = Owned::spawn(orders::say(self.broker.clone(), said));
+        let shared = Shared { states: Arc::clone(&self.states), unheard: Cancellation::new() };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let parts = Parts {
@@ -158,12 +187,16 @@ impl Worker {
                 .collect(),
             concurrency: config.concurrency,
             sender: Sender { broker: self.broker.clone(), lease: config.lease, dead, place: place.into() },
-            registry: self.registry.clone(),
+            orders: Orders::new(orders, say),
+            known: known::all(&self.registry, config),
             shared,
             unknown: config.unknown,
             counters: Arc::clone(&self.counters),
             phase: self.handle.watch(),
             burst: config.burst,
+            done,
+            ended,
+            processes,
         };
 
         let sweeps = config.sweep.then(|| {
@@ -180,7 +213,10 @@ impl Worker {
         // A task of its own: a future that `block_on` polls would be woken from another thread each time.
         let ended = Owned::spawn(ClaimLoop::new(parts).run()).join().await;
 
+        let zygote_died = death.is_some_and(|death| death.0.is_finished());
         drop((sweeps, signals));
+        // The loop is gone, and what it had said is soon said to the end.
+        let _ = tokio::time::timeout(LAST_ANSWERS, answers.join()).await;
         // Only now: a worker that drains still owns messages.
         let stopped = tokio::task::spawn_blocking(move || heartbeat.stop()).await;
         debug_assert!(stopped.is_ok(), "stopping to beat does not panic");
@@ -192,11 +228,24 @@ impl Worker {
                 "functions that block are still running; their messages were put back"
             );
         }
-        tracing::info!(worker = %self.id, reason = ?ended.reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, buried = stats.buried, put_back = stats.put_back, lost = stats.lost, "stopped");
+        tracing::info!(worker = %self.id, reason = ?ended.reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, buried = stats.buried, put_back = stats.put_back, overdue = stats.overdue, lost = stats.lost, "stopped");
+        if zygote_died {
+            return Err(Error::ZygoteDied);
+        }
         Ok(Stopped { reason: ended.reason, stats, still_running: ended.still_running })
     }
 
-    fn pulse(&self, lanes: &[Arc<Lane>]) -> Pulse {
+    fn pool_options(&self) -> PoolOptions {
+        let prefork = &self.config.prefork;
+        PoolOptions {
+            children: prefork.children(&self.config.worker),
+            runs: prefork.max_tasks.unwrap_or(u64::MAX),
+            memory: prefork.max_memory,
+            lasting: self.config.worker.limits.lasting(),
+        }
+    }
+
+    fn pulse(&self, lanes: &[Arc<Lane>], orders: UnboundedSender<(usize, Order)>) -> Pulse {
         let config = &self.config.worker;
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let info = WorkerInfo {
@@ -216,6 +265,7 @@ impl Worker {
             lease: config.lease,
             period: config.beat_period(),
             info: info.encode(),
+            orders,
         }
     }
 
@@ -224,9 +274,7 @@ impl Worker {
         for lane in lanes {
             let ids: Vec<&str> = lane.wire_ids.iter().map(String::as_str).collect();
             for chunk in ids.chunks(heartbeat::CHUNK) {
-                if let Err(error) =
-                    self.broker.resign(&lane.keys, &lane.worker_key, self.id.as_str(), chunk).await
-                {
+                if let Err(error) = self.broker.resign(lane.lease_keys(self.id.as_str()), chunk).await {
                     tracing::warn!(queue = %lane.queue, %error, "could not resign; the lease will run out");
                     break;
                 }

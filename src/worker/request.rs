@@ -129,12 +129,12 @@ impl Sender {
                     Settlement::Retry(message) => {
                         self.broker.retry(keys, worker_key, seq, wire_id, message).await.map(Answer::Settled)
                     }
-                    Settlement::PutBack => {
+                    Settlement::PutBack(place) => {
                         let ids = [wire_id];
-                        let count = self.broker.put_back(keys, worker_key, seq, Place::Tail, &ids).await?;
+                        let count = self.broker.put_back(keys, worker_key, seq, *place, &ids).await?;
                         Ok(Answer::Settled(count == 1))
                     }
-                    Settlement::Bury { reason, detail, attempt } => {
+                    Settlement::Bury { reason, detail, attempt, output } => {
                         let ask = BuryRequest {
                             worker_key,
                             seq,
@@ -144,6 +144,7 @@ impl Sender {
                             detail,
                             attempt: *attempt,
                             place: &self.place,
+                            output,
                         };
                         let (done, trimmed) = self.broker.bury(keys, &ask).await?;
                         if trimmed > 0 {

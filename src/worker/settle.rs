@@ -3,14 +3,16 @@
 
 use std::time::{Duration, Instant};
 
-use crate::broker::{BrokerError, BrokerErrorKind, MAX_BATCH, Reconciled};
+use crate::broker::{BrokerError, BrokerErrorKind, MAX_BATCH, Place, Reconciled};
+use crate::isolation::Isolation;
 use crate::protocol::message::Message;
-use crate::runner::Outcome;
+use crate::runner::{Done, Outcome, Traces};
 use crate::task::TaskOptions;
 use crate::worker::claim::ClaimLoop;
 use crate::worker::lane::LaneState;
 use crate::worker::request::{Request, RequestKind};
-use crate::worker::slots::{Settlement, Stop};
+use crate::worker::shutdown::Phase;
+use crate::worker::slots::{Running, Settlement, Stop};
 use crate::worker::stats::count;
 use crate::worker::verdict::{Verdict, decide};
 
@@ -22,14 +24,36 @@ const REACT: Duration = Duration::from_millis(100);
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 impl ClaimLoop {
-    /// A run has ended: decides, and queues what is to be done.
-    pub(super) fn on_done(&mut self, slot: usize, outcome: Outcome) {
-        if self.closing && matches!(outcome, Outcome::Failed(_)) {
+    /// A run has ended, or was dropped.
+    pub(super) fn on_end(&mut self, done: Done) {
+        let Done { slot, outcome, traces } = done;
+        let timed_out = || {
+            // Without a clock it was dropped since the worker ends: it is put back.
+            let clock = self.slots.running_in(slot)?.clock?;
+            clock.is_up().then(|| clock.timed_out())
+        };
+        if let Some(outcome) = outcome.or_else(timed_out) {
+            self.on_done(slot, outcome, traces);
+        }
+    }
+
+    /// A run has ended with this outcome: decides, and queues what is to be done.
+    pub(super) fn on_done(&mut self, slot: usize, outcome: Outcome, traces: Option<Box<Traces>>) {
+        let Some(running) = self.slots.running_in(slot) else { return };
+        let outcome = self.orders.outcome_of(slot, running.judged(outcome));
+        let outcome = if self.phase() > Phase::Quiet { outcome.while_stopping() } else { outcome };
+        if self.closing && matches!(outcome, Outcome::Failed(_) | Outcome::Lost { .. }) {
             // It heard that it was cancelled: it is put back, and no attempt is counted.
             self.slots.stop_by(slot, Stop::NotNeeded);
             return;
         }
         let Some(running) = self.slots.end(slot) else { return };
+        if let Some(clock) = running.clock
+            && clock.is_overdue()
+        {
+            tracing::info!(queue = %self.lanes[running.lane].lane.queue, %outcome, after = ?clock.elapsed(), "a run has ended that could not be stopped");
+        }
+        self.forget_losses(&running, &outcome);
         let lane = &mut self.lanes[running.lane];
         if outcome == Outcome::Succeeded {
             count(&self.counters.succeeded, 1);
@@ -46,7 +70,7 @@ impl ClaimLoop {
             .map_or(TaskOptions::DEFAULT, |known| known.task.options);
         let verdict = decide(&outcome, message.as_ref(), options, self.unknown);
         let task = message.map_or("", |message| message.task());
-        if matches!(outcome, Outcome::Failed(_) | Outcome::Panicked { .. }) {
+        if has_failed(&outcome) {
             count(&self.counters.failed, 1);
         }
         let settlement = match verdict {
@@ -60,15 +84,33 @@ impl ClaimLoop {
                 tracing::warn!(queue = %lane.lane.queue, task, %outcome, "it is tried again");
                 Settlement::Retry(bytes)
             }
-            Verdict::Bury { reason, detail, attempt } => {
+            Verdict::Bury { reason, mut detail, attempt } => {
+                let Traces { usage, output } = traces.map_or_else(Traces::default, |traces| *traces);
+                if let Some(usage) = usage {
+                    detail = format!("{detail} ({usage})");
+                }
                 count(&self.counters.buried, 1);
                 tracing::error!(queue = %lane.lane.queue, task, reason, detail, attempt, "sent to the dead letters");
-                Settlement::Bury { reason, detail, attempt }
+                Settlement::Bury { reason, detail, attempt, output }
+            }
+            Verdict::Leave => {
+                count(&self.counters.lost, 1);
+                tracing::error!(queue = %lane.lane.queue, task, %outcome, "a sweeper brings it back, and counts it as a death");
+                return;
             }
             Verdict::PutBack => {
                 count(&self.counters.put_back, 1);
                 lane.foreign += 1;
-                Settlement::PutBack
+                Settlement::PutBack(Place::Tail)
+            }
+            Verdict::PutBackFirst => {
+                count(&self.counters.put_back, 1);
+                tracing::warn!(queue = %lane.lane.queue, task, %outcome, "it is put back");
+                // From now on, or it would be claimed again as soon as it is there. One pause for all that are lost at once.
+                if lane.losses.until().is_none() {
+                    lane.losses.fail();
+                }
+                Settlement::PutBack(Place::Head)
             }
         };
         lane.settlements.push_back((slot, settlement));
@@ -80,6 +122,7 @@ impl ClaimLoop {
         let lane = &mut self.lanes[request.lane];
         lane.lane.disown(*slot);
         self.slots.give(*slot);
+        self.orders.on_settled(*slot, owned);
         if !owned {
             count(&self.counters.lost, 1);
             tracing::warn!(queue = %lane.lane.queue, "a message was taken away from us before it was settled: the lease had ended, it runs again elsewhere");
@@ -89,11 +132,24 @@ impl ClaimLoop {
             // It may be the only one in the queue.
             Settlement::Retry(_) => lane.dry = false,
             // Others shall have the time to take it: the more of these in a row, the longer.
-            Settlement::PutBack if lane.foreign > 0 => {
+            Settlement::PutBack(Place::Tail) if lane.foreign > 0 => {
                 lane.rest.fail();
                 lane.dry = false;
             }
-            Settlement::PutBack | Settlement::Bury { .. } => {}
+            Settlement::PutBack(Place::Head) => lane.dry = false,
+            Settlement::PutBack(Place::Tail) | Settlement::Bury { .. } => {}
+        }
+    }
+
+    /// Ends the pauses of a lane whose calls got no processes, when one has got one again.
+    fn forget_losses(&mut self, running: &Running, outcome: &Outcome) {
+        let losses = &mut self.lanes[running.lane].losses;
+        if losses.is_failing() && (has_failed(outcome) || *outcome == Outcome::Succeeded) {
+            let known =
+                Message::decode(&running.message).ok().and_then(|message| self.known.get(message.task()));
+            if known.is_some_and(|known| known.isolation != Isolation::Inline) {
+                losses.succeed();
+            }
         }
     }
 
@@ -174,8 +230,12 @@ impl ClaimLoop {
                 }
                 RequestKind::Settle { slot, settlement } => match owned.remove(&slot).flatten() {
                     Some(_) if !applied => lane.settlements.push_back((slot, settlement)),
-                    Some(message) => found.push((slot, message)),
+                    Some(message) => {
+                        self.orders.on_settled(slot, true);
+                        found.push((slot, message));
+                    }
                     None => {
+                        self.orders.on_settled(slot, applied);
                         lane.lane.disown(slot);
                         self.slots.give(slot);
                     }
@@ -194,7 +254,7 @@ impl ClaimLoop {
     pub(super) async fn put_back_all(&mut self) -> usize {
         self.closing = true;
         let last = Instant::now() + LAST_REQUESTS;
-        self.shared.cancellation.cancel();
+        self.slots.cancel_all();
         for slot in self.blocking.withdraw() {
             self.slots.stop_by(slot, Stop::NotNeeded);
         }
@@ -209,13 +269,14 @@ impl ClaimLoop {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         self.take_ended();
+        let ordered = self.give_up_ordered();
         if self.lanes.iter().any(|lane| lane.standing) {
             // Its reply comes when the wait before it has ended.
             self.hang_up(last).await;
         }
         self.settle_rest(last).await;
         let mut by_lane: Vec<Vec<usize>> = self.lanes.iter().map(|_| Vec::new()).collect();
-        let still_running = self.slots.underway();
+        let still_running = ordered + self.slots.underway();
         for slot in self.slots.in_order() {
             if let Some(running) = self.slots.end(slot) {
                 by_lane[running.lane].push(slot);
@@ -302,5 +363,24 @@ impl ClaimLoop {
                 }
             }
         }
+    }
+}
+
+/// Whether there was a run, and it came to no good end.
+fn has_failed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed(_)
+        | Outcome::Panicked { .. }
+        | Outcome::TimedOut { .. }
+        | Outcome::Killed { .. }
+        | Outcome::Exceeded { .. }
+        | Outcome::Crashed(_) => true,
+        Outcome::Succeeded
+        | Outcome::Expired { .. }
+        | Outcome::Arguments { .. }
+        | Outcome::Unknown
+        | Outcome::Malformed { .. }
+        | Outcome::Lost { .. }
+        | Outcome::Orphaned => false,
     }
 }

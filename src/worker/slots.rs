@@ -1,17 +1,24 @@
 //! What does each slot do? Room for one message each, and never more messages than slots.
 
+use std::time::Instant;
+
 use bytes::Bytes;
 use tokio::task::AbortHandle;
+
+use crate::broker::Place;
+use crate::runner::RunHandle;
+use crate::task::Cancellation;
+use crate::worker::timeouts::Clock;
 
 /// What is left to do about a message whose run has ended, other than to release it.
 #[derive(Debug, Clone)]
 pub(super) enum Settlement {
     /// To the tail of the queue as these bytes.
     Retry(Vec<u8>),
-    /// To the dead letters.
-    Bury { reason: &'static str, detail: String, attempt: u32 },
-    /// To the tail of the queue unchanged.
-    PutBack,
+    /// To the dead letters, with what its process wrote last.
+    Bury { reason: &'static str, detail: String, attempt: u32, output: String },
+    /// Into the queue unchanged.
+    PutBack(Place),
 }
 
 /// What one slot does.
@@ -35,6 +42,10 @@ pub(super) struct Running {
     /// Its place in the order of claims.
     pub(super) order: u64,
     pub(super) stop: Stop,
+    /// Tells the run that it should end; none when it would not hear it.
+    pub(super) cancellation: Option<Cancellation>,
+    /// None when it may go on without end.
+    pub(super) clock: Option<Clock>,
 }
 
 /// How a run can be stopped.
@@ -46,6 +57,8 @@ pub(super) enum Stop {
     Abort(AbortHandle),
     /// Not at all: a function that blocks.
     Impossible,
+    /// By the end of its process.
+    Process(RunHandle),
 }
 
 impl Running {
@@ -55,6 +68,7 @@ impl Running {
             Stop::NotNeeded => false,
             Stop::Abort(abort) => !abort.is_finished(),
             Stop::Impossible => true,
+            Stop::Process(handle) => !handle.has_ended(),
         }
     }
 }
@@ -115,6 +129,8 @@ impl Slots {
             alone: false,
             order: self.claims,
             stop: Stop::NotNeeded,
+            cancellation: None,
+            clock: None,
         });
         self.running += 1;
     }
@@ -140,6 +156,22 @@ impl Slots {
         }
     }
 
+    /// What runs in a slot.
+    pub(super) fn running_in(&self, slot: usize) -> Option<&Running> {
+        match &self.slots[slot] {
+            Slot::Running(running) => Some(running),
+            Slot::Idle => None,
+        }
+    }
+
+    /// The same, to change what is known of it.
+    pub(super) fn running_in_mut(&mut self, slot: usize) -> Option<&mut Running> {
+        match &mut self.slots[slot] {
+            Slot::Running(running) => Some(running),
+            Slot::Idle => None,
+        }
+    }
+
     fn each_running(&self) -> impl Iterator<Item = &Running> {
         self.slots.iter().filter_map(|slot| match slot {
             Slot::Running(running) => Some(running),
@@ -152,18 +184,42 @@ impl Slots {
         self.each_running().filter(|running| running.is_underway()).count()
     }
 
-    /// Stops what can be stopped, at its next `await`.
+    /// Tells the runs that they will be given up at `deadline`, or when their own time is up.
+    pub(super) fn announce(&self, deadline: Instant) {
+        for running in self.each_running() {
+            if let Some(cancellation) = &running.cancellation {
+                let own = running.clock.map(|clock| clock.until());
+                cancellation.set_deadline(own.map_or(deadline, |own| own.min(deadline)));
+            }
+        }
+    }
+
+    /// Tells all runs that they should end.
+    pub(super) fn cancel_all(&self) {
+        for running in self.each_running() {
+            if let Stop::Process(handle) = &running.stop {
+                handle.cancel();
+            }
+            running.cancellation.as_ref().map(Cancellation::cancel);
+        }
+    }
+
+    /// Stops what can be stopped: a future at its next `await`, a process where it is.
     pub(super) fn abort_all(&self) {
         for running in self.each_running() {
-            if let Stop::Abort(abort) = &running.stop {
-                abort.abort();
+            match &running.stop {
+                Stop::Abort(abort) => abort.abort(),
+                Stop::Process(handle) => handle.abandon(),
+                Stop::NotNeeded | Stop::Impossible => {}
             }
         }
     }
 
     /// How many runs go on that can be stopped.
     pub(super) fn aborting(&self) -> usize {
-        let stoppable = |running: &&Running| matches!(running.stop, Stop::Abort(_)) && running.is_underway();
+        let stoppable = |running: &&Running| {
+            matches!(running.stop, Stop::Abort(_) | Stop::Process(_)) && running.is_underway()
+        };
         self.each_running().filter(stoppable).count()
     }
 

@@ -30,7 +30,7 @@ counters! {
     claimed,
     /// Runs that succeeded.
     succeeded,
-    /// Runs that failed or panicked.
+    /// Runs that failed, panicked, or were made to end.
     failed,
     /// Messages that it queued for another attempt.
     retried,
@@ -38,6 +38,8 @@ counters! {
     buried,
     /// Messages that it put back unchanged.
     put_back,
+    /// Runs that went on after their time was up, since nothing could stop them.
+    overdue,
     /// Messages that were taken away from it because its lease had ended.
     lost,
 }

@@ -218,7 +218,7 @@ impl ClaimLoop {
         }
         let wanted = |index: usize| {
             let lane: &LaneState = &self.lanes[index];
-            let rests = lane.backoff.until().is_some() || lane.rest.until().is_some();
+            let rests = lane.backoff.until().is_some() || lane.rests();
             accepts && lane.dry && lane.token.is_none() && !lane.standing && !rests && self.comes_first(index)
         };
         match self.doorbell.waiting() {
@@ -246,7 +246,7 @@ impl ClaimLoop {
     fn follow_wait(&mut self) {
         let [lane] = &self.lanes[..] else { return };
         let has_nothing_to_do = lane.dry && lane.token.is_none() && !lane.has_work();
-        let may_ask = lane.is_open() && lane.rest.until().is_none() && !self.burst;
+        let may_ask = lane.is_open() && !lane.rests() && !self.burst;
         if !(has_nothing_to_do && may_ask && self.slots.are_all_free()) {
             return;
         }

@@ -22,6 +22,34 @@ fn a_call_is_sent_as_go_would_send_it_and_can_carry_options() {
 }
 
 #[test]
+fn a_call_may_say_how_long_it_may_run_and_until_when_it_is_of_use() {
+    let redis = TestRedis::start();
+    let add = task("add");
+    let send = |words: &[&str]| {
+        on(&redis, WORKER, &[&["enqueue", &add, "[1, 2]"], words].concat()).expect(0);
+        let peeked = on(&redis, DELAYED, &["peek", "default", "--count", "1000", "--json"]).json();
+        let last = peeked.as_array().unwrap().last().unwrap().clone();
+        (last["timeout_ms"].as_u64(), last["deadline_ms"].as_u64())
+    };
+    let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    assert_eq!(send(&["--timeout", "1m 30s"]), (Some(90_000), None));
+    assert_eq!(send(&["--deadline", "2001-09-09T01:46:40Z"]), (None, Some(1_000_000_000_000)));
+    assert_eq!(send(&["--deadline", "2001-09-09T03:46:40.5+02:00"]), (None, Some(1_000_000_000_500)));
+    let before = now();
+    let (timeout, deadline) = send(&["--deadline", "1h", "--timeout", "1us"]);
+    let range = before + 3_600_000..=now() + 3_600_001;
+    assert!(timeout == Some(1) && range.contains(&deadline.unwrap()), "{timeout:?} {deadline:?} {range:?}");
+    on(&redis, DELAYED, &["peek", "default"]).expect(0).says("90s").says("2001-09-09T01:46:40Z (");
+    let refuse = |words: &[&str], text: &str| {
+        on(&redis, WORKER, &[&["enqueue", &add, "[1, 2]"], words].concat()).expect(2).says(text);
+    };
+    refuse(&["--deadline", "tomorrow"], "neither a time from now such as `1h` nor a moment");
+    refuse(&["--timeout", "soon"], "not a duration");
+    refuse(&["--timeout", "1s", "--as", "go"], "leave out --timeout");
+    refuse(&["--deadline", "1s", "--as", "python"], "leave out --deadline");
+}
+
+#[test]
 fn a_task_goes_to_its_own_queue_unless_another_is_named() {
     let redis = TestRedis::start();
     on(&redis, WORKER, &["enqueue", "report.greet", r#"["Ann"]"#]).expect(0).says("to reports");

@@ -54,6 +54,30 @@ fn dead_letters_are_listed_by_task_and_by_page_and_shown() {
 }
 
 #[test]
+fn a_dead_letter_shows_what_its_process_wrote() {
+    let redis = TestRedis::start();
+    let mut connection = redis.connection();
+    for (id, output) in [("1-0", None), ("2-0", Some(&b"first\nlast \x1b[31m\xff"[..]))] {
+        let mut letter = redis::cmd("XADD");
+        letter.arg("default_dead").arg(id).arg("message").arg("\u{7}").arg("reason").arg("crashed");
+        if let Some(output) = output {
+            letter.arg("output").arg(output);
+        }
+        let () = letter.query(&mut connection).unwrap();
+    }
+    let all = letters(&redis, &[]);
+    assert_eq!(
+        (&all[0]["output"], &all[1]["output"]),
+        (&Value::Null, &"first\nlast \u{1b}[31m\u{fffd}".into())
+    );
+    on(&redis, DELAYED, &["dead", "show", "2-0"])
+        .expect(0)
+        .says("output\n    first\n    last \\u{1b}[31m\u{fffd}");
+    let without = on(&redis, DELAYED, &["dead", "show", "1-0"]).expect(0);
+    assert!(!without.out.contains("output"), "expected nothing of it: {without:?}");
+}
+
+#[test]
 fn dead_letters_are_requeued_and_deleted_one_by_one_by_task_and_all() {
     let redis = with_dead_letters();
     let failed = letters(&redis, &["--task", &task("fail")]);

@@ -44,6 +44,10 @@ fn mistakes_in_settings_are_named_with_their_place() {
     run(&["worker", "--queue", "a", "--queue", "a"]).expect(5).says("named twice");
     run(&["worker", "--queue", "a b"]).expect(2).says("without spaces");
     run(&["worker", "--lease", "soon"]).expect(2).says("not a duration");
+    run(&["worker", "--isolation", "thread"]).expect(2).says("not one of inline, fork, prefork");
+    run(&["worker", "--memory", "1.5GB"]).expect(2).says("not an amount of bytes such as");
+    run(&["worker", "--cpu", "10500ms"]).expect(5).says("is not whole seconds");
+    run(&["worker", "--timeout", "0s"]).expect(5).says("worker.timeout").says("(set by --timeout)");
     run(&["queues", "--redis", "nonsense"]).expect(5).says("the address is not understood");
     run(&["queues", "--log-level", "a=b=c"]).expect(5).says("log.level");
     let mut environment = command(DELAYED, directory.path(), &["config"]);

@@ -184,7 +184,10 @@ fn assert_no_errors(language: Language, program: &Program) {
         Go => &["ERROR", "IGNORED"],
     };
     let printed = program.printed();
-    assert!(!bad.iter().any(|word| printed.contains(word)), "expected no errors of {language:?}:\n{printed}");
+    // Each worker of Rust says once that a task of its program has limits that its own process does not hold it to.
+    let of_note = |line: &&str| !line.contains("these tasks have limits");
+    let is_bad = |line: &str| bad.iter().any(|word| line.contains(word));
+    assert!(!printed.lines().filter(of_note).any(is_bad), "expected no errors of {language:?}:\n{printed}");
 }
 
 /// One line for a producer.

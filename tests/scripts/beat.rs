@@ -1,8 +1,8 @@
 use super::*;
 
-fn beat(bench: &mut Bench, ids: &[String]) -> RedisResult<u64> {
+fn beat(bench: &mut Bench, ids: &[String]) -> RedisResult<Vec<(String, String)>> {
     bench.call("beat", |call| {
-        call.key(WORKER).key(WORKERS).key(ids).arg(LEASE).arg(WORKER_ID).arg("who I am");
+        call.key(WORKER).key(WORKERS).key(ORDERS).key(ids).arg(LEASE).arg(WORKER_ID).arg("who I am");
     })
 }
 
@@ -22,7 +22,7 @@ fn assert_alive(bench: &mut Bench, ids: &[String]) {
 #[test]
 fn says_who_is_there_and_for_how_long() {
     let mut bench = Bench::new();
-    assert_eq!(beat(&mut bench, &[]).unwrap(), 1, "expected it to be done without any slot");
+    assert_eq!(beat(&mut bench, &[]).unwrap(), [], "expected no orders");
     assert_alive(&mut bench, &[]);
     assert_eq!(bench.redis.hget::<_, _, String>(WORKER, "info").unwrap(), "who I am", "expected the info");
     assert_eq!(bench.state().keys, [WORKER, WORKERS], "expected no other key");
@@ -35,16 +35,29 @@ fn renews_what_is_there_and_makes_what_is_not() {
     let () = bench.redis.pset_ex(&ids[0], "1", 50).unwrap();
     let () = bench.redis.hset(WORKER, "seq", 7).unwrap();
     let () = bench.redis.zadd(WORKERS, WORKER_ID, 1).unwrap();
-    assert_eq!(beat(&mut bench, &ids).unwrap(), 1, "expected it to be done");
+    assert_eq!(beat(&mut bench, &ids).unwrap(), [], "expected no orders");
     assert_alive(&mut bench, &ids);
     assert_eq!(bench.seq(), Some(7), "expected the number of the last call to stay");
+}
+
+#[test]
+fn takes_the_orders_that_stand() {
+    let mut bench = Bench::new();
+    let () = bench.redis.hset(ORDERS, slot(0), "digest 5 anna").unwrap();
+    let () = bench.redis.hset(ORDERS, slot(7), "other 6 berta at home").unwrap();
+    let mut orders = beat(&mut bench, &slots(1)).unwrap();
+    orders.sort();
+    let expected = [(slot(0), "digest 5 anna".into()), (slot(7), "other 6 berta at home".into())];
+    assert_eq!(orders, expected, "expected all of them, whether the beat covers their slots or not");
+    assert_eq!(bench.state().keys, [WORKER, &slot(0), WORKERS], "expected them to be taken away");
+    assert_eq!(beat(&mut bench, &[]).unwrap(), [], "expected them to be told once");
 }
 
 #[test]
 fn works_when_redis_is_full() {
     let mut bench = Bench::new();
     bench.fill();
-    assert_eq!(beat(&mut bench, &slots(2)).unwrap(), 1, "expected even a first beat to be done");
+    beat(&mut bench, &slots(2)).expect("expected even a first beat to be done");
     assert_alive(&mut bench, &slots(2));
 }
 
@@ -54,5 +67,5 @@ fn changes_nothing_when_it_is_refused() {
         let () = bench.redis.hset(WORKER, "info", "older").unwrap();
         let () = bench.redis.pset_ex(slot(0), "1", 5_000).unwrap();
     };
-    changes_nothing_it_may_not(&[WORKER, WORKERS], seed, |bench| beat(bench, &slots(2)));
+    changes_nothing_it_may_not(&[WORKER, WORKERS, ORDERS], seed, |bench| beat(bench, &slots(2)));
 }

@@ -5,16 +5,22 @@ struct Bury<'a> {
     id: &'a str,
     max_count: u64,
     max_age: u64,
+    output: &'a str,
 }
 
-const ASK: Bury<'static> =
-    Bury { seq: 1, id: "q:abcdefghijklmn27:0", max_count: 100, max_age: 90 * 24 * 60 * 60 * 1000 };
+const ASK: Bury<'static> = Bury {
+    seq: 1,
+    id: "q:abcdefghijklmn27:0",
+    max_count: 100,
+    max_age: 90 * 24 * 60 * 60 * 1000,
+    output: "",
+};
 
 fn bury(bench: &mut Bench, ask: &Bury<'_>) -> RedisResult<(u64, u64)> {
     bench.call("bury", |call| {
         call.key(PROCESSING).key(WORKER).key(DEAD).key(DEATHS);
         call.arg(ask.seq).arg(ask.id).arg(ask.max_count).arg(ask.max_age);
-        call.arg("failed").arg("it said no").arg(3).arg("host/1/w");
+        call.arg("failed").arg("it said no").arg(3).arg("host/1/w").arg(ask.output);
     })
 }
 
@@ -49,6 +55,14 @@ fn moves_the_message_to_the_dead_letters_with_the_reason() {
     let forgotten = BTreeMap::from([(digest("b"), "2 q:w".to_owned())]);
     assert_eq!(state.deaths, forgotten, "expected only its deaths to be forgotten");
     assert_eq!(bench.seq(), Some(1), "expected the number of the call to be stored");
+}
+
+#[test]
+fn keeps_what_the_process_wrote_when_it_wrote_something() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    bury(&mut bench, &Bury { output: "one\nlast\0 word", ..ASK }).unwrap();
+    assert_eq!(bench.state().dead[0]["output"], b"one\nlast\0 word", "expected it in a field of its own");
 }
 
 #[test]

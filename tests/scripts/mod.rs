@@ -6,6 +6,7 @@ mod beat;
 mod bury;
 mod claim;
 mod enqueue;
+mod kill;
 mod purge;
 mod put_back;
 mod reconcile;
@@ -29,6 +30,7 @@ const DEATHS: &str = "q_deaths";
 const WORKERS: &str = "q_workers";
 const WORKER_ID: &str = "abcdefghijklmn27";
 const WORKER: &str = "q:abcdefghijklmn27";
+const ORDERS: &str = "q:abcdefghijklmn27:kill";
 /// Milliseconds.
 const LEASE: u64 = 60_000;
 /// What Redis says of a key of another type, of a call that needs memory, and of a write to a replica.

@@ -2,7 +2,7 @@ use super::*;
 
 fn resign(bench: &mut Bench, ids: &[String]) -> RedisResult<u64> {
     bench.call("resign", |call| {
-        call.key(WORKER).key(WORKERS).key(ids).arg(WORKER_ID);
+        call.key(WORKER).key(WORKERS).key(ORDERS).key(ids).arg(WORKER_ID);
     })
 }
 
@@ -11,6 +11,7 @@ fn seed(bench: &mut Bench) {
     let () = bench.redis.hset(WORKER, "seq", 5).unwrap();
     let () = bench.redis.zadd(WORKERS, WORKER_ID, 1).unwrap();
     let () = bench.redis.zadd(WORKERS, "another", 2).unwrap();
+    let () = bench.redis.hset(ORDERS, slot(0), "digest 5 anna").unwrap();
 }
 
 #[test]
@@ -40,5 +41,5 @@ fn takes_a_thousand_slots_and_a_full_redis() {
 
 #[test]
 fn changes_nothing_when_it_is_refused() {
-    changes_nothing_it_may_not(&[WORKER, WORKERS], seed, |bench| resign(bench, &slots(2)));
+    changes_nothing_it_may_not(&[WORKER, WORKERS, ORDERS], seed, |bench| resign(bench, &slots(2)));
 }

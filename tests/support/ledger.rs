@@ -4,6 +4,9 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::wait;
 
 /// Counts how often each name was written.
 #[derive(Debug, Clone)]
@@ -41,9 +44,13 @@ impl Ledger {
 
     /// What was written, in order.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(&self.path)
-            .unwrap_or_else(|error| panic!("expected to read {}: {error}", self.path.display()));
-        assert!(text.is_empty() || text.ends_with('\n'), "expected whole lines in the ledger: {text:?}");
+        // A line that goes over the end of a page may be seen before it is whole.
+        let text = wait::until_ok(Duration::from_secs(5), || {
+            let text = std::fs::read_to_string(&self.path)
+                .unwrap_or_else(|error| panic!("expected to read {}: {error}", self.path.display()));
+            let is_whole = text.is_empty() || text.ends_with('\n');
+            if is_whole { Ok(text) } else { Err(format!("whole lines in the ledger: {text:?}")) }
+        });
         text.lines().map(str::to_owned).collect()
     }
 

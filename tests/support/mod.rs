@@ -8,6 +8,7 @@ pub(crate) mod process;
 pub(crate) mod proxy;
 pub(crate) mod python;
 pub(crate) mod redis;
+pub(crate) mod tree;
 pub(crate) mod trial;
 pub(crate) mod wait;
 

@@ -1,5 +1,7 @@
 //! Which bytes does a call become?
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use delayed::protocol::message::{Form, Message};
 use delayed::protocol::names::{NameError, QueueName};
 use delayed::{Call, CallId, GoTask, PyTask};
@@ -58,6 +60,12 @@ fn options_travel_in_the_meta() {
     assert_eq!(call.call_id(), Some(id));
     let bytes = call.encode().unwrap();
     assert_eq!(Message::decode(&bytes).unwrap().id(), Some(id));
+    let call = tasks::nothing::call().timeout(Duration::from_micros(1_500_001));
+    assert_eq!(call.encode().unwrap(), b"\x93\xa1n\xc4\x01\xc0\x81\xa1t\xcd\x05\xdd", "rounded up");
+    assert_eq!(tasks::nothing::call().timeout(Duration::ZERO).encode().unwrap()[6..], *b"\x81\xa1t\x01");
+    let deadline = |moment| tasks::nothing::call().deadline(moment).encode().unwrap();
+    assert_eq!(deadline(UNIX_EPOCH + Duration::from_secs(1))[6..], *b"\x81\xa1d\xcd\x03\xe8");
+    assert_eq!(deadline(UNIX_EPOCH - Duration::from_secs(1))[6..], *b"\x81\xa1d\0");
     let call = tasks::nothing::call().with_id();
     assert!(call.call_id().is_some());
 }
@@ -94,7 +102,11 @@ fn a_python_task_is_what_python_makes() {
     let points = vec![Point { x: 1, y: 2 }];
     assert_eq!(bytes(PyTask::new("m:f").arg(&points)), b"\x92\xa3m:f\x91\x91\x82\xa1x\x01\xa1y\x02");
     assert_eq!(bytes(PyTask::new("m:f").arg(vec![1_u8, 2])), b"\x92\xa3m:f\x91\xc4\x02\x01\x02");
-    let call = Call::from(PyTask::new("m:f")).retry(-1).id(CallId::new());
+    let call = Call::from(PyTask::new("m:f"))
+        .retry(-1)
+        .id(CallId::new())
+        .timeout(Duration::MAX)
+        .deadline(UNIX_EPOCH);
     assert_eq!(call.encode().unwrap(), b"\x94\xa3m:f\x90\x80\xff");
     assert_eq!((call.task(), call.call_id()), ("m:f", None));
 }
@@ -106,7 +118,7 @@ fn a_go_task_is_what_go_makes() {
     assert_eq!(bytes(GoTask::new("f").arg(1)), b"\x92\xa1f\xc4\x01\x01");
     assert_eq!(bytes(GoTask::new("f").arg(Point { x: 1, y: 2 })), b"\x92\xa1f\xc4\x03\x92\x01\x02");
     assert_eq!(bytes(GoTask::new("f").arg(1).arg("x")), b"\x92\xa1f\xc4\x04\x92\x01\xa1x");
-    let call = Call::from(GoTask::new("f")).retry(3).with_id();
+    let call = Call::from(GoTask::new("f")).retry(3).with_id().timeout(Duration::MAX).deadline(UNIX_EPOCH);
     let bytes = call.encode().unwrap();
     assert_eq!(Message::decode(&bytes).unwrap().form(), Form::Payload);
 }

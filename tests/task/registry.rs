@@ -107,3 +107,16 @@ fn the_macro_knows_the_same_suffixes() {
     let longest = format!("MAX_QUEUE_NAME: usize = {};", delayed::protocol::names::MAX_QUEUE_NAME);
     assert!(options.contains(&longest));
 }
+
+#[test]
+fn the_macro_reads_sizes_as_the_settings_do() {
+    mod sizes {
+        #[delayed::task(memory = "3KB", address_space = "2 MiB", output = "1tb")]
+        pub(super) fn sized() {}
+    }
+    let read = |text| delayed::config::parse_size(text).unwrap();
+    let limits = sizes::sized::registration().options.limits;
+    assert_eq!(limits.memory, Some(read("3KB")));
+    assert_eq!(limits.address_space, Some(read("2 MiB")));
+    assert_eq!(limits.output, Some(read("1tb")));
+}

@@ -1,4 +1,4 @@
-#[delayed::task(timeout = 3, isolation = "process", queeu = "mail")]
+#[delayed::task(timeuot = 3, isolated = "fork", queeu = "mail")]
 fn send(to: String) {
     drop(to);
 }

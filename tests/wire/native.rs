@@ -24,9 +24,12 @@ fn every_message_is_read_and_written() {
         assert_eq!((message.task(), form), (&*case.path, &*string(&json["form"])), "{}", case.name);
         let id = json["id"].as_str().map(|id| CallId::parse(id).unwrap());
         let retry = json["retry"].as_i64();
+        let (deadline_ms, timeout_ms) = (json["deadline_ms"].as_u64(), json["timeout_ms"].as_u64());
         let attempts = u32::try_from(json["attempts"].as_u64().unwrap()).unwrap();
         let said = (message.attempts(), message.retry(), message.id());
         assert_eq!(said, (attempts, retry, id), "{}", case.name);
+        let times = (message.deadline_ms(), message.timeout_ms());
+        assert_eq!(times, (deadline_ms, timeout_ms), "{}", case.name);
         let given = arguments(json);
         read_all(&message, &given, &case.name);
 
@@ -35,17 +38,19 @@ fn every_message_is_read_and_written() {
         let retried = Message::decode(&retried).unwrap();
         let said = (retried.attempts(), retried.retry(), retried.id());
         assert_eq!(said, (attempts + 1, retry, id), "{}", case.name);
+        assert_eq!((retried.deadline_ms(), retried.timeout_ms()), times, "{}", case.name);
         read_all(&retried, &given, &case.name);
 
         assert_eq!(message.revived(), bytes(&json["revived"]), "{}", case.name);
         let revived = message.revived();
         let revived = Message::decode(&revived).unwrap();
         assert_eq!((revived.attempts(), revived.retry(), revived.id()), (0, retry, id), "{}", case.name);
+        assert_eq!((revived.deadline_ms(), revived.timeout_ms()), (None, timeout_ms), "{}", case.name);
         read_all(&revived, &given, &case.name);
 
         if json["encoded"] == true {
             let payload = encode(given.iter().map(|(_, value)| value));
-            let meta = Meta { attempts, id, retry };
+            let meta = Meta { attempts, deadline_ms, id, retry, timeout_ms };
             assert_eq!(native(&case.path, &payload, &meta), case.bytes, "{}", case.name);
         }
     }

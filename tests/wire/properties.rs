@@ -128,10 +128,13 @@ fn hold_for(bytes: &[u8]) {
         (next.task(), next.attempts(), next.retry(), next.id()),
         (message.task(), message.attempts().saturating_add(1), message.retry(), message.id())
     );
+    assert_eq!((next.deadline_ms(), next.timeout_ms()), (message.deadline_ms(), message.timeout_ms()));
     same_arguments(&message, &next);
     let revived = next.revived();
     let revived = Message::decode(&revived).expect("the revived is a message");
     assert_eq!((revived.attempts(), revived.retry(), revived.id()), (0, message.retry(), message.id()));
+    // Of our form only: what others sent is put back to the byte, and has neither.
+    assert_eq!((revived.deadline_ms(), revived.timeout_ms()), (None, message.timeout_ms()));
     same_arguments(&message, &revived);
 }
 
@@ -213,12 +216,20 @@ proptest! {
         attempts in any::<u32>(),
         id in any::<Option<[u8; 16]>>(),
         retry in any::<Option<i64>>(),
+        times in (any::<Option<u64>>(), proptest::option::of(1_u64..)),
     ) {
-        let meta = Meta { attempts, id: id.map(CallId::from_bytes), retry };
+        let (deadline_ms, timeout_ms) = times;
+        let meta = Meta { attempts, deadline_ms, id: id.map(CallId::from_bytes), retry, timeout_ms };
         let bytes = native(&path, &payload, &meta);
         let message = Message::decode(&bytes).unwrap();
         prop_assert_eq!(message.task(), path);
-        let said = Meta { attempts: message.attempts(), id: message.id(), retry: message.retry() };
+        let said = Meta {
+            attempts: message.attempts(),
+            deadline_ms: message.deadline_ms(),
+            id: message.id(),
+            retry: message.retry(),
+            timeout_ms: message.timeout_ms(),
+        };
         prop_assert_eq!(said, meta);
         hold_for(&bytes);
     }

@@ -1,6 +1,10 @@
 //! The worker of the tests: tasks that succeed, fail, panic, sleep and take their process down.
 
+#[expect(clippy::print_stderr, reason = "tests read it")]
+mod embedder;
 mod interop;
+mod isolation;
+mod timed;
 mod trials;
 
 #[expect(clippy::print_stdout, reason = "tests read it")]
@@ -76,5 +80,8 @@ mod tasks {
 struct Greeting(&'static str);
 
 fn main() -> std::process::ExitCode {
+    if let Ok(kind) = std::env::var("EMBEDDER") {
+        return embedder::main(&kind);
+    }
     delayed::App::new().state(Greeting("Hello")).main()
 }

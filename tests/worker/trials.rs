@@ -11,7 +11,7 @@ use delayed::{Client, Context, GoTask, State, TaskError};
 /// Between two looks at a gate.
 const LOOK: Duration = Duration::from_millis(2);
 
-fn note(text: &str) {
+pub(super) fn note(text: &str) {
     static LEDGER: OnceLock<File> = OnceLock::new();
     let mut ledger = LEDGER.get_or_init(|| {
         let path = std::env::var_os("LEDGER").expect("LEDGER names the file for the runs");
@@ -88,6 +88,13 @@ fn gated_blocking(n: String, gate: String) {
         std::thread::park_timeout(LOOK);
     }
     note(&format!("-{n}"));
+}
+
+/// Fails when its gate opens.
+#[delayed::task(name = "trial.gated_failing", retry = 3)]
+fn gated_failing(n: String, gate: String) -> Result<(), String> {
+    gated_blocking(n, gate);
+    Err("it fails in the end".into())
 }
 
 /// Asynchronous, and blocks its thread all the same.
@@ -206,6 +213,26 @@ async fn obedient(n: String, ctx: Context) -> Result<(), String> {
     ctx.cancelled().await;
     note(&format!("-{n} {}", ctx.deadline().is_some()));
     Err("it was told to end".into())
+}
+
+/// The same, on a thread of its own.
+#[delayed::task(name = "trial.obedient_blocking", retry = 3)]
+fn obedient_blocking(n: String, ctx: Context) -> Result<(), String> {
+    note(&format!("+{n}"));
+    while !ctx.is_cancelled() {
+        std::thread::park_timeout(LOOK);
+    }
+    note(&format!("-{n}"));
+    Err("it was told to end".into())
+}
+
+/// Is told to end, and does not.
+#[delayed::task(name = "trial.deaf", grace = "50ms")]
+async fn deaf(n: String, ctx: Context) {
+    note(&format!("+{n}"));
+    ctx.cancelled().await;
+    note(&format!("-{n}"));
+    std::future::pending().await
 }
 
 /// Enqueues `count` marks from a thread that blocks.

@@ -10,7 +10,7 @@ fn context_and_state_are_given() {
     let mut trial = Trial::new();
     let id = CallId::new();
     let payload = rmp_serde::to_vec("native").unwrap();
-    let meta = Meta { attempts: 4, id: Some(id), retry: Some(9) };
+    let meta = Meta { attempts: 4, id: Some(id), retry: Some(9), ..Meta::default() };
     trial.push(&[
         call("trial.injected", &["go".into()]),
         native("trial.injected", &payload, &meta),

@@ -3,8 +3,10 @@
 mod clients;
 mod concurrency;
 mod injected;
+mod kill;
 mod queues;
 mod signals;
+mod timeouts;
 mod wakeup;
 
 pub(crate) use self::clients::digest;

@@ -6,6 +6,47 @@ use crate::cli::args::Json;
 use crate::inspect::is_letter_id;
 use crate::protocol::names::QueueName;
 
+/// `tasks`
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Examples:
+  {program} tasks
+  {program} tasks --json
+  {program} tasks kill 018bcfe5-687b-7b5c-8a3e-0123456789ab")]
+pub(in crate::cli) struct Tasks {
+    #[command(subcommand)]
+    pub(in crate::cli) verb: Option<TasksVerb>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// What can be done beside looking at `tasks`.
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum TasksVerb {
+    /// End a call that runs, for good: it is not retried, and its dead letter says by whom
+    Kill(Kill),
+}
+
+/// `tasks kill`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} tasks kill 018bcfe5-687b-7b5c-8a3e-0123456789ab
+  {program} tasks kill default:abcdefghijklmn27:0 --queue default --json")]
+pub(in crate::cli) struct Kill {
+    /// The id of the call, or of the slot that runs it, as `workers` shows it
+    pub(in crate::cli) id: String,
+    /// A queue in which it is looked for; may be repeated; default: all
+    #[arg(long = "queue", value_name = "QUEUE")]
+    pub(in crate::cli) queues: Vec<QueueName>,
+    /// Who does it, for its dead letter; default: user@host
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::cli) by: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
 /// `workers`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

@@ -1,11 +1,12 @@
 //! What do commands take that run calls, or make them?
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::ValueEnum;
 
 use crate::cli::args::Json;
-use crate::config::{QueueWeight, Unknown};
+use crate::config::{QueueWeight, Unknown, parse_size};
+use crate::isolation::Isolation;
 use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
 
@@ -18,6 +19,7 @@ claims nothing more, and stays.
 Examples:
   {program} worker --redis redis://127.0.0.1:6379 --queue default --concurrency 64
   {program} worker --queue mail=3 --queue reports=1 --lease 3s
+  {program} worker --isolation fork --timeout 30s --memory 512MB
   {program} worker --burst")]
 pub(in crate::cli) struct Worker {
     /// A queue to serve, `mail`, or with a weight, `mail=3`; may be repeated, in order of preference
@@ -41,6 +43,61 @@ pub(in crate::cli) struct Worker {
     /// Leave it to others to bring back what dead workers owned
     #[arg(long)]
     pub(in crate::cli) no_sweep: bool,
+    #[command(flatten)]
+    pub(in crate::cli) isolated: Isolated,
+}
+
+/// How calls are kept apart from the worker.
+#[derive(Debug, clap::Args)]
+#[command(
+    next_help_heading = "Where calls run that do not say, for how long, and what their process may use"
+)]
+pub(in crate::cli) struct Isolated {
+    /// inline, in the worker's own process; fork, in a fresh one; prefork, in one of a pool
+    #[arg(long, value_name = "WHERE", value_parser = isolation)]
+    pub(in crate::cli) isolation: Option<String>,
+    /// How long a call may run
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(in crate::cli) timeout: Option<Duration>,
+    /// How long it then has to end by itself
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(in crate::cli) grace: Option<Duration>,
+    /// Resident memory
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(in crate::cli) memory: Option<String>,
+    /// Address space
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(in crate::cli) address_space: Option<String>,
+    /// CPU time, in whole seconds
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(in crate::cli) cpu: Option<Duration>,
+    /// Open descriptors
+    #[arg(long, value_name = "N")]
+    pub(in crate::cli) open_files: Option<u32>,
+    /// Bytes that a call writes on its standard streams
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(in crate::cli) output: Option<String>,
+    /// How nice it is to others: 1 to 19
+    #[arg(long, value_name = "N")]
+    pub(in crate::cli) nice: Option<u32>,
+    /// It cannot gain privileges
+    #[arg(long)]
+    pub(in crate::cli) no_new_privileges: bool,
+    /// It has no network, where the kernel allows that
+    #[arg(long)]
+    pub(in crate::cli) private_network: bool,
+    /// Mounts that it makes are its own, where the kernel allows that
+    #[arg(long)]
+    pub(in crate::cli) private_mounts: bool,
+    /// How many processes prefork keeps; default: as many as calls run at a time
+    #[arg(long, value_name = "N")]
+    pub(in crate::cli) children: Option<u32>,
+    /// After how many calls prefork replaces a process, or `never`
+    #[arg(long, value_name = "N")]
+    pub(in crate::cli) max_tasks: Option<String>,
+    /// Above which resident memory prefork replaces a process
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(in crate::cli) max_memory: Option<String>,
 }
 
 /// `sweeper`
@@ -81,6 +138,7 @@ pub(in crate::cli) struct Dev {
 Examples:
   {program} enqueue my_crate::tasks::add '[1, 2]'
   {program} enqueue my_crate::tasks::add '{\"a\": 1, \"b\": 2}' --retry 3 --id
+  {program} enqueue my_crate::tasks::add '[1, 2]' --timeout 30s --deadline 1h
   {program} enqueue mails.tasks:send '[\"ann@example.org\"]' --as python --queue mail")]
 pub(in crate::cli) struct Enqueue {
     /// The path of the task
@@ -94,6 +152,12 @@ pub(in crate::cli) struct Enqueue {
     /// How often the call may be retried, whatever its task says; -1 is for ever
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(in crate::cli) retry: Option<i64>,
+    /// How long one run may go on, whatever its task says
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(in crate::cli) timeout: Option<Duration>,
+    /// Until when it is of use: a time from now, or a moment such as 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "WHEN", value_parser = moment)]
+    pub(in crate::cli) deadline: Option<SystemTime>,
     /// Give the call an id: this one, or a new one
     #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
     pub(in crate::cli) id: Option<Option<CallId>>,
@@ -123,6 +187,23 @@ fn queue_weight(text: &str) -> Result<String, String> {
 
 fn unknown(text: &str) -> Result<String, String> {
     text.parse::<Unknown>().map(|_| text.to_owned()).map_err(|error| error.problem)
+}
+
+fn isolation(text: &str) -> Result<String, String> {
+    text.parse::<Isolation>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Checks an amount of bytes, and keeps it as it was written.
+fn size(text: &str) -> Result<String, String> {
+    parse_size(text).map(|_| text.to_owned())
+}
+
+fn moment(text: &str) -> Result<SystemTime, String> {
+    let from_now = humantime::parse_duration(text).ok().and_then(|time| SystemTime::now().checked_add(time));
+    let moment = || text.parse::<jiff::Timestamp>().ok().map(SystemTime::from);
+    from_now.or_else(moment).ok_or_else(|| {
+        "neither a time from now such as `1h` nor a moment such as `2030-01-31T12:00:00Z`".to_owned()
+    })
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -1,12 +1,14 @@
 //! `config`: which settings hold, and where they come from.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::cli::args::Json;
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::cli::settings::{ALL, Settings};
-use crate::config::{LogFormat, QueueWeight, Unknown};
+use crate::config::{LogFormat, QueueWeight, Unknown, shown_size};
 
 pub(super) fn run(settings: &Settings, output: Json) -> Result<(), Failure> {
     if output.json {
@@ -30,6 +32,7 @@ pub(super) fn run(settings: &Settings, output: Json) -> Result<(), Failure> {
 /// A setting as it would stand in the file.
 fn value(settings: &Settings, key: &str) -> Value {
     let config = &settings.config;
+    let limits = &config.worker.limits;
     let time = |time| output::duration(time).into();
     match key {
         "redis.url" => settings.config.redis.redacted_url().into(),
@@ -47,6 +50,21 @@ fn value(settings: &Settings, key: &str) -> Value {
         .into(),
         "worker.sweep" => config.worker.sweep.into(),
         "worker.burst" => config.worker.burst.into(),
+        "worker.isolation" => config.worker.isolation.as_str().into(),
+        "worker.timeout" => config.worker.timeout.map(output::duration).into(),
+        "worker.grace" => time(config.worker.timeouts().grace()),
+        "worker.limits.memory" => limits.memory.map(shown_size).into(),
+        "worker.limits.address_space" => limits.address_space.map(shown_size).into(),
+        "worker.limits.cpu" => limits.cpu_seconds.map(Duration::from_secs).map(output::duration).into(),
+        "worker.limits.open_files" => limits.open_files.into(),
+        "worker.limits.output" => limits.output.map(shown_size).into(),
+        "worker.limits.nice" => limits.nice.into(),
+        "worker.limits.no_new_privileges" => limits.no_new_privileges.into(),
+        "worker.limits.private_network" => limits.private_network.into(),
+        "worker.limits.private_mounts" => limits.private_mounts.into(),
+        "prefork.children" => config.prefork.children(&config.worker).into(),
+        "prefork.max_tasks" => config.prefork.max_tasks.map_or_else(|| "never".into(), Value::from),
+        "prefork.max_memory" => config.prefork.max_memory.map(shown_size).into(),
         "sweeper.queues" => config.sweeper.queues.iter().map(ToString::to_string).collect(),
         "sweeper.interval" => time(config.sweeper.interval),
         "sweeper.max_deaths" => config.sweeper.max_deaths.into(),

@@ -2,7 +2,7 @@
 
 use crate::cli::Program;
 use crate::cli::args::{Dead, DeadList, DeadMove, DeadShow};
-use crate::cli::commands::{LONG, call, inspector, limit, or_dash};
+use crate::cli::commands::{LONG, call, inspector, limit, or_dash, time};
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::inspect::{DeadLetter, Selection};
@@ -58,12 +58,19 @@ fn shown(letter: &DeadLetter) -> String {
         ("form", or_dash(message.form.map(str::to_owned))),
         ("retry", or_dash(message.retry.map(|retry| retry.to_string()))),
         ("call id", or_dash(message.call_id.clone())),
+        ("timeout", or_dash(message.timeout_ms.map(time))),
+        ("deadline", or_dash(message.deadline_ms.map(output::moment))),
         ("bytes", message.bytes.to_string()),
     ];
     lines.extend(message.problem.clone().map(|problem| ("problem", problem)));
     lines.extend(message.hex.clone().map(|hex| ("hex", hex)));
-    let lines = lines.into_iter().map(|(name, text)| format!("{name:<10} {}", output::clean(&text)));
-    lines.collect::<Vec<_>>().join("\n")
+    let mut lines: Vec<String> =
+        lines.into_iter().map(|(name, text)| format!("{name:<10} {}", output::clean(&text))).collect();
+    if let Some(written) = &letter.output {
+        lines.push("output".into());
+        lines.extend(written.lines().map(|line| format!("    {}", output::clean(line))));
+    }
+    lines.join("\n")
 }
 
 async fn requeue(program: &Program, args: DeadMove) -> Result<(), Failure> {

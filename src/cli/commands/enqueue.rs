@@ -15,6 +15,7 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::encode::Meta;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::message::Message;
+use crate::protocol::meta;
 use crate::protocol::names::QueueName;
 use crate::protocol::value::describe_arguments;
 use crate::task::{Call, GoTask, PyTask, Registration, Registry, RegistryError, States};
@@ -82,11 +83,18 @@ fn native(
             given.payload_for(task.params)?
         }
     };
-    Ok(crate::protocol::encode::native(&args.path, &payload, &Meta { attempts: 0, id, retry: args.retry }))
+    let meta = Meta {
+        attempts: 0,
+        deadline_ms: args.deadline.map(meta::since_1970),
+        id,
+        retry: args.retry,
+        timeout_ms: args.timeout.map(meta::milliseconds),
+    };
+    Ok(crate::protocol::encode::native(&args.path, &payload, &meta))
 }
 
 fn python(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
-    refuse_id(args, "Python")?;
+    refuse_meta(args, "Python")?;
     let mut task = PyTask::new(&args.path).retry(args.retry.unwrap_or(0));
     match given {
         Given::ByPlace(values) => task = values.into_iter().fold(task, PyTask::arg),
@@ -98,7 +106,7 @@ fn python(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
 }
 
 fn go(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
-    refuse_id(args, "Go")?;
+    refuse_meta(args, "Go")?;
     if args.retry.is_some() {
         return Err(Failure::usage("Go's worker does not retry: leave out --retry"));
     }
@@ -108,11 +116,16 @@ fn go(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
     encoded(values.into_iter().fold(GoTask::new(&args.path), GoTask::arg).into())
 }
 
-fn refuse_id(args: &Enqueue, language: &str) -> Result<(), Failure> {
-    match args.id {
+fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {
+    let options = [
+        ("an id: leave out --id", args.id.is_some()),
+        ("a timeout: leave out --timeout", args.timeout.is_some()),
+        ("a deadline: leave out --deadline", args.deadline.is_some()),
+    ];
+    match options.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
-        Some(_) => {
-            Err(Failure::usage(format!("a message for {language} has no place for an id: leave out --id")))
+        Some((option, _)) => {
+            Err(Failure::usage(format!("a message for {language} has no place for {option}")))
         }
     }
 }

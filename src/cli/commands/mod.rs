@@ -6,6 +6,7 @@ mod dead;
 mod dev;
 mod doctor;
 mod enqueue;
+mod kill;
 mod peek;
 mod purge;
 mod queues;
@@ -17,7 +18,7 @@ mod workers;
 use std::process::ExitCode;
 
 use crate::cli::Program;
-use crate::cli::args::Command;
+use crate::cli::args::{Command, Tasks, TasksVerb};
 use crate::cli::exit::Failure;
 use crate::inspect::{Inspector, MessageSummary};
 
@@ -30,7 +31,8 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Worker(_) => worker::run(program).await?,
         Command::Sweeper(_) => sweeper::run(program).await?,
         Command::Enqueue(args) => enqueue::run(program, args).await?,
-        Command::Tasks(output) => tasks::run(output)?,
+        Command::Tasks(Tasks { verb: Some(TasksVerb::Kill(args)), .. }) => kill::run(&program, &args).await?,
+        Command::Tasks(Tasks { verb: None, output }) => tasks::run(output)?,
         Command::Queues(output) => queues::run(&program, output).await?,
         Command::Workers(args) => workers::run(&program, &args).await?,
         Command::Peek(args) => peek::run(&program, &args).await?,
@@ -63,6 +65,11 @@ fn call(message: &MessageSummary) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// A time in milliseconds, for a table.
+fn time(ms: u64) -> String {
+    crate::cli::output::duration(std::time::Duration::from_millis(ms))
 }
 
 /// What is not there, or is not known, in a table.

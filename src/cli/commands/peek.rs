@@ -2,7 +2,7 @@
 
 use crate::cli::Program;
 use crate::cli::args::Peek;
-use crate::cli::commands::{call, inspector, limit, or_dash};
+use crate::cli::commands::{call, inspector, limit, or_dash, time};
 use crate::cli::exit::Failure;
 use crate::cli::output;
 
@@ -23,8 +23,10 @@ pub(super) async fn run(program: &Program, args: &Peek) -> Result<(), Failure> {
             call(message),
             message.attempts.to_string(),
             or_dash(message.retry.map(|retry| retry.to_string())),
+            or_dash(message.timeout_ms.map(time)),
+            or_dash(message.deadline_ms.map(output::moment)),
             or_dash(message.call_id.clone()),
         ]
     });
-    output::table(["place", "form", "call", "failed", "retry", "id"], rows.collect())
+    output::table(["place", "form", "call", "failed", "retry", "timeout", "deadline", "id"], rows.collect())
 }

@@ -7,12 +7,12 @@ use crate::worker::Worker;
 
 pub(super) async fn run(program: Program) -> Result<(), Failure> {
     let registry = Registry::collect().map_err(advise)?;
-    let worker = Worker::with_config(program.settings.config)
-        .registry(registry)
-        .states(program.states)
-        .signals(true)
-        .connect()
-        .await?;
+    let mut worker =
+        Worker::with_config(program.settings.config).registry(registry).states(program.states).signals(true);
+    if let Some(zygote) = program.zygote {
+        worker = worker.zygote(zygote);
+    }
+    let worker = worker.connect().await?;
     // On the runtime's own threads: what is started there starts others without a detour.
     match tokio::spawn(worker.run()).await {
         Ok(ended) => ended.map(drop).map_err(Failure::from),

@@ -22,7 +22,7 @@ pub(super) async fn run(program: &Program, args: &Workers) -> Result<(), Failure
         for running in &worker.running {
             let nothing = String::new;
             let what = format!("  {} {}", running.queue, call(&running.message));
-            rows.push([nothing(), nothing(), nothing(), nothing(), what]);
+            rows.push([format!("  {}", running.wire_id), nothing(), nothing(), nothing(), what]);
         }
     }
     output::table(["worker", "state", "where", "lease until", "queues, and what it runs"], rows)

@@ -85,6 +85,22 @@ fn bytes_that_are_no_message_say_why() {
             "not a message: expected a count as `a` of its meta, got the integer -1",
         ),
         (
+            b"\x93\xa1f\xc4\0\x81\xa1d\xff",
+            "not a message: expected a moment (milliseconds since 1970) as `d` of its meta, got the integer -1",
+        ),
+        (
+            b"\x93\xa1f\xc4\0\x81\xa1d\xc0",
+            "not a message: expected a moment (milliseconds since 1970) as `d` of its meta, got nil",
+        ),
+        (
+            b"\x93\xa1f\xc4\0\x81\xa1t\0",
+            "not a message: expected a time (milliseconds, at least 1) as `t` of its meta, got the integer 0",
+        ),
+        (
+            b"\x93\xa1f\xc4\0\x81\xa1t\xcb\x3f\xf8\0\0\0\0\0\0",
+            "not a message: expected a time (milliseconds, at least 1) as `t` of its meta, got the float 1.5",
+        ),
+        (
             b"\x93\xa1f\xc4\0\x81\xa1i\xc4\x01a",
             "not a message: expected an id (16 bytes) as `i` of its meta, got 1 byte 0x61",
         ),
@@ -104,12 +120,24 @@ fn bytes_that_are_no_message_say_why() {
 #[test]
 fn what_a_message_says_of_itself() {
     let id = CallId::from_bytes([7; 16]);
-    let bytes = encode::native("x::f", b"\x05", &encode::Meta { attempts: 2, id: Some(id), retry: Some(-1) });
+    let bytes = encode::native(
+        "x::f",
+        b"\x05",
+        &encode::Meta {
+            attempts: 2,
+            deadline_ms: Some(1 << 40),
+            id: Some(id),
+            retry: Some(-1),
+            timeout_ms: Some(1500),
+        },
+    );
     let message = Message::decode(&bytes).unwrap();
     assert_eq!((message.task(), message.form()), ("x::f", Form::Native));
     assert_eq!((message.attempts(), message.retry(), message.id()), (2, Some(-1), Some(id)));
+    assert_eq!((message.deadline_ms(), message.timeout_ms()), (Some(1 << 40), Some(1500)));
     let plain = Message::decode(b"\xa1f").unwrap();
     assert_eq!((plain.form(), plain.attempts(), plain.retry(), plain.id()), (Form::Bare, 0, None, None));
+    assert_eq!((plain.deadline_ms(), plain.timeout_ms()), (None, None));
     let retry = |bytes| Message::decode(bytes).unwrap().retry();
     assert_eq!(retry(b"\x94\xa1f\x90\x80\0"), Some(0));
     assert_eq!(retry(b"\x94\xa1f\x90\x80\xc0"), None);
@@ -152,6 +180,8 @@ fn a_revived_message_forgets_its_attempts() {
         revived(b"\x93\xa1f\xc4\x01\x05\x82\xa1a\x03\xa1r\x05"),
         b"\x93\xa1f\xc4\x01\x05\x81\xa1r\x05"
     );
+    let late = b"\x93\xa1f\xc4\x01\x05\x83\xa1a\x03\xa1d\x07\xa1t\x09";
+    assert_eq!(revived(late), b"\x93\xa1f\xc4\x01\x05\x81\xa1t\x09", "what was too late is not any more");
     for same in [&b"\xa1f"[..], b"\x92\xa1f\xc0", b"\x92\xa1f\xc4\x01\x05", b"\x94\xa1f\x90\x80\x05"] {
         assert_eq!(revived(same), same);
     }

@@ -16,20 +16,20 @@ const EARN_AGAIN: i8 = -64;
 
 /// What is known of one task. Below 0: so many quick polls are missing.
 #[derive(Debug)]
-pub(super) struct Speed(AtomicI8);
+pub(crate) struct Speed(AtomicI8);
 
 impl Speed {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(AtomicI8::new(EARN))
     }
 
     /// Whether the task may be polled in place.
-    pub(super) fn is_quick(&self) -> bool {
+    pub(crate) fn is_quick(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= 0
     }
 
     /// Learns how long a first poll took, or a whole run of a task that blocks.
-    pub(super) fn learn(&self, took: Duration) {
+    pub(crate) fn learn(&self, took: Duration) {
         let score = self.0.load(Ordering::Relaxed);
         let next = if took >= SLOW {
             EARN_AGAIN

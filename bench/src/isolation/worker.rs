@@ -1,0 +1,98 @@
+//! How does a worker that is measured live and end?
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::{ledger, processes};
+
+/// How long it may take to stop, and what it has started to be gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// A worker of some system.
+pub struct Worker {
+    process: Child,
+    ledger: PathBuf,
+    log: PathBuf,
+}
+
+impl Worker {
+    pub fn start(mut command: Command, ledger: &Path, log: &Path) -> Result<Self, String> {
+        let said = File::create(log).map_err(|error| format!("no log: {error}"))?;
+        let also = said.try_clone().map_err(|error| format!("no log: {error}"))?;
+        let process = command
+            .env(ledger::VARIABLE, ledger)
+            .stdin(Stdio::null())
+            .stdout(said)
+            .stderr(also)
+            .spawn()
+            .map_err(|error| format!("its worker does not start: {error}"))?;
+        Ok(Self { process, ledger: ledger.into(), log: log.into() })
+    }
+
+    /// An error when it has ended, with what it said last.
+    pub fn check(&mut self) -> Result<(), String> {
+        match self.process.try_wait() {
+            Ok(Some(status)) => Err(self.ended(status)),
+            _ => Ok(()),
+        }
+    }
+
+    fn ended(&self, status: ExitStatus) -> String {
+        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+        format!("its worker ended, {status}: {}", last.unwrap_or("it said nothing"))
+    }
+
+    /// It and all that it has started, the oldest first.
+    pub fn processes(&self) -> Vec<u32> {
+        processes::of_ledger(&self.ledger)
+    }
+
+    /// Tells it to stop, and waits until it has. Gives how many processes it left behind, which are ended.
+    pub fn stop(mut self) -> Result<usize, String> {
+        self.check()?;
+        self.signal(Signal::SIGTERM);
+        let end = Instant::now() + PATIENCE;
+        while self.process.try_wait().is_ok_and(|ended| ended.is_none()) {
+            if Instant::now() > end {
+                return Err("its worker does not stop".into());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        // What ends with it may do so a moment later.
+        let end = Instant::now() + Duration::from_millis(500);
+        while !self.processes().is_empty() && Instant::now() < end {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(self.processes().len())
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It may have ended.
+        let _ = kill(Pid::from_raw(self.process.id() as i32), signal);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let left = self.processes();
+            if left.is_empty() || Instant::now() > end {
+                return;
+            }
+            for pid in left {
+                let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}

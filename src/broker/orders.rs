@@ -1,0 +1,213 @@
+//! Who shall end what it runs? An operator's orders to a worker, and what the worker says to them.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::queue::milliseconds;
+use crate::broker::script;
+use crate::protocol::keys::{self, QueueKeys};
+
+/// How many orders may stand for one worker on one queue.
+const MOST: usize = 100;
+/// How long an answer is kept for whoever waits for it.
+const KEPT: Duration = Duration::from_secs(60);
+
+/// An order to end what a slot runs, as it stands in Redis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// The slot.
+    pub(crate) wire_id: String,
+    /// SHA-1 of the message that it owned then.
+    pub(crate) digest: String,
+    /// The number of the worker's last call then: what was claimed later is not meant.
+    pub(crate) seq: u64,
+    /// Who gave it.
+    pub(crate) by: String,
+}
+
+/// What an operator asks of `kill`.
+#[derive(Debug)]
+pub(crate) struct OrderRequest<'a> {
+    pub(crate) worker_key: &'a str,
+    pub(crate) orders_key: &'a str,
+    pub(crate) wire_id: &'a str,
+    /// SHA-1 of the message that is to be ended.
+    pub(crate) digest: &'a str,
+    pub(crate) by: &'a str,
+    /// After this time it stands no more.
+    pub(crate) expiry: Duration,
+}
+
+/// What `kill` did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ordered {
+    /// The order stands.
+    Yes,
+    /// The slot owns nothing or another message.
+    Moved,
+    /// The slot's worker is dead.
+    Dead,
+    /// Too many orders stand already.
+    TooMany,
+}
+
+/// What a worker says to an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OrderAnswer {
+    /// The run ends within that time.
+    Ends(Duration),
+    /// The run goes on: it was asked to end, and cannot be made to.
+    Blocks,
+    /// The slot runs it no more.
+    Over,
+    /// The run was ended; its message is dead.
+    Killed,
+    /// The run came to a good end all the same.
+    Succeeded,
+    /// The message was taken away from the worker meanwhile.
+    Lost,
+}
+
+/// The SHA-1 of a message, as scripts write it.
+pub(crate) fn digest(message: &[u8]) -> String {
+    sha1_smol::Sha1::from(message).digest().to_string()
+}
+
+impl Order {
+    /// The orders of a beat; what is none is left out.
+    pub(super) fn all_of(reply: Value) -> Vec<Self> {
+        let fields: Vec<(String, String)> = redis::from_redis_value(reply).unwrap_or_default();
+        fields.into_iter().filter_map(|(wire_id, text)| Self::read(wire_id, &text)).collect()
+    }
+
+    fn read(wire_id: String, text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, ' ');
+        let (digest, seq, by) = (parts.next()?.to_owned(), parts.next()?, parts.next()?.to_owned());
+        Some(Self { wire_id, digest, seq: seq.parse().ok()?, by })
+    }
+}
+
+impl fmt::Display for OrderAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ends(within) => write!(f, "ends {}", milliseconds(*within)),
+            Self::Blocks => f.write_str("blocks"),
+            Self::Over => f.write_str("over"),
+            Self::Killed => f.write_str("killed"),
+            Self::Succeeded => f.write_str("succeeded"),
+            Self::Lost => f.write_str("lost"),
+        }
+    }
+}
+
+impl OrderAnswer {
+    fn read(text: &str) -> Option<Self> {
+        Some(match text {
+            "blocks" => Self::Blocks,
+            "over" => Self::Over,
+            "killed" => Self::Killed,
+            "succeeded" => Self::Succeeded,
+            "lost" => Self::Lost,
+            _ => Self::Ends(Duration::from_millis(text.strip_prefix("ends ")?.parse().ok()?)),
+        })
+    }
+}
+
+impl Broker {
+    /// Orders the worker of a slot to end what it runs, if it is still that message.
+    pub(crate) async fn kill(
+        &self,
+        keys: &QueueKeys,
+        ask: &OrderRequest<'_>,
+    ) -> Result<Ordered, BrokerError> {
+        let answer = keys::answer(ask.wire_id);
+        let script_keys =
+            [keys.processing.as_str(), ask.worker_key, ask.wire_id, ask.orders_key, answer.as_str()];
+        let bytes = ask.wire_id.len() + ask.digest.len() + ask.by.len() + 32;
+        let mut command = script::KILL.command(&script_keys, 5, bytes);
+        command.arg(ask.wire_id).arg(ask.digest).arg(ask.by).arg(milliseconds(ask.expiry)).arg(MOST);
+        match script::KILL.run(&mut self.commands.clone(), &command).await? {
+            Value::Int(1) => Ok(Ordered::Yes),
+            Value::Int(0) => Ok(Ordered::Moved),
+            Value::Int(-1) => Ok(Ordered::Dead),
+            Value::Int(-2) => Ok(Ordered::TooMany),
+            reply => Err(script::KILL.unexpected(&reply)),
+        }
+    }
+
+    /// Takes an order back that no beat has taken yet.
+    pub(crate) async fn withdraw(&self, orders_key: &str, wire_id: &str) -> Result<(), BrokerError> {
+        redis::cmd("HDEL")
+            .arg(orders_key)
+            .arg(wire_id)
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("withdraw", &error))
+    }
+
+    /// Says what becomes of an order about a message of that digest.
+    pub(crate) async fn answer(
+        &self,
+        wire_id: &str,
+        digest: &str,
+        answer: OrderAnswer,
+    ) -> Result<(), BrokerError> {
+        redis::cmd("SET")
+            .arg(keys::answer(wire_id))
+            .arg(format!("{digest} {answer}"))
+            .arg("PX")
+            .arg(milliseconds(KEPT))
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("answer", &error))
+    }
+
+    /// What a worker last said to an order about a message of that digest.
+    pub(crate) async fn answered(
+        &self,
+        wire_id: &str,
+        digest: &str,
+    ) -> Result<Option<OrderAnswer>, BrokerError> {
+        let text: Option<String> = redis::cmd("GET")
+            .arg(keys::answer(wire_id))
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("answered", &error))?;
+        Ok(text.and_then(|text| OrderAnswer::read(text.strip_prefix(digest)?.strip_prefix(' ')?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_read_whoever_gave_it() {
+        let order = |text: &str| Order::read("q:w:0".into(), text);
+        let read = order("da39 7 anna at home@host").expect("an order");
+        assert_eq!((read.digest.as_str(), read.seq, read.by.as_str()), ("da39", 7, "anna at home@host"));
+        for wrong in ["", "da39", "da39 7", "da39 x anna"] {
+            assert_eq!(order(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(digest(b""), "da39a3ee5e6b4b0d3255bfef95601890afd80709");
+    }
+
+    #[test]
+    fn an_answer_is_read_as_it_was_written() {
+        for answer in [
+            OrderAnswer::Ends(Duration::from_millis(1500)),
+            OrderAnswer::Blocks,
+            OrderAnswer::Over,
+            OrderAnswer::Killed,
+            OrderAnswer::Succeeded,
+            OrderAnswer::Lost,
+        ] {
+            assert_eq!(OrderAnswer::read(&answer.to_string()), Some(answer));
+        }
+        assert_eq!(OrderAnswer::read("ends soon"), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! `tasks kill`: ends a run for good.
+
+use std::os::unix::fs::MetadataExt;
+
+use crate::cli::Program;
+use crate::cli::args::Kill;
+use crate::cli::commands::{call, inspector};
+use crate::cli::exit::{Code, Failure};
+use crate::cli::output;
+use crate::inspect::{Ending, KillError, Killed};
+use crate::sys;
+
+pub(super) async fn run(program: &Program, args: &Kill) -> Result<(), Failure> {
+    let by = args.by.clone().unwrap_or_else(somebody);
+    let killed = inspector(program).await?.kill(&args.id, &args.queues, &by).await?;
+    if args.output.json {
+        output::json(&killed)?;
+    }
+    let text = output::clean(&told(&killed));
+    match killed.fate {
+        Ending::Killed if args.output.json => Ok(()),
+        Ending::Killed => output::print(&text),
+        Ending::Over => Err(Failure::not_found(text)),
+        Ending::Succeeded | Ending::Blocks | Ending::Lost | Ending::Late => {
+            Err(Failure::new(Code::Failed, text))
+        }
+    }
+}
+
+/// `user@host`.
+fn somebody() -> String {
+    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let user = named.into_iter().find(|user| !user.is_empty() && !user.chars().any(char::is_control));
+    let user = user.unwrap_or_else(|| match std::fs::metadata("/proc/self") {
+        Ok(process) => format!("uid {}", process.uid()),
+        Err(_) => "somebody".into(),
+    });
+    let mut by = format!("{user}@{}", sys::host());
+    while by.len() > 200 {
+        by.pop();
+    }
+    by
+}
+
+fn told(killed: &Killed) -> String {
+    let Killed { fate, queue, wire_id, by, letter, message, .. } = killed;
+    let call = call(message);
+    match fate {
+        Ending::Killed => match letter {
+            Some(letter) => format!(
+                "killed {call} in {wire_id}, by {by}: `dead show {letter} --queue {queue}` shows what is kept of it"
+            ),
+            None => format!("killed {call} in {wire_id}, by {by}"),
+        },
+        Ending::Succeeded => format!("{call} came to a good end in {wire_id} before it could be ended"),
+        Ending::Over => format!(
+            "{call} had ended before {wire_id} heard of it: if it failed it may wait again, which `peek {queue}` shows"
+        ),
+        Ending::Blocks => format!(
+            "{call} goes on in {wire_id}: it was asked to end and cannot be made to, as functions that block; should it \
+             fail in the end, it counts as killed. To end it now, stop its worker"
+        ),
+        Ending::Lost => format!(
+            "the worker of {wire_id} died or lost {call} before it could end it: it is run again, kill it there"
+        ),
+        Ending::Late => format!(
+            "the worker of {wire_id} did not end {call} in time; the order stands no more: see with `workers` whether \
+             it lives and is of this version, then try again"
+        ),
+    }
+}
+
+impl From<KillError> for Failure {
+    fn from(error: KillError) -> Self {
+        let code = match error {
+            KillError::Error(error) => return error.into(),
+            KillError::Malformed { .. } | KillError::Ambiguous { .. } | KillError::By { .. } => Code::Usage,
+            KillError::NotRunning { .. } | KillError::Waiting { .. } => Code::NotFound,
+            KillError::Foreign { .. } | KillError::DeadWorker { .. } | KillError::TooMany { .. } => {
+                Code::Failed
+            }
+        };
+        Self::new(code, output::clean(&error.to_string()))
+    }
+}

@@ -1,0 +1,74 @@
+//! What may the process of an isolated run use? The section `worker.limits`, in the words of the attribute.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+use super::{ConfigError, text};
+use crate::isolation::Limits;
+
+/// A process does with no fewer descriptors: its streams, its pipes, and what its runtime opens.
+const LEAST_FILES: u64 = 16;
+
+/// The section as it stands in a file.
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct Section {
+    #[serde(deserialize_with = "text::some_size")]
+    memory: Option<u64>,
+    #[serde(deserialize_with = "text::some_size")]
+    address_space: Option<u64>,
+    #[serde(deserialize_with = "text::some_time")]
+    cpu: Option<Duration>,
+    open_files: Option<u64>,
+    #[serde(deserialize_with = "text::some_size")]
+    output: Option<u64>,
+    nice: Option<i32>,
+    no_new_privileges: Option<bool>,
+    private_network: Option<bool>,
+    private_mounts: Option<bool>,
+}
+
+/// Reads the section.
+pub(super) fn limits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Limits, D::Error> {
+    let section = Section::deserialize(deserializer)?;
+    let cpu_seconds = match section.cpu {
+        Some(cpu) if cpu.subsec_nanos() != 0 => {
+            return Err(serde::de::Error::custom(format!("{cpu:?} of CPU time is not whole seconds")));
+        }
+        cpu => cpu.map(|cpu| cpu.as_secs()),
+    };
+    Ok(Limits {
+        memory: section.memory,
+        address_space: section.address_space,
+        cpu_seconds,
+        open_files: section.open_files,
+        output: section.output,
+        nice: section.nice,
+        no_new_privileges: section.no_new_privileges,
+        private_network: section.private_network,
+        private_mounts: section.private_mounts,
+    })
+}
+
+/// Checks the section.
+pub(super) fn validate(limits: &Limits) -> Result<(), ConfigError> {
+    let refuse = |field, problem: &str| Err(ConfigError { field, problem: problem.into() });
+    for (field, amount) in [
+        ("worker.limits.memory", limits.memory),
+        ("worker.limits.address_space", limits.address_space),
+        ("worker.limits.cpu", limits.cpu_seconds),
+        ("worker.limits.output", limits.output),
+    ] {
+        if amount == Some(0) {
+            return refuse(field, "nothing at all is no limit under which a task could run: leave it out");
+        }
+    }
+    if limits.open_files.is_some_and(|count| !(LEAST_FILES..=i32::MAX as u64).contains(&count)) {
+        return refuse("worker.limits.open_files", "a process needs at least 16 descriptors");
+    }
+    if limits.nice.is_some_and(|nice| !(0..=19).contains(&nice)) {
+        return refuse("worker.limits.nice", "it is not from 0 to 19");
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! How is Redis reached?
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::{ConfigError, LONGEST, text};
+
+/// How to reach Redis.
+#[derive(Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct RedisConfig {
+    /// `redis://user:password@host:port/db`, `rediss://…` for TLS, or `unix:///path`.
+    pub url: String,
+    /// How long to wait for a connection or for a reply. Default: 5 s.
+    #[serde(deserialize_with = "text::time")]
+    pub timeout: Duration,
+}
+
+impl RedisConfig {
+    /// Redis at `url`, with default settings.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), ..Self::default() }
+    }
+
+    /// Checks the section.
+    ///
+    /// # Errors
+    /// The first setting that is out of its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.timeout < Duration::from_millis(10) || self.timeout > LONGEST {
+            let problem = format!("{:?} is not from 10ms to 365d", self.timeout);
+            return Err(ConfigError { field: "redis.timeout", problem });
+        }
+        Ok(())
+    }
+
+    /// The address without its password, wherever that stands: `user:password@` or `?pass=password`.
+    #[must_use]
+    pub fn redacted_url(&self) -> String {
+        let Some((scheme, rest)) = self.url.split_once("://") else { return self.url.clone() };
+        let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+        let mut redacted = match rest.rsplit_once('@') {
+            Some((user, host)) => {
+                let user = user.split_once(':').map_or(user, |(user, _)| user);
+                format!("{scheme}://{user}:***@{host}")
+            }
+            None => format!("{scheme}://{rest}"),
+        };
+        for (place, field) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
+            redacted.push(if place == 0 { '?' } else { '&' });
+            redacted.push_str(if field.starts_with("pass=") { "pass=***" } else { field });
+        }
+        redacted
+    }
+}
+
+impl Default for RedisConfig {
+    fn default() -> Self {
+        Self { url: "redis://127.0.0.1:6379".into(), timeout: Duration::from_secs(5) }
+    }
+}
+
+impl fmt::Debug for RedisConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisConfig")
+            .field("url", &self.redacted_url())
+            .field("timeout", &self.timeout)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_never_shown() {
+        for (url, shown) in [
+            ("redis://h:1/0", "redis://h:1/0"),
+            ("redis://:secret@h:1/0", "redis://:***@h:1/0"),
+            ("rediss://user:s@cret@h", "rediss://user:***@h"),
+            ("unix:///x?db=1&pass=secret", "unix:///x?db=1&pass=***"),
+            ("nonsense", "nonsense"),
+        ] {
+            assert_eq!(RedisConfig::new(url).redacted_url(), shown);
+            assert!(!format!("{:?}", RedisConfig::new(url)).contains("cret"));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What happens in a child? It is set up, takes one request after another, runs it, reports, and ends.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::unistd::{Pid, getpid, setpgid};
+
+use crate::isolation::Limits;
+use crate::protocol::message::Message;
+use crate::protocol::names::QueueName;
+use crate::runner::forward::Forwarder;
+use crate::runner::frame::{Answer, MAX_TEXT, Report, Request, Reuse, cut, decode, encode};
+use crate::runner::inline::{run_blocking, start};
+use crate::runner::outcome::Outcome;
+use crate::runner::term::Terminator;
+use crate::sys::fork::{exit_now, name_process};
+use crate::sys::packets::{self, MAX_PACKET};
+use crate::sys::wait::{Ended, peek_ended};
+use crate::sys::{descriptors, limits, resident_memory, signals};
+use crate::task::handler::Handler;
+use crate::task::{Cancellation, Registration, Registry, Scope, States};
+
+/// With what a child ends that could not be set up, or whose worker is gone.
+const UNFIT: i32 = 70;
+
+/// What a child knows of tasks.
+#[derive(Debug)]
+pub(super) struct Household {
+    pub(super) registry: Registry,
+    pub(super) states: Arc<States>,
+}
+
+/// Where a child finds itself.
+pub(super) struct Place {
+    pub(super) zygote: Pid,
+    pub(super) requests: OwnedFd,
+    pub(super) reports: OwnedFd,
+    pub(super) output: OwnedFd,
+    pub(super) lasting: Limits,
+    pub(super) reuse: Reuse,
+}
+
+/// A child that is set up.
+struct Child<'a> {
+    household: &'a Household,
+    requests: OwnedFd,
+    reports: Arc<OwnedFd>,
+    /// Made when a task first needs it.
+    runtime: Option<tokio::runtime::Runtime>,
+    terminator: Terminator,
+    /// What was asked of the kernel last.
+    limits: Limits,
+    forwarder: Forwarder,
+}
+
+/// Serves until its last run, or until the worker is gone.
+pub(super) fn run(household: &Household, place: Place) -> ! {
+    name_process(c"delayed-child");
+    let me = Pid::from_raw(0);
+    let prepared = setpgid(me, me)
+        .and_then(|()| signals::die_with(place.zygote))
+        .and_then(|()| signals::adopt_orphans())
+        .and_then(|()| descriptors::redirect_standard_streams(&place.output))
+        .and_then(|()| descriptors::keep_only(vec![place.requests, place.reports]))
+        .and_then(|kept| <[OwnedFd; 2]>::try_from(kept).map_err(|_| nix::Error::EBADF))
+        .and_then(|kept| kept.iter().try_for_each(descriptors::set_blocking).map(|()| kept))
+        .and_then(|kept| signals::unblock_all().map(|()| kept));
+    // Owned by nobody any more: it was closed above.
+    std::mem::forget(place.output);
+    let Ok([requests, reports]) = prepared else { exit_now(UNFIT) };
+    let reports = Arc::new(reports);
+    let forwarder = Forwarder::install(Arc::clone(&reports));
+    let mut child = Child {
+        household,
+        requests,
+        reports,
+        runtime: None,
+        terminator: Terminator::default(),
+        limits: Limits::NONE,
+        forwarder,
+    };
+    let refused = limits::set_lasting(&place.lasting).err();
+    child.serve(place.reuse, refused);
+    exit_now(0)
+}
+
+impl Child<'_> {
+    fn serve(&mut self, reuse: Reuse, refused: Option<String>) {
+        let mut buffer = vec![0; MAX_PACKET];
+        for runs in 1..=reuse.runs {
+            let Some((packet, file)) = self.next_request(&mut buffer) else { return };
+            let Some(request) = decode::<Request<'_>>(packet) else { exit_now(UNFIT) };
+            let message = match (request.message, file) {
+                (Some(message), _) => Ok(std::borrow::Cow::Borrowed(&**message)),
+                (None, Some(file)) => descriptors::read_file(file).map(std::borrow::Cow::Owned),
+                (None, None) => Err(io::ErrorKind::InvalidData.into()),
+            };
+            let answer = match (&refused, message) {
+                (Some(problem), _) => Answer::Refused { problem: problem.clone() },
+                (None, Err(error)) => {
+                    Answer::Refused { problem: format!("the message could not be read: {error}") }
+                }
+                (None, Ok(message)) => self.answer(&request, &message),
+            };
+            let retires = runs == reuse.runs
+                || refused.is_some()
+                || self.terminator.has_fired()
+                // Something that this run started lives on. It ends with this process.
+                || !matches!(peek_ended(), Ended::NoChildren)
+                || reuse.memory.is_some_and(|most| resident_memory(getpid().as_raw()).is_none_or(|now| now > most));
+            let report = Report::Ended { run: request.run, answer, retires };
+            if packets::send(&*self.reports, &encode(&report), &[]).is_err() || retires {
+                return;
+            }
+        }
+    }
+
+    /// Waits for a request. None when the worker is gone.
+    fn next_request<'a>(&self, buffer: &'a mut [u8]) -> Option<(&'a [u8], Option<OwnedFd>)> {
+        let packet = packets::receive(&self.requests, buffer).ok()?;
+        let file = packet.descriptors.into_iter().next();
+        (packet.length > 0 && !packet.is_cut).then_some((&buffer[..packet.length], file))
+    }
+
+    fn answer(&mut self, request: &Request<'_>, message: &[u8]) -> Answer {
+        self.forwarder.set_level(request.level);
+        if request.limits != self.limits {
+            if let Err(error) = limits::set_liftable(&request.limits) {
+                return Answer::Refused { problem: format!("a limit could not be set: {}", error.desc()) };
+            }
+            self.limits = request.limits;
+        } else if request.limits.cpu_seconds.is_some() {
+            // It counts from now.
+            if let Err(error) = limits::set_liftable(&request.limits) {
+                return Answer::Refused { problem: format!("a limit could not be set: {}", error.desc()) };
+            }
+        }
+        let message = match Message::decode(message) {
+            Ok(message) => message,
+            Err(error) => return Answer::Malformed { problem: cut(error.to_string(), MAX_TEXT) },
+        };
+        let Some(task) = self.household.registry.get(message.task()) else { return Answer::Unknown };
+        let Ok(queue) = QueueName::parse(&request.queue) else {
+            return Answer::Refused { problem: "the queue's name is not one".into() };
+        };
+        match self.run(task, &message, &queue, request.timeout_ms) {
+            Ok(outcome) => outcome.into(),
+            Err(error) => Answer::Refused { problem: format!("the child could not be prepared: {error}") },
+        }
+    }
+
+    fn run(
+        &mut self,
+        task: &'static Registration,
+        message: &Message<'_>,
+        queue: &QueueName,
+        timeout_ms: Option<u64>,
+    ) -> io::Result<Outcome> {
+        let cancellation = Cancellation::new();
+        if let Some(timeout) = timeout_ms {
+            cancellation.set_deadline(Instant::now() + Duration::from_millis(timeout));
+        }
+        // A task that cannot hear of it is ended by SIGTERM at once.
+        let listens = task.context.then(|| cancellation.clone());
+        self.terminator.listen(listens)?;
+        let states = Arc::clone(&self.household.states);
+        let scope = Scope::new(task.name, queue, &states, &cancellation)
+            .attempt(message.attempts().saturating_add(1))
+            .id(message.id());
+        let outcome = match task.handler {
+            Handler::Blocking(_) => run_blocking(task, message.arguments(), &scope),
+            Handler::Async(_) => {
+                let runtime = match self.runtime.take() {
+                    Some(runtime) => runtime,
+                    None => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+                };
+                let runtime = self.runtime.insert(runtime);
+                runtime.block_on(async {
+                    match start(task, message.arguments(), &scope) {
+                        Ok(run) => run.await,
+                        Err(outcome) => outcome,
+                    }
+                })
+            }
+        };
+        self.terminator.listen(None)?;
+        Ok(outcome)
+    }
+}
+
+impl From<Outcome> for Answer {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Succeeded => Self::Succeeded,
+            Outcome::Failed(error) => {
+                Self::Failed { retryable: error.is_retryable(), message: cut(error.to_string(), MAX_TEXT) }
+            }
+            Outcome::Panicked { message } => Self::Panicked { message: cut(message, MAX_TEXT) },
+            Outcome::Arguments { problem } => Self::Arguments { problem: cut(problem, MAX_TEXT) },
+            // The inline runner makes no others.
+            other => Self::Refused { problem: cut(other.to_string(), MAX_TEXT) },
+        }
+    }
+}

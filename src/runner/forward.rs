@@ -1,0 +1,238 @@
+//! How does what a child logs come to the worker's log? It is sent as it was, and logged there again.
+
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use tracing::callsite::{Callsite, DefaultCallsite, Identifier};
+use tracing::field::{Field, FieldSet, Visit};
+use tracing::metadata::{Kind, LevelFilter};
+use tracing::span::{Attributes, Id};
+use tracing::subscriber::Interest;
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::{LookupSpan, Registry};
+
+use crate::runner::frame::{Line, MAX_TEXT, Report, cut, encode};
+use crate::sys::packets;
+
+/// What a child logs with.
+#[derive(Clone)]
+pub(super) struct Forwarder(Arc<Shared>);
+
+struct Shared {
+    reports: Arc<OwnedFd>,
+    level: AtomicU8,
+}
+
+impl Forwarder {
+    /// Takes what is logged in this process, from now on. A program that had its own logger before the zygote was
+    /// started keeps that: it writes to the standard error stream or wherever it does.
+    pub(super) fn install(reports: Arc<OwnedFd>) -> Self {
+        let forwarder = Self(Arc::new(Shared { reports, level: AtomicU8::new(0) }));
+        let _ = tracing::subscriber::set_global_default(Registry::default().with(forwarder.clone()));
+        forwarder
+    }
+
+    /// How much is sent: 0 nothing, 1 errors … 5 all.
+    pub(super) fn set_level(&self, level: u8) {
+        self.0.level.store(level, Ordering::Relaxed);
+    }
+}
+
+/// The number of a level: 1 is an error, 5 a trace.
+fn number(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 1,
+        Level::WARN => 2,
+        Level::INFO => 3,
+        Level::DEBUG => 4,
+        Level::TRACE => 5,
+    }
+}
+
+/// How much this process logs, as [`Forwarder::set_level`] takes it.
+pub(super) fn level_now() -> u8 {
+    LevelFilter::current().into_level().map_or(0, number)
+}
+
+/// The fields of a span, as text.
+struct SpanText(String);
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Forwarder {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        number(*metadata.level()) <= self.0.level.load(Ordering::Relaxed)
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut text = Text::default();
+        attributes.record(&mut text);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(SpanText(text.fields));
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let mut fields = String::new();
+        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+            if let Some(SpanText(text)) = span.extensions().get::<SpanText>() {
+                join(&mut fields, text);
+            }
+        }
+        let mut text = Text::default();
+        event.record(&mut text);
+        join(&mut fields, &text.fields);
+        let line = Line {
+            level: number(*event.metadata().level()),
+            target: cut(event.metadata().target().to_owned(), 256),
+            message: cut(text.message, MAX_TEXT),
+            fields: cut(fields, MAX_TEXT),
+        };
+        // To a worker that is gone there is nothing to say.
+        let _ = packets::send(&*self.0.reports, &encode(&Report::Log(Box::new(line))), &[]);
+    }
+}
+
+fn join(fields: &mut String, more: &str) {
+    if !fields.is_empty() && !more.is_empty() {
+        fields.push(' ');
+    }
+    fields.push_str(more);
+}
+
+/// The message of an event, and its other fields.
+#[derive(Default)]
+struct Text {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Text {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == "message" {
+            self.message.push_str(value);
+        } else {
+            self.record_debug(field, &format_args!("{value}"));
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a `String` does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => {
+                let gap = if self.fields.is_empty() { "" } else { " " };
+                write!(self.fields, "{gap}{name}={value:?}")
+            }
+        };
+    }
+}
+
+/// Which run a line belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Origin<'a> {
+    pub(super) task: &'a str,
+    pub(super) queue: &'a str,
+    pub(super) pid: i32,
+}
+
+impl Origin<'static> {
+    /// No run.
+    pub(super) const NOBODY: Self = Self { task: "", queue: "", pid: 0 };
+}
+
+/// Logs a child's line here, under its own level and target, with what is known of its run.
+pub(super) fn log(line: &Line, origin: Origin<'_>) {
+    let Some(metadata) = metadata_for(line) else { return };
+    tracing::dispatcher::get_default(|dispatch| {
+        if !dispatch.enabled(metadata) {
+            return;
+        }
+        let fields = metadata.fields();
+        let (Some(message), Some(task), Some(queue), Some(pid), Some(rest)) = (
+            fields.field("message"),
+            fields.field("task"),
+            fields.field("queue"),
+            fields.field("pid"),
+            fields.field("fields"),
+        ) else {
+            return;
+        };
+        let text = tracing::field::display(&line.message);
+        let more = (!line.fields.is_empty()).then(|| tracing::field::display(&line.fields));
+        let values: [(&Field, Option<&dyn tracing::Value>); 5] = [
+            (&message, Some(&text)),
+            (&task, Some(&origin.task)),
+            (&queue, Some(&origin.queue)),
+            (&pid, Some(&origin.pid)),
+            (&rest, more.as_ref().map(|more| more as &dyn tracing::Value)),
+        ];
+        dispatch.event(&Event::new(metadata, &fields.value_set(&values)));
+    });
+}
+
+const FIELDS: &[&str] = &["message", "task", "queue", "pid", "fields"];
+/// How many pairs of a level and a target are kept. A program has as many as it has modules that log.
+const MOST_TARGETS: usize = 4096;
+
+/// What `tracing` wants to know of the place of an event lives as long as the program; so each is made once.
+fn metadata_for(line: &Line) -> Option<&'static Metadata<'static>> {
+    type Known = HashMap<(u8, String), &'static Metadata<'static>>;
+    static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
+    let level = match line.level {
+        1 => Level::ERROR,
+        2 => Level::WARN,
+        3 => Level::INFO,
+        4 => Level::DEBUG,
+        5 => Level::TRACE,
+        _ => return None,
+    };
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (line.level, line.target.clone());
+    if let Some(metadata) = known.get(&key) {
+        return Some(metadata);
+    }
+    if known.len() >= MOST_TARGETS {
+        return None;
+    }
+    let target: &'static str = Box::leak(line.target.clone().into_boxed_str());
+    let callsite: &'static Place = Box::leak(Box::default());
+    let fields = FieldSet::new(FIELDS, Identifier(callsite));
+    let metadata = Metadata::new("event", target, level, None, None, None, fields, Kind::EVENT);
+    let metadata = Box::leak(Box::new(metadata));
+    known.insert(key, metadata);
+    Some(metadata)
+}
+
+/// A place that is known by its address only; whether it is of interest is asked at each event.
+#[derive(Default)]
+struct Place {
+    // Of no meaning: two places must not have one address.
+    _size: u8,
+}
+
+impl Callsite for Place {
+    fn set_interest(&self, _: Interest) {}
+
+    fn metadata(&self) -> &Metadata<'_> {
+        PLACE.metadata()
+    }
+}
+
+static PLACE: DefaultCallsite = DefaultCallsite::new(&PLACE_METADATA);
+static PLACE_METADATA: Metadata<'static> = Metadata::new(
+    "event",
+    "delayed::child",
+    Level::INFO,
+    None,
+    None,
+    None,
+    FieldSet::new(FIELDS, Identifier(&PLACE)),
+    Kind::EVENT,
+);

@@ -1,0 +1,166 @@
+//! What is a run in a process of its own made of, how is it told to end, and to whom does it answer?
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::isolation::Limits;
+use crate::protocol::names::QueueName;
+use crate::runner::forward::Origin;
+use crate::runner::frame::{Answer, Request, encode};
+use crate::runner::outcome::{Outcome, Resource, Traces};
+use crate::runner::speed::Speed;
+use crate::sys::descriptors;
+use crate::sys::packets::MAX_PACKET;
+use crate::task::TaskError;
+
+/// A run that ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) slot: usize,
+    /// None: it was dropped before it came to an end.
+    pub(crate) outcome: Option<Outcome>,
+    /// Of a run in a process of its own that did not succeed.
+    pub(crate) traces: Option<Box<Traces>>,
+}
+
+/// A run that is to take place in a process of its own.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// The slot that is told when it has ended.
+    pub(crate) slot: usize,
+    pub(crate) task: &'static str,
+    pub(crate) queue: QueueName,
+    pub(crate) message: Bytes,
+    /// How long it may run.
+    pub(crate) timeout: Option<Duration>,
+    /// When it has to end at the latest.
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) grace: Duration,
+    pub(crate) limits: Limits,
+    /// How quick the task is, so that a few of its runs may be handed over at once.
+    pub(crate) speed: Arc<Speed>,
+}
+
+impl Job {
+    /// When it is asked to end, if it starts now.
+    pub(super) fn until(&self) -> Option<Instant> {
+        let timeout = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        timeout.into_iter().chain(self.deadline).min()
+    }
+
+    /// Whether somebody has to look at the clock, or at the process, while it runs.
+    pub(super) fn is_minded(&self) -> bool {
+        self.timeout.is_some() || self.deadline.is_some() || self.limits.memory.is_some()
+    }
+
+    pub(super) fn origin(&self, pid: i32) -> Origin<'_> {
+        Origin { task: self.task, queue: self.queue.as_str(), pid }
+    }
+
+    /// As it is sent to a child; a large message goes into a file beside the packet.
+    pub(super) fn encode(&self, run: u64, level: u8) -> std::io::Result<(Vec<u8>, Option<std::fs::File>)> {
+        let until = self.until().map(|until| until.saturating_duration_since(Instant::now()));
+        let request = |message| Request {
+            run,
+            queue: self.queue.as_str().into(),
+            limits: self.limits,
+            timeout_ms: until.map(|until| u64::try_from(until.as_millis()).unwrap_or(u64::MAX)),
+            level,
+            message,
+        };
+        // Room for all that stands around the message.
+        if self.message.len() <= MAX_PACKET / 2 {
+            return Ok((encode(&request(Some(serde_bytes::Bytes::new(&self.message)))), None));
+        }
+        let file = descriptors::file_of(&self.message)?;
+        Ok((encode(&request(None)), Some(file)))
+    }
+
+    /// What a child's answer means, where the child had these limits.
+    pub(super) fn outcome_of(&self, answer: Answer) -> Outcome {
+        let files = |text: &str| {
+            self.limits
+                .open_files
+                .filter(|_| text.contains("os error 24") || text.contains("Too many open files"))
+        };
+        let failed = |text: &String| {
+            files(text).map(|limit| Outcome::Exceeded { resource: Resource::OpenFiles, limit })
+        };
+        match answer {
+            Answer::Succeeded => Outcome::Succeeded,
+            Answer::Failed { message, retryable } => failed(&message).unwrap_or_else(|| {
+                Outcome::Failed(if retryable { TaskError::retry(message) } else { TaskError::fatal(message) })
+            }),
+            Answer::Panicked { message } => failed(&message).unwrap_or(Outcome::Panicked { message }),
+            Answer::Arguments { problem } => Outcome::Arguments { problem },
+            Answer::Malformed { problem } => Outcome::Malformed { problem },
+            Answer::Unknown => Outcome::Unknown,
+            Answer::Refused { problem } => Outcome::Failed(TaskError::retry(problem)),
+        }
+    }
+}
+
+/// An order to a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Command {
+    /// It is asked to end: SIGTERM.
+    Cancel,
+    /// It is killed by hand.
+    Kill { by: String },
+    /// It is killed, and nothing is told: its message is put back.
+    Abandon,
+}
+
+/// A run on its way: what to run, what to obey, whom to tell.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) run: u64,
+    pub(super) job: Job,
+    command: Mutex<Option<Command>>,
+    /// Told when there is a command.
+    pub(super) given: Notify,
+    ended: AtomicBool,
+    done: UnboundedSender<Done>,
+}
+
+impl Ticket {
+    pub(super) fn new(run: u64, job: Job, done: UnboundedSender<Done>) -> Self {
+        let (command, given) = (Mutex::default(), Notify::new());
+        Self { run, job, command, given, ended: AtomicBool::new(false), done }
+    }
+
+    /// Orders something of the run.
+    pub(super) fn give(&self, command: Command) {
+        *self.command.lock().unwrap_or_else(PoisonError::into_inner) = Some(command);
+        self.given.notify_one();
+    }
+
+    /// What was ordered last, once.
+    pub(super) fn take_command(&self) -> Option<Command> {
+        self.command.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Tells what became of it; none: nothing is told.
+    pub(super) fn finish(&self, outcome: Option<Outcome>, traces: Traces) {
+        if !self.ended.swap(true, Ordering::AcqRel) && outcome.is_some() {
+            let traces = (traces != Traces::default()).then(|| Box::new(traces));
+            // The loop is gone only when it has put this message back.
+            let _ = self.done.send(Done { slot: self.job.slot, outcome, traces });
+        }
+    }
+
+    /// Tells that it was lost through no fault of the task's.
+    pub(super) fn lose(&self, problem: impl Into<String>) {
+        self.finish(Some(Outcome::Lost { problem: problem.into() }), Traces::default());
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+}

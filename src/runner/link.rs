@@ -1,0 +1,173 @@
+//! How does a worker talk to its zygote? Orders go there, and news of each child come to whoever minds it.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::sys::signal::Signal;
+use tokio::io::Interest;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+
+use crate::isolation::Limits;
+use crate::runner::frame::{News, Order, Reuse, decode, encode};
+use crate::runner::zygote::Zygote;
+use crate::sys::packets::{self, MAX_PACKET};
+use crate::sys::watched::Watched;
+
+/// The worker's side of the connection to its zygote. Clones are the same one.
+#[derive(Clone)]
+pub(super) struct Link(Arc<Shared>);
+
+struct Shared {
+    // Dropped before the zygote, which waits until that has seen the end of the connection.
+    socket: Watched,
+    zygote: Zygote,
+    /// Who is told of which child. None: the zygote is dead, and there will be no news.
+    minders: Mutex<Option<HashMap<u64, UnboundedSender<News>>>>,
+    next: AtomicU64,
+    closing: AtomicBool,
+    dead: watch::Sender<bool>,
+}
+
+/// The zygote is dead.
+#[derive(Debug)]
+pub(super) struct Dead;
+
+impl Link {
+    /// Listens to the zygote from now on.
+    pub(super) fn start(zygote: Zygote) -> io::Result<Self> {
+        let link = Self(Arc::new(Shared {
+            socket: Watched::new(zygote.control()?, Interest::READABLE | Interest::WRITABLE)?,
+            zygote,
+            minders: Mutex::new(Some(HashMap::new())),
+            next: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
+            dead: watch::Sender::new(false),
+        }));
+        let weak = Arc::downgrade(&link.0);
+        let mut dead = link.0.dead.subscribe();
+        tokio::spawn(async move {
+            let mut buffer = vec![0; MAX_PACKET];
+            // Held only while there is something to read: when nobody else holds it, the zygote ends.
+            while let Some(shared) = weak.upgrade() {
+                let received = tokio::select! {
+                    received = shared.socket.when_ready(Interest::READABLE, |control| {
+                        Ok(packets::receive_now(control, &mut buffer)?)
+                    }) => received,
+                    _ = dead.changed() => return,
+                };
+                match received {
+                    Ok(packet) if packet.length > 0 => {
+                        if let Some(news) = decode::<News>(&buffer[..packet.length]) {
+                            shared.route(news);
+                        }
+                    }
+                    _ => {
+                        shared.bury();
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(link)
+    }
+
+    /// Has a child forked, with these as its requests, its reports and its output.
+    ///
+    /// Not cancel-safe: what was ordered may be done all the same.
+    pub(super) async fn fork(
+        &self,
+        lasting: Limits,
+        reuse: Reuse,
+        descriptors: [RawFd; 3],
+    ) -> Result<(u64, UnboundedReceiver<News>), Dead> {
+        let child = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let (minder, news) = unbounded_channel();
+        self.0.minders().as_mut().ok_or(Dead)?.insert(child, minder);
+        let order = encode(&Order::Fork { child, lasting, reuse });
+        match self.0.send(&order, &descriptors).await {
+            Ok(()) => Ok((child, news)),
+            Err(_) => {
+                self.forget(child);
+                Err(Dead)
+            }
+        }
+    }
+
+    /// Sends a signal to the group of a child, unless it has ended.
+    pub(super) fn signal(&self, child: u64, signal: Signal) {
+        let order = encode(&Order::Signal { child, signal: signal as i32 });
+        // To a zygote that is dead there is nothing to say: it has taken the child with it.
+        if packets::send(&self.0.socket, &order, &[]) == Err(nix::Error::EAGAIN) {
+            let shared = Arc::clone(&self.0);
+            tokio::spawn(async move {
+                let _ = shared.send(&order, &[]).await;
+            });
+        }
+    }
+
+    /// No more news of this child are wanted.
+    pub(super) fn forget(&self, child: u64) {
+        if let Some(minders) = self.0.minders().as_mut() {
+            minders.remove(&child);
+        }
+    }
+
+    /// Ends the zygote and all that it forked.
+    pub(super) fn close(&self) {
+        self.0.closing.store(true, Ordering::Relaxed);
+        self.0.zygote.hang_up();
+    }
+
+    /// Comes when the zygote has died of itself. Cancel-safe.
+    pub(super) fn death(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut dead = self.0.dead.subscribe();
+        async move {
+            if dead.wait_for(|dead| *dead).await.is_err() {
+                // The link is gone, and the zygote with it, as it was meant to.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn minders(&self) -> MutexGuard<'_, Option<HashMap<u64, UnboundedSender<News>>>> {
+        self.minders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn send(&self, order: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
+        match packets::send(&self.socket, order, descriptors) {
+            Err(nix::Error::EAGAIN) => {
+                self.socket
+                    .when_ready(Interest::WRITABLE, |control| Ok(packets::send(control, order, descriptors)?))
+                    .await
+            }
+            sent => Ok(sent?),
+        }
+    }
+
+    fn route(&self, news: News) {
+        let mut minders = self.minders();
+        let Some(minders) = minders.as_mut() else { return };
+        let is_last = !matches!(news, News::Forked { .. });
+        let minder =
+            if is_last { minders.remove(&news.child()) } else { minders.get(&news.child()).cloned() };
+        if let Some(minder) = minder {
+            // Whoever minded it may have gone.
+            let _ = minder.send(news);
+        }
+    }
+
+    fn bury(&self) {
+        if !self.closing.load(Ordering::Relaxed) {
+            tracing::error!("the zygote is dead, and with it all that it had forked");
+        }
+        // Whoever waits for news sees that there will be none.
+        drop(self.minders().take());
+        self.dead.send_replace(!self.closing.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,80 @@
+//! What did a child write on its standard streams? It is logged line by line, and the last of it is kept.
+
+use crate::runner::forward::Origin;
+
+/// How much of the end is kept, in bytes.
+const KEPT: usize = 8 << 10;
+/// A longer line is logged in pieces.
+const LONGEST_LINE: usize = 4 << 10;
+
+/// What a child has written in this run.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    total: u64,
+    last: Vec<u8>,
+    line: Vec<u8>,
+}
+
+impl Output {
+    /// Takes in what was read.
+    pub(super) fn push(&mut self, bytes: &[u8], origin: Origin<'_>) {
+        self.total += bytes.len() as u64;
+        self.last.extend_from_slice(&bytes[bytes.len().saturating_sub(KEPT)..]);
+        if self.last.len() > 2 * KEPT {
+            self.last.drain(..self.last.len() - KEPT);
+        }
+        for byte in bytes {
+            if *byte != b'\n' {
+                self.line.push(*byte);
+            }
+            if *byte == b'\n' || self.line.len() >= LONGEST_LINE {
+                self.log(origin);
+            }
+        }
+    }
+
+    /// Logs what stands without an end of line, and begins anew for another run. Gives the end of what was written.
+    pub(super) fn finish(&mut self, origin: Origin<'_>) -> String {
+        self.log(origin);
+        let from = self.last.len().saturating_sub(KEPT);
+        let text = String::from_utf8_lossy(&self.last[from..]).into_owned();
+        self.last.clear();
+        self.total = 0;
+        text
+    }
+
+    /// How many bytes were written in this run.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    fn log(&mut self, origin: Origin<'_>) {
+        if !self.line.is_empty() {
+            let line = String::from_utf8_lossy(&self.line);
+            let Origin { task, queue, pid } = origin;
+            tracing::info!(target: "delayed::output", task, queue, pid, "{line}");
+            self.line.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_kept_whatever_the_pieces() {
+        let origin = Origin { task: "t", queue: "q", pid: 1 };
+        let text: Vec<u8> = (0..100_000_u32).map(|i| b'a' + u8::try_from(i % 26).unwrap()).collect();
+        for size in [1, 7, 4096, 100_000] {
+            let mut output = Output::default();
+            for piece in text.chunks(size) {
+                output.push(piece, origin);
+            }
+            assert_eq!(output.total(), 100_000);
+            let end = output.finish(origin);
+            assert_eq!(end.as_bytes(), &text[text.len() - KEPT..], "in pieces of {size}");
+            assert_eq!((output.total(), output.finish(origin).as_str()), (0, ""));
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Which child runs which call? Forked ones one each; preforked ones one after another.
+//!
+//! A call goes to a preforked child that is idle, else it waits. A child that reports takes the next one, and of quick
+//! tasks a few at once, so that it need not sleep between them. What it has not read when a run turns out not to be
+//! quick is taken back out of its socket and given to others.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::isolation::{Isolation, Limits};
+use crate::runner::forward::{self, Origin};
+use crate::runner::frame::{Request, Reuse, decode};
+use crate::runner::job::{Command, Done, Job, Ticket};
+use crate::runner::link::Link;
+use crate::runner::outcome::{Outcome, Traces};
+use crate::runner::process::{Event, Process, Requests};
+use crate::runner::watch::{count_kernel_kills, see_off, watch};
+use crate::runner::zygote::Zygote;
+use crate::sys::packets::MAX_PACKET;
+
+/// How many calls of quick tasks a child is given at once.
+const AHEAD: usize = 16;
+/// After how long what a child has not read is taken back from it.
+const TAKE_BACK_AFTER: Duration = Duration::from_millis(2);
+/// A run with a shorter timeout is not handed over ahead, and none behind it.
+const UNHURRIED: Duration = Duration::from_millis(100);
+/// The largest message that is handed over ahead.
+const SMALL: usize = 4 << 10;
+
+/// How preforked children are used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PoolOptions {
+    /// How many there are at the most.
+    pub(crate) children: usize,
+    /// For how many runs one is used.
+    pub(crate) runs: u64,
+    /// Above how much resident memory after a run it is replaced, in bytes.
+    pub(crate) memory: Option<u64>,
+    /// What holds for all of them from their start.
+    pub(crate) lasting: Limits,
+}
+
+/// The children of a worker. When this is dropped, all are killed.
+pub(crate) struct Processes(Arc<Pool>);
+
+struct Pool {
+    link: Link,
+    options: PoolOptions,
+    done: UnboundedSender<Done>,
+    next: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Arc<Ticket>>,
+    idle: Vec<Arc<Seat>>,
+    /// Preforked children that live or are being forked.
+    children: usize,
+}
+
+/// A preforked child, as those see it who give it work.
+struct Seat {
+    requests: Requests,
+    /// The first one runs; the others were handed over ahead.
+    given: Mutex<VecDeque<Arc<Ticket>>>,
+    work: Notify,
+}
+
+/// A run in a process of its own, for whoever may want to end it.
+pub(crate) struct RunHandle {
+    ticket: Arc<Ticket>,
+    pool: Arc<Pool>,
+}
+
+impl Processes {
+    /// Children of this zygote, whose runs are told to `done`. Within a runtime.
+    ///
+    /// # Errors
+    /// The connection to the zygote cannot be watched.
+    pub(crate) fn start(
+        zygote: Zygote,
+        options: PoolOptions,
+        done: UnboundedSender<Done>,
+    ) -> io::Result<Self> {
+        count_kernel_kills();
+        let link = Link::start(zygote)?;
+        let (next, state) = (AtomicU64::new(0), Mutex::default());
+        Ok(Self(Arc::new(Pool { link, options, done, next, state })))
+    }
+
+    /// Runs a call: in a fresh child, or in one of the pool. What a preforked child could not undo has a fresh one.
+    pub(crate) fn run(&self, job: Job, isolation: Isolation) -> RunHandle {
+        let pool = &self.0;
+        let run = pool.next.fetch_add(1, Ordering::Relaxed);
+        let lasting = job.limits.lasting();
+        let ticket = Arc::new(Ticket::new(run, job, pool.done.clone()));
+        if isolation == Isolation::Prefork && lasting == pool.options.lasting {
+            pool.submit(Arc::clone(&ticket));
+        } else {
+            tokio::spawn(run_once(pool.link.clone(), lasting, Arc::clone(&ticket)));
+        }
+        RunHandle { ticket, pool: Arc::clone(pool) }
+    }
+
+    /// Comes when the zygote is dead. Cancel-safe.
+    pub(crate) fn death(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.0.link.death()
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.0.link.close();
+    }
+}
+
+impl fmt::Debug for RunHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunHandle").field("run", &self.ticket.run).finish_non_exhaustive()
+    }
+}
+
+impl RunHandle {
+    /// Asks the run to end; what it comes to is told only when it succeeds.
+    pub(crate) fn cancel(&self) {
+        self.give(Command::Cancel);
+    }
+
+    /// Kills it for good.
+    pub(crate) fn kill(&self, by: String) {
+        self.give(Command::Kill { by });
+    }
+
+    /// Kills it, and tells nothing.
+    pub(crate) fn abandon(&self) {
+        self.give(Command::Abandon);
+    }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ticket.has_ended()
+    }
+
+    fn give(&self, command: Command) {
+        let waited = {
+            let mut state = self.pool.state();
+            let place = state.waiting.iter().position(|ticket| ticket.run == self.ticket.run);
+            place.and_then(|place| state.waiting.remove(place))
+        };
+        match (waited, command) {
+            (Some(ticket), Command::Kill { by }) => {
+                ticket.finish(Some(Outcome::Killed { by }), Traces::default());
+            }
+            (Some(ticket), Command::Cancel | Command::Abandon) => ticket.finish(None, Traces::default()),
+            (None, command) => self.ticket.give(command),
+        }
+    }
+}
+
+/// One run in a child of its own.
+async fn run_once(link: Link, lasting: Limits, ticket: Arc<Ticket>) {
+    let started = async {
+        let (packet, file) = ticket.job.encode(ticket.run, forward::level_now())?;
+        let (process, requests) = Process::fork(&link, lasting, Reuse::ONCE).await?;
+        match requests.send(&packet, file.as_ref()) {
+            true => Ok((process, requests)),
+            false => Err(io::Error::other("its request could not be sent")),
+        }
+    };
+    match started.await {
+        Ok((mut process, requests)) => {
+            let end = watch(&mut process, &ticket).await;
+            match end.outcome {
+                Some(Outcome::Crashed(exit)) if unread(&requests).contains(&ticket.run) => {
+                    ticket.lose(format!("before it could begin, {exit}"));
+                }
+                outcome => ticket.finish(outcome, end.traces),
+            }
+            see_off(process).await;
+        }
+        Err(error) => ticket.lose(format!("no process could be had: {error}")),
+    }
+}
+
+impl Pool {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code of others runs under the lock, so what it guards is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a run to a child that is idle, or lets it wait for one.
+    fn submit(self: &Arc<Self>, ticket: Arc<Ticket>) {
+        let mut state = self.state();
+        state.waiting.push_back(ticket);
+        self.distribute(&mut state);
+    }
+
+    /// Runs that were taken back wait again, before all others.
+    fn put_back(self: &Arc<Self>, tickets: Vec<Arc<Ticket>>) {
+        let mut state = self.state();
+        tickets.into_iter().rev().for_each(|ticket| state.waiting.push_front(ticket));
+        self.distribute(&mut state);
+    }
+
+    /// Gives what waits to children that are idle, and has more forked when there are none.
+    fn distribute(self: &Arc<Self>, state: &mut State) {
+        while !state.waiting.is_empty()
+            && let Some(seat) = state.idle.pop()
+        {
+            self.fill(state, &seat);
+            if seat.given().is_empty() {
+                state.idle.push(seat);
+                break;
+            }
+        }
+        if !state.waiting.is_empty() && state.children < self.options.children {
+            state.children += 1;
+            tokio::spawn(serve(Arc::clone(self)));
+        }
+    }
+
+    /// Gives a child more to do, or lets it be idle.
+    fn refill(&self, seat: &Arc<Seat>) {
+        let mut state = self.state();
+        self.fill(&mut state, seat);
+        if seat.given().is_empty() {
+            state.idle.push(Arc::clone(seat));
+        }
+    }
+
+    fn fill(&self, state: &mut State, seat: &Seat) {
+        let mut given = seat.given();
+        let was_idle = given.is_empty();
+        while given.len() < AHEAD {
+            let may = match (state.waiting.front(), given.front()) {
+                (Some(_), None) => true,
+                (Some(next), Some(running)) => may_go_ahead(next) && may_go_ahead(running),
+                (None, _) => false,
+            };
+            let Some(ticket) = (if may { state.waiting.pop_front() } else { None }) else { break };
+            if let Some(ticket) = seat.send(&mut given, ticket) {
+                state.waiting.push_front(ticket);
+                break;
+            }
+        }
+        // Whoever minds the child hears of it when it reports; earlier only where there is a clock to look at.
+        if was_idle && given.front().is_some_and(|ticket| ticket.job.is_minded()) {
+            seat.work.notify_one();
+        }
+    }
+
+    /// A child is gone. What it has not begun is given to others; when no child can be had, nothing waits for one.
+    fn leave(self: &Arc<Self>, seat: Option<&Arc<Seat>>, problem: Option<&str>) {
+        let mut state = self.state();
+        state.children -= 1;
+        if let Some(seat) = seat {
+            state.idle.retain(|other| !Arc::ptr_eq(other, seat));
+            let given = std::mem::take(&mut *seat.given());
+            given.into_iter().rev().for_each(|ticket| state.waiting.push_front(ticket));
+        }
+        match problem {
+            Some(problem) if state.children == 0 => {
+                state.waiting.drain(..).for_each(|ticket| ticket.lose(problem));
+            }
+            Some(_) => {}
+            None => self.distribute(&mut state),
+        }
+    }
+}
+
+/// Whether a run may wait in a child for the one before it, or have one wait behind it.
+fn may_go_ahead(ticket: &Ticket) -> bool {
+    let job = &ticket.job;
+    let unhurried = job.deadline.is_none() && job.timeout.is_none_or(|timeout| timeout >= UNHURRIED);
+    job.speed.is_quick() && unhurried && job.message.len() <= SMALL
+}
+
+impl Seat {
+    fn given(&self) -> MutexGuard<'_, VecDeque<Arc<Ticket>>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands a run over. Gives it back when there is no room.
+    fn send(&self, given: &mut VecDeque<Arc<Ticket>>, ticket: Arc<Ticket>) -> Option<Arc<Ticket>> {
+        match ticket.job.encode(ticket.run, forward::level_now()) {
+            Err(error) => ticket.lose(format!("its request could not be written: {error}")),
+            Ok((packet, file)) if self.requests.send(&packet, file.as_ref()) => given.push_back(ticket),
+            Ok(_) => return Some(ticket),
+        }
+        None
+    }
+
+    /// Whether something waits behind the run that goes on.
+    fn is_ahead(&self) -> bool {
+        self.given().len() > 1
+    }
+
+    /// Takes back what the child has not read, but for the first, in the order in which it was given.
+    fn take_back(&self) -> Vec<Arc<Ticket>> {
+        let mut given = self.given();
+        let unread = unread(&self.requests);
+        let Some(first) = given.pop_front() else { return Vec::new() };
+        let (back, kept): (Vec<_>, Vec<_>) = given.drain(..).partition(|ticket| unread.contains(&ticket.run));
+        if unread.contains(&first.run) {
+            // The child has not come to it yet, and is the one that is minded for it.
+            if let Some(first) = self.send(&mut given, first) {
+                first.lose("its request could not be sent again");
+            }
+        } else {
+            given.push_front(first);
+        }
+        given.extend(kept);
+        back
+    }
+}
+
+/// Takes out of its socket what a child has not read. Gives the runs.
+fn unread(requests: &Requests) -> HashSet<u64> {
+    let mut buffer = vec![0; MAX_PACKET];
+    let mut unread = HashSet::new();
+    while let Some(packet) = requests.take_back(&mut buffer) {
+        unread.extend(decode::<Request<'_>>(packet).map(|request| request.run));
+    }
+    unread
+}
+
+/// A preforked child from its fork to its end.
+async fn serve(pool: Arc<Pool>) {
+    let options = pool.options;
+    let reuse = Reuse { runs: options.runs, memory: options.memory };
+    let (mut process, requests) = match Process::fork(&pool.link, options.lasting, reuse).await {
+        Ok(forked) => forked,
+        Err(error) => return pool.leave(None, Some(&format!("no process could be had: {error}"))),
+    };
+    let seat = Arc::new(Seat { requests, given: Mutex::default(), work: Notify::new() });
+    pool.refill(&seat);
+    let problem = mind(&pool, &seat, &mut process).await;
+    if seat.given().is_empty() {
+        pool.leave(Some(&seat), problem.as_deref());
+        see_off(process).await;
+    } else {
+        // What it was given ahead, and may have begun, is run by another only when this one is gone.
+        see_off(process).await;
+        pool.leave(Some(&seat), problem.as_deref());
+    }
+}
+
+/// Minds a child and its runs until it ends, or must. Gives why no child can be had, when that is so.
+async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Option<String> {
+    loop {
+        let running = seat.given().front().cloned();
+        let Some(ticket) = running else {
+            let event = tokio::select! {
+                event = process.next(Origin::NOBODY) => event,
+                () = seat.work.notified() => continue,
+            };
+            match event {
+                Event::Wrote => continue,
+                // Of a run that was given meanwhile.
+                Event::Report(report) if !seat.given().is_empty() => {
+                    process.retell(Event::Report(report));
+                    continue;
+                }
+                Event::Refused(errno) => {
+                    let errno = nix::Error::from_raw(errno);
+                    return Some(format!("no process could be forked: {}", errno.desc()));
+                }
+                Event::Orphaned => return Some("the zygote is dead".into()),
+                Event::Report(_) | Event::Garbage | Event::HungUp | Event::Ended(..) => return None,
+            }
+        };
+        let mut watched = pin!(watch(process, &ticket));
+        let end = loop {
+            tokio::select! {
+                biased;
+                end = &mut watched => break end,
+                () = tokio::time::sleep(TAKE_BACK_AFTER), if seat.is_ahead() => {
+                    ticket.job.speed.learn(TAKE_BACK_AFTER);
+                    pool.put_back(seat.take_back());
+                }
+            }
+        };
+        match &end.outcome {
+            Some(Outcome::Succeeded) => ticket.job.speed.learn(end.took),
+            Some(Outcome::Crashed(exit)) if unread(&seat.requests).contains(&ticket.run) => {
+                return Some(format!("before it had begun anything, {exit}"));
+            }
+            _ => {}
+        }
+        seat.given().pop_front();
+        if end.alive {
+            pool.refill(seat);
+        }
+        ticket.finish(end.outcome, end.traces);
+        if !end.alive {
+            return end.problem;
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What comes from a child? Its reports, its output, and the zygote's news of it, in the order in which they count.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::sys::signal::Signal;
+use nix::unistd::read;
+use tokio::io::Interest;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::isolation::Limits;
+use crate::runner::forward::Origin;
+use crate::runner::frame::{MAX_REPORT, News, Report, Reuse, decode};
+use crate::runner::link::Link;
+use crate::runner::output::Output;
+use crate::sys::descriptors;
+use crate::sys::packets::{self, Packet};
+use crate::sys::wait::{Status, Used};
+use crate::sys::watched::Watched;
+
+/// How much of the output is read at a time.
+const READ: usize = 8 << 10;
+
+/// Both ends of what a child's requests go through. The worker keeps the child's end too, to take back what the child has
+/// not read.
+pub(super) struct Requests {
+    ours: OwnedFd,
+    theirs: OwnedFd,
+}
+
+impl Requests {
+    /// Sends one; false when there is no room.
+    pub(super) fn send(&self, packet: &[u8], file: Option<&File>) -> bool {
+        let descriptors: Vec<_> = file.map(AsRawFd::as_raw_fd).into_iter().collect();
+        packets::send(&self.ours, packet, &descriptors).is_ok()
+    }
+
+    /// Takes back one that was not read; none when all were.
+    pub(super) fn take_back<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        let packet = packets::receive_now(&self.theirs, buffer).ok()?;
+        (packet.length > 0).then_some(&buffer[..packet.length])
+    }
+}
+
+/// A child, as its worker sees it. Dropping it kills the child.
+pub(super) struct Process {
+    child: u64,
+    link: Link,
+    reports: Watched,
+    output: Watched,
+    news: UnboundedReceiver<News>,
+    pid: i32,
+    written: Output,
+    buffer: Vec<u8>,
+    piece: Vec<u8>,
+    /// What was read and not told yet.
+    pending: VecDeque<Event>,
+    hung_up: bool,
+    silent: bool,
+    ended: bool,
+}
+
+/// What happened to a child.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// It said something.
+    Report(Report),
+    /// It said what is no report.
+    Garbage,
+    /// It will say nothing more, and may live.
+    HungUp,
+    /// It has written something.
+    Wrote,
+    /// It could not be forked, for this error of the system.
+    Refused(i32),
+    /// It has ended. All that it said before has been told.
+    Ended(Status, Used),
+    /// The zygote is dead, and the child with it.
+    Orphaned,
+}
+
+impl Process {
+    /// Has a child forked.
+    ///
+    /// # Errors
+    /// There are no more descriptors, or the zygote is dead.
+    pub(super) async fn fork(link: &Link, lasting: Limits, reuse: Reuse) -> io::Result<(Self, Requests)> {
+        let (requests, their_requests) = packets::pair()?;
+        let (reports, their_reports) = packets::pair()?;
+        let (output, their_output) = descriptors::pipe()?;
+        for end in [&their_requests, &their_reports] {
+            descriptors::set_blocking(end)?;
+        }
+        let reports = Watched::new(reports, Interest::READABLE)?;
+        let output = Watched::new(output, Interest::READABLE)?;
+        let theirs = [their_requests.as_raw_fd(), their_reports.as_raw_fd(), their_output.as_raw_fd()];
+        let forked = link.fork(lasting, reuse, theirs).await;
+        let (child, news) = forked.map_err(|_| io::Error::other("the zygote is dead"))?;
+        let process = Self {
+            child,
+            link: link.clone(),
+            reports,
+            output,
+            news,
+            pid: 0,
+            written: Output::default(),
+            buffer: vec![0; MAX_REPORT],
+            piece: vec![0; READ],
+            pending: VecDeque::new(),
+            hung_up: false,
+            silent: false,
+            ended: false,
+        };
+        Ok((process, Requests { ours: requests, theirs: their_requests }))
+    }
+
+    /// Its process id; 0 until that is known.
+    pub(super) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Sends a signal to its group.
+    pub(super) fn signal(&self, signal: Signal) {
+        if !self.ended {
+            self.link.signal(self.child, signal);
+        }
+    }
+
+    /// What it has written in this run.
+    pub(super) fn written(&mut self) -> &mut Output {
+        &mut self.written
+    }
+
+    /// Reads what has been written and not read yet. The report of a run comes after what the run wrote.
+    pub(super) fn drain_output(&mut self, origin: Origin<'_>) {
+        // No more than a pipe holds: a process that goes on writing is not waited for.
+        for _ in 0..64 {
+            match read(self.output.as_fd(), &mut self.piece) {
+                Ok(length) if length > 0 && !self.silent => self.take_output(length, origin),
+                _ => return,
+            }
+        }
+    }
+
+    /// Tells an event again.
+    pub(super) fn retell(&mut self, event: Event) {
+        self.pending.push_front(event);
+    }
+
+    /// Waits for the next event. Cancel-safe.
+    ///
+    /// Until its process id is known, which is at once, nothing is heard of it that would be logged without one.
+    pub(super) async fn next(&mut self, origin: Origin<'_>) -> Event {
+        loop {
+            if let Some(event) = self.pending.pop_front() {
+                return event;
+            }
+            tokio::select! {
+                packet = receive(&self.reports, &mut self.buffer), if !self.hung_up && self.pid != 0 => {
+                    return self.understand(packet);
+                }
+                read = read_piece(&self.output, &mut self.piece), if !self.silent && self.pid != 0 => {
+                    match read {
+                        Ok(length) if length > 0 => self.take_output(length, origin),
+                        _ => self.silent = true,
+                    }
+                    return Event::Wrote;
+                }
+                news = self.news.recv(), if !self.ended => {
+                    if let Some(event) = self.learn(news, origin) {
+                        self.pending.push_back(event);
+                    }
+                }
+                else => return Event::Orphaned,
+            }
+        }
+    }
+
+    fn understand(&mut self, packet: io::Result<Packet>) -> Event {
+        match packet {
+            Ok(packet) if packet.length == 0 => {
+                self.hung_up = true;
+                Event::HungUp
+            }
+            Err(_) => {
+                self.hung_up = true;
+                Event::HungUp
+            }
+            Ok(packet) if packet.is_cut => Event::Garbage,
+            Ok(packet) => match decode::<Report>(&self.buffer[..packet.length]) {
+                Some(report) => Event::Report(report),
+                None => Event::Garbage,
+            },
+        }
+    }
+
+    fn learn(&mut self, news: Option<News>, origin: Origin<'_>) -> Option<Event> {
+        match news {
+            Some(News::Forked { pid, .. }) => {
+                self.pid = pid;
+                None
+            }
+            Some(News::Refused { errno, .. }) => {
+                self.ended = true;
+                Some(Event::Refused(errno))
+            }
+            Some(News::Ended { status, used, .. }) => {
+                self.ended = true;
+                self.read_last(origin);
+                Some(Event::Ended(status, used))
+            }
+            None => {
+                self.ended = true;
+                self.read_last(origin);
+                Some(Event::Orphaned)
+            }
+        }
+    }
+
+    /// What it said before it ended counts, and comes first.
+    fn read_last(&mut self, origin: Origin<'_>) {
+        while !self.hung_up {
+            let received = packets::receive_now(&self.reports, &mut self.buffer);
+            if matches!(received, Err(nix::Error::EAGAIN)) {
+                break;
+            }
+            let event = self.understand(received.map_err(io::Error::from));
+            if !matches!(event, Event::HungUp) {
+                self.pending.push_back(event);
+            }
+        }
+        self.hung_up = true;
+        self.drain_output(origin);
+        self.silent = true;
+    }
+
+    fn take_output(&mut self, length: usize, origin: Origin<'_>) {
+        self.written.push(&self.piece[..length], Origin { pid: self.pid, ..origin });
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
+        if !self.ended {
+            self.link.forget(self.child);
+        }
+    }
+}
+
+async fn receive(socket: &Watched, buffer: &mut [u8]) -> io::Result<Packet> {
+    let receive = |socket: BorrowedFd<'_>| Ok(packets::receive_now(socket, buffer)?);
+    socket.when_ready(Interest::READABLE, receive).await
+}
+
+async fn read_piece(output: &Watched, piece: &mut [u8]) -> io::Result<usize> {
+    output.when_ready(Interest::READABLE, |output| Ok(read(output, piece)?)).await
+}

@@ -1,0 +1,109 @@
+//! When is a run asked to end, and when is it killed? Soft timeout → grace → hard timeout.
+
+use std::time::{Duration, Instant};
+
+/// What is to be done now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    /// SIGTERM.
+    Ask,
+    /// SIGKILL.
+    Kill,
+}
+
+/// The time that a run has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    started: Instant,
+    grace: Duration,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    /// It runs, until then.
+    Running(Option<Instant>),
+    /// It was asked to end, and is killed then.
+    Asked(Instant),
+    /// It was killed.
+    Killed,
+}
+
+impl Clock {
+    /// A run that starts now and is asked to end at `until`.
+    pub(super) fn start(until: Option<Instant>, grace: Duration) -> Self {
+        Self { started: Instant::now(), grace, phase: Phase::Running(until) }
+    }
+
+    /// How long the run has lasted.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// When something is due next.
+    pub(super) fn next(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Running(until) => until,
+            Phase::Asked(until) => Some(until),
+            Phase::Killed => None,
+        }
+    }
+
+    /// What is due, if anything is; it is then taken as done.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
+        match self.phase {
+            Phase::Running(Some(until)) if until <= now => Some(self.ask(now)),
+            Phase::Asked(until) if until <= now => Some(self.kill()),
+            Phase::Running(_) | Phase::Asked(_) | Phase::Killed => None,
+        }
+    }
+
+    /// It is asked to end now, whatever its time.
+    pub(super) fn ask(&mut self, now: Instant) -> Due {
+        if !matches!(self.phase, Phase::Running(_)) || self.grace.is_zero() {
+            return self.kill();
+        }
+        self.phase = Phase::Asked(now + self.grace);
+        Due::Ask
+    }
+
+    /// It is killed now, whatever its time.
+    pub(super) fn kill(&mut self) -> Due {
+        self.phase = Phase::Killed;
+        Due::Kill
+    }
+
+    /// Whether it was killed.
+    pub(super) fn has_killed(&self) -> bool {
+        matches!(self.phase, Phase::Killed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_is_asked_first_and_killed_after_its_grace() {
+        let grace = Duration::from_secs(2);
+        let until = Instant::now() + Duration::from_secs(30);
+        let mut clock = Clock::start(Some(until), grace);
+        assert_eq!(clock.next(), Some(until));
+        assert_eq!(clock.take_due(until - Duration::from_nanos(1)), None);
+        assert_eq!(clock.take_due(until), Some(Due::Ask));
+        assert_eq!(clock.next(), Some(until + grace));
+        assert_eq!(clock.take_due(until), None);
+        assert!(!clock.has_killed());
+        assert_eq!(clock.take_due(until + grace), Some(Due::Kill));
+        assert_eq!((clock.next(), clock.take_due(until + grace), clock.has_killed()), (None, None, true));
+    }
+
+    #[test]
+    fn without_a_grace_it_is_killed_at_once_and_without_a_time_never() {
+        let now = Instant::now();
+        assert_eq!(Clock::start(Some(now), Duration::ZERO).take_due(now), Some(Due::Kill));
+        let mut clock = Clock::start(None, Duration::ZERO);
+        assert_eq!((clock.next(), clock.take_due(now + Duration::from_secs(1 << 30))), (None, None));
+        assert_eq!(clock.kill(), Due::Kill);
+    }
+}

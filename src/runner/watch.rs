@@ -1,0 +1,281 @@
+//! Who minds a run in a child? It waits for the report, looks at the clock and at the limits, and says what happened.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use crate::runner::forward::{self, Origin};
+use crate::runner::frame::{Answer, Report};
+use crate::runner::job::{Command, Ticket};
+use crate::runner::outcome::{Exit, Outcome, Resource, TimeLimit, Traces, Usage};
+use crate::runner::process::{Event, Process};
+use crate::runner::timeout::{Clock, Due};
+use crate::sys;
+use crate::sys::wait::{Status, Used};
+
+/// How often the resident memory of a child with such a limit is looked at.
+const MEMORY_PERIOD: Duration = Duration::from_millis(10);
+/// How long a child that has said its last may take to end.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// How a run ended.
+pub(super) struct End {
+    /// None: it was abandoned, and nothing is to be told.
+    pub(super) outcome: Option<Outcome>,
+    pub(super) traces: Traces,
+    /// Whether the child lives and can be given another run.
+    pub(super) alive: bool,
+    /// How long it took.
+    pub(super) took: Duration,
+    /// Why no child could be had, when that is so.
+    pub(super) problem: Option<String>,
+}
+
+/// Why a run was made to end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Why {
+    Time,
+    Told(Command),
+    Exceeded(Resource, u64),
+    Garbage,
+    HungUp,
+}
+
+/// What is known of a run so far.
+struct Watch<'a> {
+    ticket: &'a Ticket,
+    clock: Clock,
+    why: Option<Why>,
+    answer: Option<Answer>,
+    retires: bool,
+}
+
+/// Minds the run of `ticket`, which has been handed to `process`, to its end.
+///
+/// Not cancel-safe: what has been heard of the run is lost.
+pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
+    let job = &ticket.job;
+    let mut watch = Watch {
+        ticket,
+        clock: Clock::start(job.until(), job.grace),
+        why: None,
+        answer: None,
+        retires: false,
+    };
+    let mut look_at = job.limits.memory.map(|_| Instant::now() + MEMORY_PERIOD);
+    // From when on a child that has nothing more to say should be gone.
+    let mut gone_at: Option<Instant> = None;
+    loop {
+        let timer = watch.clock.next().into_iter().chain(look_at).chain(gone_at).min();
+        let event = tokio::select! {
+            event = process.next(job.origin(0)) => event,
+            () = ticket.given.notified() => {
+                watch.obey(process);
+                continue;
+            }
+            () = sleep_until(timer), if timer.is_some() => {
+                let now = Instant::now();
+                if let Some(due) = watch.clock.take_due(now) {
+                    watch.why.get_or_insert(Why::Time);
+                    signal(process, due);
+                }
+                if look_at.is_some_and(|at| at <= now) {
+                    look_at = Some(now + MEMORY_PERIOD);
+                    watch.look_at_memory(process);
+                }
+                if gone_at.is_some_and(|at| at <= now) {
+                    gone_at = None;
+                    watch.make_end(process, Why::HungUp);
+                }
+                continue;
+            }
+        };
+        match event {
+            Event::Report(Report::Log(line)) => forward::log(&line, job.origin(process.pid())),
+            Event::Report(Report::Ended { run, answer, retires })
+                if run == ticket.run && watch.answer.is_none() =>
+            {
+                process.drain_output(job.origin(0));
+                watch.answer = Some(answer);
+                watch.retires = retires;
+                if watch.is_settled() {
+                    return watch.end(process, None);
+                }
+                // Something is to be told of the process that is known only when it has ended.
+                gone_at = Some(Instant::now() + LINGER);
+            }
+            Event::Report(Report::Ended { .. }) | Event::Garbage => watch.make_end(process, Why::Garbage),
+            Event::HungUp => gone_at = Some(Instant::now() + LINGER),
+            Event::Wrote => watch.look_at_output(process),
+            Event::Refused(errno) => {
+                let problem = format!("no process could be forked: {}", nix::Error::from_raw(errno).desc());
+                return watch.lost(Outcome::Lost { problem: problem.clone() }, problem);
+            }
+            Event::Orphaned => return watch.lost(Outcome::Orphaned, "the zygote is dead".into()),
+            Event::Ended(status, used) => return watch.end(process, Some((status, used))),
+        }
+    }
+}
+
+/// Waits until a child that is to end has ended, and kills it when it does not.
+pub(super) async fn see_off(mut process: Process) {
+    let origin = Origin::NOBODY;
+    for signal in [None, Some(Signal::SIGKILL)] {
+        if let Some(signal) = signal {
+            process.signal(signal);
+        }
+        let last =
+            async { while !matches!(process.next(origin).await, Event::Ended(..) | Event::Orphaned) {} };
+        if tokio::time::timeout(LINGER, last).await.is_ok() {
+            return;
+        }
+    }
+}
+
+impl Watch<'_> {
+    fn make_end(&mut self, process: &Process, why: Why) {
+        self.why.get_or_insert(why);
+        signal(process, self.clock.kill());
+    }
+
+    fn obey(&mut self, process: &Process) {
+        match self.ticket.take_command() {
+            Some(Command::Cancel) => {
+                self.why.get_or_insert(Why::Told(Command::Cancel));
+                signal(process, self.clock.ask(Instant::now()));
+            }
+            // What is known to have happened already stays so.
+            Some(command) if self.answer.is_none() => {
+                self.why = Some(Why::Told(command));
+                signal(process, self.clock.kill());
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    fn look_at_memory(&mut self, process: &Process) {
+        if let Some(limit) = self.ticket.job.limits.memory
+            && process.pid() > 0
+            && sys::resident_memory(process.pid()).is_some_and(|now| now > limit)
+        {
+            self.make_end(process, Why::Exceeded(Resource::Memory, limit));
+        }
+    }
+
+    fn look_at_output(&mut self, process: &mut Process) {
+        if let Some(limit) = self.ticket.job.limits.output
+            && process.written().total() > limit
+        {
+            self.make_end(process, Why::Exceeded(Resource::Output, limit));
+        }
+    }
+
+    /// Whether all is known that is to be told: of a failure, what its process used is told too, when the process ends
+    /// anyway.
+    fn is_settled(&self) -> bool {
+        matches!(self.answer, Some(Answer::Succeeded)) || !self.retires
+    }
+
+    fn lost(&self, outcome: Outcome, problem: String) -> End {
+        let outcome = match &self.why {
+            Some(Why::Told(Command::Abandon)) => None,
+            _ => Some(outcome),
+        };
+        let took = self.clock.elapsed();
+        End { outcome, traces: Traces::default(), alive: false, took, problem: Some(problem) }
+    }
+
+    fn end(mut self, process: &mut Process, ended: Option<(Status, Used)>) -> End {
+        let took = self.clock.elapsed();
+        let alive = ended.is_none() && !self.retires && self.why.is_none();
+        let origin = self.ticket.job.origin(process.pid());
+        let output = process.written().finish(origin);
+        let outcome = self.outcome(took, ended.map(|(status, _)| status), &output);
+        let traces = match outcome {
+            None | Some(Outcome::Succeeded) => Traces::default(),
+            Some(_) => Traces { usage: ended.map(|(_, used)| used.into()), output },
+        };
+        End { outcome, traces, alive, took, problem: None }
+    }
+
+    fn outcome(&mut self, took: Duration, status: Option<Status>, output: &str) -> Option<Outcome> {
+        let signal = match status {
+            Some(Status::Signal(signal)) => Some(signal),
+            Some(Status::Code(_)) | None => None,
+        };
+        let job = &self.ticket.job;
+        let limit = if self.clock.has_killed() { TimeLimit::Hard } else { TimeLimit::Soft };
+        match (self.why.take(), self.answer.take().map(|answer| job.outcome_of(answer))) {
+            (Some(Why::Told(Command::Abandon)), None) => None,
+            // A result that arrived before the kill counts; what failed because it was told to end did not fail.
+            (_, Some(Outcome::Succeeded)) => Some(Outcome::Succeeded),
+            (Some(Why::Told(_)), Some(Outcome::Failed(_))) if limit == TimeLimit::Soft => None,
+            (Some(Why::Time), Some(Outcome::Failed(_)) | None) => {
+                Some(Outcome::TimedOut { limit, after: took, signal })
+            }
+            (_, Some(outcome)) => Some(outcome),
+            (Some(Why::Told(Command::Kill { by })), None) => Some(Outcome::Killed { by }),
+            (Some(Why::Told(_)), None) => None,
+            (Some(Why::Exceeded(resource, limit)), None) => Some(Outcome::Exceeded { resource, limit }),
+            (Some(Why::Garbage), None) => Some(Outcome::Crashed(Exit::Garbage)),
+            (Some(Why::HungUp), None) => Some(Outcome::Crashed(Exit::HungUp)),
+            (None, None) => Some(self.crash(status, output)),
+        }
+    }
+
+    fn crash(&self, status: Option<Status>, output: &str) -> Outcome {
+        let limits = &self.ticket.job.limits;
+        let signal = match status {
+            Some(Status::Code(code)) => return Outcome::Crashed(Exit::Code(code)),
+            Some(Status::Signal(signal)) => signal,
+            None => return Outcome::Crashed(Exit::Garbage),
+        };
+        let exceeded =
+            |resource, limit: Option<u64>| limit.map(|limit| Outcome::Exceeded { resource, limit });
+        let known = match Signal::try_from(signal) {
+            Ok(Signal::SIGXCPU) => exceeded(Resource::Cpu, limits.cpu_seconds),
+            // What Rust's allocator says before it aborts.
+            Ok(Signal::SIGABRT) if output.contains("memory allocation of") => {
+                exceeded(Resource::AddressSpace, limits.address_space)
+            }
+            Ok(Signal::SIGKILL) if kernel_has_killed() => Some(Outcome::Crashed(Exit::OutOfMemory)),
+            _ => None,
+        };
+        known.unwrap_or(Outcome::Crashed(Exit::Signal(signal)))
+    }
+}
+
+/// How often the kernel had killed for want of memory when it was last asked.
+static MEMORY_KILLS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Remembers how often the kernel has killed so far.
+pub(super) fn count_kernel_kills() {
+    MEMORY_KILLS.store(sys::kernel_memory_kills().unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+/// Whether the kernel has killed for want of memory since this was last asked.
+fn kernel_has_killed() -> bool {
+    let now = sys::kernel_memory_kills().unwrap_or(u64::MAX);
+    now > MEMORY_KILLS.swap(now, Ordering::Relaxed)
+}
+
+impl From<Used> for Usage {
+    fn from(used: Used) -> Self {
+        Self { cpu: used.cpu(), peak_memory: used.peak_memory }
+    }
+}
+
+fn signal(process: &Process, due: Due) {
+    process.signal(match due {
+        Due::Ask => Signal::SIGTERM,
+        Due::Kill => Signal::SIGKILL,
+    });
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

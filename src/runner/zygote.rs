@@ -1,0 +1,148 @@
+//! Who forks? A process of one thread that was forked before there were others, and that does nothing else.
+
+mod forge;
+mod warden;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use nix::sys::socket::{Shutdown, shutdown};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+
+use crate::runner::child::Household;
+use crate::sys::fork::{Side, SingleThreaded};
+use crate::sys::{descriptors, packets};
+use crate::task::{Registry, RegistryError, States};
+
+/// The process that forks a worker's children. Start it first in `main`, while the process has one thread:
+///
+/// ```no_run
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let zygote = delayed::Zygote::builder().start()?;
+///     tokio::runtime::Runtime::new()?.block_on(async {
+///         let worker = delayed::Worker::builder("redis://127.0.0.1:6379").zygote(zygote).connect().await?;
+///         worker.run().await?;
+///         Ok(())
+///     })
+/// }
+/// ```
+///
+/// [`delayed::main`](crate::main) does that by itself. Dropping it ends the process and all that it forked.
+#[derive(Debug)]
+pub struct Zygote {
+    control: OwnedFd,
+    warden: Pid,
+}
+
+/// Why there is no zygote.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ZygoteError {
+    /// There are other threads.
+    #[error(
+        "this process has {count} threads, and a process that is forked then can hang in a lock that one of them held: \
+         start the zygote first in a plain `fn main`, before any runtime (no `#[tokio::main]`), thread or connection; \
+         a state that starts threads is given with `state_with`, which makes it in each process"
+    )]
+    ThreadsRunning {
+        /// How many there are.
+        count: usize,
+    },
+    /// It has not been given what its tasks need.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The system refuses.
+    #[error("the system refuses to start the zygote")]
+    Io(#[source] io::Error),
+}
+
+/// Makes a [`Zygote`].
+#[derive(Debug, Default)]
+#[must_use = "a zygote is made by `start`"]
+pub struct ZygoteBuilder {
+    registry: Option<Registry>,
+    states: States,
+}
+
+impl ZygoteBuilder {
+    /// The tasks that children can run: give the worker the same. Default: all that are linked.
+    pub fn registry(mut self, registry: Registry) -> Self {
+        self.registry = Some(registry);
+        self
+    }
+
+    /// Gives tasks a value for their [`State<T>`](crate::State) parameters. What it has open is closed in a child:
+    /// see [`state_with`](Self::state_with).
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.states.insert(value);
+        self
+    }
+
+    /// Gives tasks a value that each process makes for itself when a task first asks for it: the way for whatever has
+    /// connections or threads.
+    pub fn state_with<T: Send + Sync + 'static>(
+        mut self,
+        make: impl Fn() -> T + Send + Sync + 'static,
+    ) -> Self {
+        self.states.insert_with(make);
+        self
+    }
+
+    /// Gives tasks all of these values, and none that were given before.
+    pub fn states(mut self, states: States) -> Self {
+        self.states = states;
+        self
+    }
+
+    /// Forks the zygote.
+    ///
+    /// # Errors
+    /// The process has more than one thread, there are no tasks, or the system refuses.
+    pub fn start(self) -> Result<Zygote, ZygoteError> {
+        let registry = match self.registry {
+            Some(registry) => registry,
+            None => Registry::collect()?,
+        };
+        registry.check_states(&self.states)?;
+        let alone = SingleThreaded::check().map_err(|count| ZygoteError::ThreadsRunning { count })?;
+        let refused = |error: nix::Error| ZygoteError::Io(error.into());
+        let (control, theirs) = packets::pair().map_err(refused)?;
+        let worker = nix::unistd::getpid();
+        match alone.fork().map_err(refused)? {
+            Side::Parent(warden) => Ok(Zygote { control, warden }),
+            Side::Child => {
+                let household = Household { registry, states: Arc::new(self.states) };
+                warden::run(alone, worker, theirs, household)
+            }
+        }
+    }
+}
+
+impl Zygote {
+    /// Begins a zygote.
+    pub fn builder() -> ZygoteBuilder {
+        ZygoteBuilder::default()
+    }
+
+    /// The worker's end of the connection to it, which does not block.
+    pub(super) fn control(&self) -> io::Result<OwnedFd> {
+        descriptors::set_nonblocking(&self.control)?;
+        self.control.try_clone()
+    }
+
+    /// Ends the connection, whoever may hold a copy of the descriptor, and so the zygote.
+    pub(super) fn hang_up(&self) {
+        // It may be dead.
+        let _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
+    }
+}
+
+impl Drop for Zygote {
+    fn drop(&mut self) {
+        self.hang_up();
+        // It ends within milliseconds; without this it would be a zombie until the program ends.
+        let _ = waitpid(self.warden, None);
+    }
+}

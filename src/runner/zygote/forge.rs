@@ -1,0 +1,178 @@
+//! What does the zygote do? It forks on request, signals, and tells who ended.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{Pid, getpid, setpgid};
+
+use crate::isolation::Limits;
+use crate::runner::child::{self, Household, Place};
+use crate::runner::frame::{News, Order, Reuse, decode, encode};
+use crate::runner::zygote::warden::sweep;
+use crate::sys::descriptors;
+use crate::sys::fork::{Side, SingleThreaded, children, exit_now, name_process};
+use crate::sys::packets::{self, MAX_PACKET};
+use crate::sys::signals::{adopt_orphans, kill_process, signal_group};
+use crate::sys::wait::{Ended, peek_ended, reap};
+
+/// The zygote, and its children by their numbers.
+struct Forge {
+    alone: SingleThreaded,
+    control: OwnedFd,
+    household: Household,
+    by_pid: HashMap<i32, u64>,
+    by_child: HashMap<u64, Pid>,
+    buffer: Vec<u8>,
+}
+
+/// Serves until the worker or the warden is gone; then kills all and ends.
+pub(super) fn run(alone: SingleThreaded, control: OwnedFd, lifeline: OwnedFd, household: Household) -> ! {
+    name_process(c"delayed-zygote");
+    // Its own group: what a terminal sends to the worker's does not come here.
+    let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGCHLD);
+    let prepared = adopt_orphans()
+        .and_then(|()| descriptors::set_blocking(&control))
+        .and_then(|()| SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC));
+    let Ok(ended) = prepared else { exit_now(1) };
+    let mut forge = Forge {
+        alone,
+        control,
+        household,
+        by_pid: HashMap::new(),
+        by_child: HashMap::new(),
+        buffer: vec![0; MAX_PACKET],
+    };
+    loop {
+        let (orders, died, gone) = {
+            let mut waiting = [
+                PollFd::new(forge.control.as_fd(), PollFlags::POLLIN),
+                PollFd::new(ended.as_fd(), PollFlags::POLLIN),
+                PollFd::new(lifeline.as_fd(), PollFlags::POLLIN),
+            ];
+            // All signals are blocked, so it is not interrupted; an error would be a bug, and ends in the sweep.
+            if poll(&mut waiting, PollTimeout::NONE).is_err() {
+                break;
+            }
+            let [orders, died, gone] = waiting.map(|descriptor| descriptor.any().unwrap_or(true));
+            (orders, died, gone)
+        };
+        if gone {
+            break;
+        }
+        if died {
+            while let Ok(Some(_)) = ended.read_signal() {}
+            forge.reap_all();
+        }
+        if orders && !forge.obey() {
+            break;
+        }
+    }
+    forge.by_child.values().for_each(|child| signal_group(*child, Signal::SIGKILL));
+    sweep();
+    exit_now(0)
+}
+
+impl Forge {
+    /// Carries out one order. False when there is nobody to give any.
+    fn obey(&mut self) -> bool {
+        let Ok(packet) = packets::receive(&self.control, &mut self.buffer) else { return false };
+        if packet.length == 0 {
+            return false;
+        }
+        match decode(&self.buffer[..packet.length]) {
+            Some(Order::Fork { child, lasting, reuse }) => {
+                let Ok(descriptors) = <[OwnedFd; 3]>::try_from(packet.descriptors) else { return false };
+                self.fork(child, lasting, reuse, descriptors)
+            }
+            Some(Order::Signal { child, signal }) => {
+                // One that has ended is not there any more, so no other process can be hit.
+                if let (Some(pid), Ok(signal)) = (self.by_child.get(&child), Signal::try_from(signal)) {
+                    signal_group(*pid, signal);
+                }
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn fork(&mut self, child: u64, lasting: Limits, reuse: Reuse, descriptors: [OwnedFd; 3]) -> bool {
+        let zygote = getpid();
+        match self.alone.fork() {
+            Ok(Side::Child) => {
+                let [requests, reports, output] = descriptors;
+                child::run(&self.household, Place { zygote, requests, reports, output, lasting, reuse })
+            }
+            Ok(Side::Parent(pid)) => {
+                // Here too, so that a signal to the group that comes now finds it.
+                let _ = setpgid(pid, pid);
+                self.by_pid.insert(pid.as_raw(), child);
+                self.by_child.insert(child, pid);
+                self.tell(News::Forked { child, pid: pid.as_raw() })
+            }
+            Err(error) => self.tell(News::Refused { child, errno: error as i32 }),
+        }
+    }
+
+    /// Takes away all that have ended, with whatever they have left.
+    fn reap_all(&mut self) {
+        let mut news = Vec::new();
+        let mut reaped = false;
+        loop {
+            match peek_ended() {
+                Ended::NoneYet | Ended::NoChildren => break,
+                Ended::One(pid) => {
+                    let child = self.by_pid.remove(&pid.as_raw());
+                    if child.is_some() {
+                        // Before it is taken away: until then its number belongs to no other group.
+                        signal_group(pid, Signal::SIGKILL);
+                    }
+                    let ended = reap(pid);
+                    reaped = true;
+                    if let (Some(child), Some((status, used))) = (child, ended) {
+                        self.by_child.remove(&child);
+                        news.push(News::Ended { child, status, used });
+                    }
+                }
+            }
+        }
+        // Also after a stray: the kernel's list of children may have been incomplete while that one died.
+        if reaped {
+            self.kill_strays();
+        }
+        for ended in news {
+            self.tell(ended);
+        }
+    }
+
+    /// Kills what children that have ended left behind outside of their groups. It came here as orphans; what belongs to
+    /// a child that lives has that for its parent.
+    fn kill_strays(&mut self) {
+        // Each round may make orphans of the children of those that it killed.
+        for _ in 0..1000 {
+            let strays: Vec<Pid> = children()
+                .unwrap_or_default()
+                .into_iter()
+                .filter(|pid| !self.by_pid.contains_key(&pid.as_raw()))
+                .collect();
+            if strays.is_empty() {
+                return;
+            }
+            for stray in strays {
+                kill_process(stray);
+                reap(stray);
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    /// False when there is nobody to hear it.
+    fn tell(&self, news: News) -> bool {
+        packets::send(&self.control, &encode(&news), &[]).is_ok()
+    }
+}

@@ -1,0 +1,63 @@
+//! Who sees to it that nothing is left when the zygote is killed? Its parent, which does nothing but wait for that.
+
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+
+use crate::runner::child::Household;
+use crate::runner::zygote::forge;
+use crate::sys::fork::{Side, SingleThreaded, children, exit_now, name_process};
+use crate::sys::signals::{adopt_orphans, block_all, die_with, kill_process, restore_defaults};
+use crate::sys::wait::{Ended, peek_ended, reap};
+use crate::sys::{descriptors, packets};
+
+/// Forks the zygote, waits for its end, and kills what it left.
+pub(super) fn run(alone: SingleThreaded, worker: Pid, control: OwnedFd, household: Household) -> ! {
+    name_process(c"delayed-warden");
+    restore_defaults();
+    let prepared = block_all().and_then(|()| adopt_orphans()).and_then(|()| die_with(worker));
+    // Of what was open in the worker, only the standard streams stay.
+    let kept = prepared.and_then(|()| descriptors::keep_only(vec![control]));
+    let Some(control) = kept.ok().and_then(|mut kept| kept.pop()) else { exit_now(1) };
+    // The zygote sees the end of this when the warden is killed.
+    let Ok((lifeline, held)) = packets::pair() else { exit_now(1) };
+    match alone.fork() {
+        Err(_) => exit_now(1),
+        Ok(Side::Child) => {
+            drop(held);
+            forge::run(alone, control, lifeline, household)
+        }
+        Ok(Side::Parent(zygote)) => {
+            drop((control, lifeline));
+            while waitpid(zygote, None) == Err(nix::Error::EINTR) {}
+            sweep();
+            drop(held);
+            exit_now(0)
+        }
+    }
+}
+
+/// Kills all that this process has inherited, until there is nothing left.
+pub(super) fn sweep() {
+    for round in 0_u32.. {
+        match children() {
+            Ok(pids) => pids.into_iter().for_each(kill_process),
+            // Without /proc there is nothing that could be done.
+            Err(_) => return,
+        }
+        loop {
+            match peek_ended() {
+                Ended::One(pid) => drop(reap(pid)),
+                Ended::NoneYet => break,
+                Ended::NoChildren => return,
+            }
+        }
+        if round > 10_000 {
+            return;
+        }
+        thread::sleep(Duration::from_micros(500));
+    }
+}

@@ -1,0 +1,97 @@
+//! Which descriptors does a process have? A child has its own, and none of those that were open where it was forked.
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+/// A pipe whose reading end does not block. Neither is inherited by what is executed.
+pub(crate) fn pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
+    let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+    set_nonblocking(&read)?;
+    Ok((read, write))
+}
+
+/// Whoever reads or writes it is told at once when nothing can be done now.
+pub(crate) fn set_nonblocking(descriptor: &OwnedFd) -> nix::Result<()> {
+    fcntl(descriptor, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop)
+}
+
+/// Whoever reads or writes it waits.
+pub(crate) fn set_blocking(descriptor: &OwnedFd) -> nix::Result<()> {
+    fcntl(descriptor, FcntlArg::F_SETFL(OFlag::empty())).map(drop)
+}
+
+/// Keeps `kept`, as 3, 4, …, and the standard streams, and closes all others, whoever in this process owns them.
+///
+/// For a process that was just forked and never gives back what it was forked with.
+#[expect(unsafe_code, reason = "dup3 and close_range")]
+pub(crate) fn keep_only(kept: Vec<OwnedFd>) -> nix::Result<Vec<OwnedFd>> {
+    let count = i32::try_from(kept.len()).map_err(|_| nix::Error::EINVAL)?;
+    // First out of the way, so that none is overwritten before it was moved.
+    let mut above = Vec::new();
+    for descriptor in &kept {
+        above.push(fcntl(descriptor, FcntlArg::F_DUPFD_CLOEXEC(3 + count))?);
+    }
+    for descriptor in kept {
+        let _ = descriptor.into_raw_fd();
+    }
+    let mut placed = Vec::new();
+    for (place, from) in (3..).zip(above) {
+        // SAFETY: Both are numbers; what is overwritten is never used again, as the contract of this function says.
+        nix::Error::result(unsafe { libc::dup3(from, place, libc::O_CLOEXEC) })?;
+        // SAFETY: It has just been made, and everything else that may own it is forgotten.
+        placed.push(unsafe { OwnedFd::from_raw_fd(place) });
+    }
+    let first = libc::c_uint::try_from(3 + count).map_err(|_| nix::Error::EINVAL)?;
+    // SAFETY: As above: nothing that is closed here is used again.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
+    if closed != 0 {
+        close_each(3 + count)?;
+    }
+    Ok(placed)
+}
+
+/// For kernels before 5.9, and sandboxes without `close_range`.
+#[expect(unsafe_code, reason = "close")]
+fn close_each(first: RawFd) -> nix::Result<()> {
+    let open: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")
+        .map_err(|_| nix::Error::ENOSYS)?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|descriptor| *descriptor >= first)
+        .collect();
+    for descriptor in open {
+        // SAFETY: As in `keep_only`. One of them is that of the listing, closed by now.
+        unsafe { libc::close(descriptor) };
+    }
+    Ok(())
+}
+
+/// Makes `output` the standard output and the standard error, and nothing the standard input.
+#[expect(unsafe_code, reason = "dup2 onto the standard streams")]
+pub(crate) fn redirect_standard_streams(output: &OwnedFd) -> nix::Result<()> {
+    let nothing = File::open("/dev/null").map_err(|_| nix::Error::ENOENT)?;
+    for (from, to) in [(nothing.as_fd(), 0), (output.as_fd(), 1), (output.as_fd(), 2)] {
+        // SAFETY: The standard streams are always open in a Rust program, and nothing owns them.
+        nix::Error::result(unsafe { libc::dup2(from.as_raw_fd(), to) })?;
+    }
+    Ok(())
+}
+
+/// A file without a name, in memory, with these bytes, to be read from its start.
+pub(crate) fn file_of(bytes: &[u8]) -> std::io::Result<File> {
+    let mut file = File::from(memfd_create(c"delayed-message", MFdFlags::MFD_CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// All bytes of such a file.
+pub(crate) fn read_file(descriptor: OwnedFd) -> std::io::Result<Vec<u8>> {
+    let mut file = File::from(descriptor);
+    let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len()).unwrap_or(0));
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,96 @@
+//! How do processes of ours talk? In packets that keep their boundaries, with descriptors beside them.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, recvmsg,
+    sendmsg, socketpair,
+};
+
+/// The largest packet in bytes. What is larger goes into a file in memory, and that beside the packet.
+pub(crate) const MAX_PACKET: usize = 64 << 10;
+/// The most descriptors beside a packet.
+const MAX_DESCRIPTORS: usize = 3;
+
+/// What was received.
+pub(crate) struct Packet {
+    /// How many bytes; 0 is the end.
+    pub(crate) length: usize,
+    /// Whether the packet was larger than the buffer, and so is no packet of ours.
+    pub(crate) is_cut: bool,
+    /// What came beside it.
+    pub(crate) descriptors: Vec<OwnedFd>,
+}
+
+/// Two ends that are connected. Neither blocks; neither is inherited by what is executed.
+pub(crate) fn pair() -> nix::Result<(OwnedFd, OwnedFd)> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)
+}
+
+/// Sends one packet, whole or not at all.
+///
+/// # Errors
+/// `EAGAIN` when there is no room now, `EPIPE` or `ECONNRESET` when the other end is closed.
+pub(crate) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[RawFd]) -> nix::Result<()> {
+    let rights = [ControlMessage::ScmRights(descriptors)];
+    let rights = if descriptors.is_empty() { &rights[..0] } else { &rights[..] };
+    loop {
+        let sent = sendmsg::<UnixAddr>(
+            socket.as_fd().as_raw_fd(),
+            &[IoSlice::new(bytes)],
+            rights,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        );
+        match sent {
+            Err(Errno::EINTR) => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// Receives one packet into `buffer`; waits for it on a socket that blocks.
+///
+/// # Errors
+/// `EAGAIN` when there is none now, and the socket does not block.
+pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> nix::Result<Packet> {
+    receive_with(socket, buffer, MsgFlags::empty())
+}
+
+/// Receives one packet into `buffer`, and never waits.
+///
+/// # Errors
+/// `EAGAIN` when there is none now.
+pub(crate) fn receive_now(socket: impl AsFd, buffer: &mut [u8]) -> nix::Result<Packet> {
+    receive_with(socket, buffer, MsgFlags::MSG_DONTWAIT)
+}
+
+#[expect(unsafe_code, reason = "received descriptors are made owned ones")]
+fn receive_with(socket: impl AsFd, buffer: &mut [u8], flags: MsgFlags) -> nix::Result<Packet> {
+    let mut space = nix::cmsg_space!([RawFd; MAX_DESCRIPTORS]);
+    loop {
+        let mut into = [IoSliceMut::new(buffer)];
+        let received = recvmsg::<UnixAddr>(
+            socket.as_fd().as_raw_fd(),
+            &mut into,
+            Some(&mut space),
+            flags | MsgFlags::MSG_CMSG_CLOEXEC,
+        );
+        let message = match received {
+            Err(Errno::EINTR) => continue,
+            other => other?,
+        };
+        let mut descriptors = Vec::new();
+        for control in message.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(raw) = control {
+                // SAFETY: The kernel has just made them for this process; nobody else knows them.
+                descriptors.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+            }
+        }
+        let is_cut = message.flags.contains(MsgFlags::MSG_TRUNC);
+        return Ok(Packet { length: message.bytes, is_cut, descriptors });
+    }
+}

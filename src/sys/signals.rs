@@ -1,0 +1,100 @@
+//! Which signals does a process hear, and how are others sent some?
+
+use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use nix::sys::prctl;
+use nix::sys::signal::{
+    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, killpg, sigaction, sigprocmask,
+};
+use nix::unistd::Pid;
+
+/// Blocks all signals: one that comes waits. What is forked from here begins with all of them blocked.
+pub(crate) fn block_all() -> nix::Result<()> {
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
+}
+
+/// Blocks none.
+pub(crate) fn unblock_all() -> nix::Result<()> {
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
+}
+
+/// Gives every signal the meaning that it has in a Rust program that has just started: SIGPIPE is ignored, all others
+/// do what they do by default.
+#[expect(unsafe_code, reason = "sigaction")]
+pub(crate) fn restore_defaults() {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+    for signal in Signal::iterator() {
+        let action = if signal == Signal::SIGPIPE { &ignore } else { &default };
+        // SIGKILL and SIGSTOP refuse, which is as well.
+        // SAFETY: No handler is installed that could run code.
+        let _ = unsafe { sigaction(signal, action) };
+    }
+}
+
+/// Asks for SIGKILL when the thread that forked this process ends.
+///
+/// # Errors
+/// The parent is gone already: it is not `parent` any more.
+pub(crate) fn die_with(parent: Pid) -> nix::Result<()> {
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    if nix::unistd::getppid() == parent { Ok(()) } else { Err(nix::Error::ESRCH) }
+}
+
+/// Makes orphans among the descendants of this process its own children.
+pub(crate) fn adopt_orphans() -> nix::Result<()> {
+    prctl::set_child_subreaper(true)
+}
+
+/// Sends a signal to all of a process group. One without members is no error.
+pub(crate) fn signal_group(group: Pid, signal: Signal) {
+    let _ = killpg(group, signal);
+}
+
+/// Sends SIGKILL to one process.
+pub(crate) fn kill_process(pid: Pid) {
+    let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+}
+
+/// Where the handler of SIGTERM writes.
+static TERM_PIPE: AtomicI32 = AtomicI32::new(-1);
+
+extern "C" fn on_term(_: libc::c_int) {
+    let pipe: RawFd = TERM_PIPE.load(Ordering::Relaxed);
+    tell(pipe);
+}
+
+#[expect(unsafe_code, reason = "write, in a signal handler")]
+fn tell(pipe: RawFd) {
+    // SAFETY: `write` may be called in a signal handler, and the byte is static. It may change `errno`, which is put back.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        libc::write(pipe, [1_u8].as_ptr().cast(), 1);
+        *errno = saved;
+    }
+}
+
+/// From now on SIGTERM does not end the process, but writes a byte into `pipe`, which should not block.
+pub(crate) fn on_term_write(pipe: OwnedFd) -> nix::Result<()> {
+    // The one that was there before, if any, is left open: a handler may be at it.
+    TERM_PIPE.store(pipe.into_raw_fd(), Ordering::Relaxed);
+    hear_term()
+}
+
+/// SIGTERM is heard again by the handler that [`on_term_write`] made.
+#[expect(unsafe_code, reason = "sigaction")]
+pub(crate) fn hear_term() -> nix::Result<()> {
+    let action = SigAction::new(SigHandler::Handler(on_term), SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: The handler calls nothing but `write`, and touches nothing but an atomic number and `errno`.
+    unsafe { sigaction(Signal::SIGTERM, &action) }.map(drop)
+}
+
+/// SIGTERM ends the process again.
+#[expect(unsafe_code, reason = "sigaction")]
+pub(crate) fn obey_term() -> nix::Result<()> {
+    let action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: No handler is installed.
+    unsafe { sigaction(Signal::SIGTERM, &action) }.map(drop)
+}

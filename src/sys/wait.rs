@@ -1,0 +1,82 @@
+//! How did a process end, and what had it used?
+
+use std::time::Duration;
+
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Status {
+    /// With this code.
+    Code(i32),
+    /// Of this signal.
+    Signal(i32),
+}
+
+/// What a process had used in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Used {
+    /// CPU time in microseconds, its own and the system's for it.
+    pub(crate) cpu_us: u64,
+    /// The most resident memory in bytes.
+    pub(crate) peak_memory: u64,
+}
+
+impl Used {
+    /// CPU time.
+    pub(crate) fn cpu(&self) -> Duration {
+        Duration::from_micros(self.cpu_us)
+    }
+}
+
+/// What there is of children that have ended.
+pub(crate) enum Ended {
+    /// This one has, and was not taken away yet: its id is still its own.
+    One(Pid),
+    /// None has, but some live.
+    NoneYet,
+    /// There are no children.
+    NoChildren,
+}
+
+/// Looks for a child that has ended, without taking it away.
+pub(crate) fn peek_ended() -> Ended {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    loop {
+        return match waitid(Id::All, flags) {
+            Ok(WaitStatus::StillAlive) => Ended::NoneYet,
+            Ok(status) => status.pid().map_or(Ended::NoneYet, Ended::One),
+            Err(nix::Error::EINTR) => continue,
+            Err(_) => Ended::NoChildren,
+        };
+    }
+}
+
+/// Takes away a child that has ended. None when it has not.
+#[expect(unsafe_code, reason = "wait4: nothing else tells the usage of one child")]
+pub(crate) fn reap(pid: Pid) -> Option<(Status, Used)> {
+    let mut status = 0;
+    // SAFETY: All-zero bytes are a valid `rusage`, a struct of numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: Both pointers are to locals that live through the call.
+    let reaped = unsafe { libc::wait4(pid.as_raw(), &raw mut status, libc::WNOHANG, &raw mut usage) };
+    if reaped <= 0 {
+        return None;
+    }
+    let status = if libc::WIFSIGNALED(status) {
+        Status::Signal(libc::WTERMSIG(status))
+    } else {
+        Status::Code(libc::WEXITSTATUS(status))
+    };
+    let microseconds = |time: libc::timeval| {
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
+    };
+    let used = Used {
+        cpu_us: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
+        // In kilobytes, as getrusage(2) says for Linux.
+        peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
+    };
+    Some((status, used))
+}

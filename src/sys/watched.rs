@@ -1,0 +1,36 @@
+//! How is a descriptor waited for? In tokio's event loop.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A descriptor that does not block, and that tokio watches.
+#[derive(Debug)]
+pub(crate) struct Watched(AsyncFd<OwnedFd>);
+
+impl Watched {
+    /// Watches it from now on. Within a runtime.
+    #[expect(unsafe_code, reason = "AsyncFd::register_with_interest")]
+    pub(crate) fn new(descriptor: OwnedFd, interest: Interest) -> io::Result<Self> {
+        // SAFETY: An `OwnedFd` is always the same open descriptor until it is dropped, and it is never given away.
+        let watched = unsafe { AsyncFd::register_with_interest(descriptor, interest) };
+        Ok(Self(watched?))
+    }
+
+    /// Does `operation` as soon as it does not answer `WouldBlock`. Cancel-safe when that is.
+    pub(crate) async fn when_ready<T>(
+        &self,
+        interest: Interest,
+        mut operation: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        self.0.async_io(interest, |descriptor| operation(descriptor.as_fd())).await
+    }
+}
+
+impl AsFd for Watched {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.get_ref().as_fd()
+    }
+}

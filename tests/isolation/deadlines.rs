@@ -1,0 +1,102 @@
+//! A call may have a deadline: an end that does not move while it waits.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use super::timeouts::assert_timed_out;
+use super::{Case, assert_soon, task_with};
+use crate::support::trial::{count, open};
+use crate::support::wait;
+
+mod calls {
+    #[delayed::task(name = "isolation.sleep", queue = "q", retry = 1)]
+    pub(super) async fn sleep(n: String) {
+        drop(n);
+    }
+
+    #[delayed::task(name = "isolation.who", queue = "q")]
+    pub(super) async fn who(n: String) {
+        drop(n);
+    }
+}
+
+both! {
+    what_is_due_already_does_not_run
+    a_run_ends_at_its_deadline
+    the_nearer_of_both_ends_it
+    it_may_pass_while_the_call_waits
+    a_retry_does_not_move_it
+}
+
+/// A call of what sleeps with a deadline in so many milliseconds.
+fn due(n: &str, ms: u64) -> delayed::Call {
+    calls::sleep::call(n.to_owned()).deadline(SystemTime::now() + Duration::from_millis(ms))
+}
+
+fn what_is_due_already_does_not_run(mode: &'static str) {
+    let mut case = Case::new(mode, &[]);
+    let past = SystemTime::now() - Duration::from_secs(60);
+    // It may be retried for ever, and will never be in time.
+    let late = calls::who::call("late".into()).deadline(past).retry(-1);
+    let early = calls::who::call("early".into()).deadline(SystemTime::now() + Duration::from_secs(3600));
+    case.trial.push(&[late.encode().unwrap(), early.encode().unwrap()]);
+    case.wait_dead(1);
+    let letter = case.letter();
+    assert_eq!((letter.reason.as_str(), letter.attempt.as_str()), ("expired", "1"), "{letter:?}");
+    assert!(letter.detail.contains("deadline"), "{letter:?}");
+    let stopped = case.end_with(&["q_dead"]);
+    assert_eq!(count(&stopped, "succeeded"), 1, "{stopped}");
+    let lines = case.trial.ledger.lines();
+    assert!(lines.len() == 1 && lines[0].contains("early"), "expected one run: {lines:?}");
+}
+
+fn a_run_ends_at_its_deadline(mode: &'static str) {
+    let mut case = Case::new(mode, &["--timeout", "1h", "--grace", "100ms"]);
+    let began = Instant::now();
+    case.trial.push(&[due("a", 1000).retry(0).encode().unwrap()]);
+    case.wait_dead(1);
+    assert!(began.elapsed() >= Duration::from_millis(900), "it took {:?}", began.elapsed());
+    assert_soon(began, Duration::from_secs(20), "the end at the deadline");
+    assert_timed_out(&case.letter(), "soft", "SIGTERM");
+    case.end_with(&["q_dead"]);
+    case.trial.ledger.assert_each_once(["a"]);
+}
+
+fn the_nearer_of_both_ends_it(mode: &'static str) {
+    let mut case = Case::new(mode, &["--grace", "100ms"]);
+    let began = Instant::now();
+    let short = due("short", 3_600_000).retry(0).timeout(Duration::from_millis(300));
+    let near = due("near", 1000).retry(0).timeout(Duration::from_secs(3600));
+    case.trial.push(&[short.encode().unwrap(), near.encode().unwrap()]);
+    case.wait_dead(2);
+    assert_soon(began, Duration::from_secs(20), "the end of both");
+    for letter in case.letters() {
+        assert_timed_out(&letter, "soft", "SIGTERM");
+    }
+    case.end_with(&["q_dead"]);
+    case.trial.ledger.assert_each_once(["near", "short"]);
+}
+
+fn it_may_pass_while_the_call_waits(mode: &'static str) {
+    let mut case = Case::new(mode, &["--concurrency", "1"]);
+    let gate = case.trial.gate("gate");
+    case.trial.push(&[task_with("gated", &["held".into(), gate.to_str().unwrap().into()])]);
+    case.trial.wait_runs(1);
+    let deadline = SystemTime::now() + Duration::from_millis(300);
+    case.trial.push(&[calls::who::call("late".into()).deadline(deadline).encode().unwrap()]);
+    wait::until("the deadline to pass", Duration::from_secs(30), || SystemTime::now() > deadline);
+    open(&gate);
+    case.wait_dead(1);
+    assert_eq!(case.letter().reason, "expired");
+    case.end_with(&["q_dead"]);
+    case.trial.ledger.assert_each_once(["+held", "-held"]);
+}
+
+fn a_retry_does_not_move_it(mode: &'static str) {
+    let mut case = Case::new(mode, &["--grace", "100ms"]);
+    case.trial.push(&[due("a", 1000).retry(1).encode().unwrap()]);
+    case.wait_dead(1);
+    let letter = case.letter();
+    assert_eq!((letter.reason.as_str(), letter.attempt.as_str()), ("expired", "2"), "{letter:?}");
+    case.end_with(&["q_dead"]);
+    case.trial.ledger.assert_each_once(["a"]);
+}

@@ -1,0 +1,113 @@
+//! When no process is to be had, the call is put back at the head and the worker backs off, until there is one.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use super::{Case, family, task};
+use crate::support::process::Program;
+use crate::support::redis::Options;
+use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, count};
+use crate::support::wait;
+
+both! {
+    the_call_is_put_back_and_the_worker_backs_off
+}
+
+/// A user who has no other processes; the kernel limits root's not at all.
+const NOBODY: u32 = 54_321;
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+/// A worker of a user whose processes can be limited.
+fn limited(mode: &'static str, words: &[&str]) -> Case {
+    let extra = ["--unixsocketperm", "777"].map(str::to_owned).to_vec();
+    let trial = Trial::with(Options { extra, ..Options::default() });
+    let directory = trial.server.directory();
+    let mut program = WORKER.to_owned();
+    if is_root() {
+        for path in [directory, trial.ledger.path()] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        // The place where it was built may be closed to others.
+        program = directory.join("worker").to_str().unwrap().to_owned();
+        // By another process: one that is forked here meanwhile would hold it open for writing, and so keep it from
+        // being run.
+        let copied = Command::new("cp").args([WORKER, &program]).status().unwrap();
+        assert!(copied.success(), "expected a copy of {WORKER}");
+    }
+    let mut command = trial.command(&program);
+    if is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command.args(["worker", "--redis", &trial.server.url(), "--queue", QUEUE, "--isolation", mode]);
+    let worker = Program::spawn(command.args(words));
+    worker.wait_for_line("\"serving\"");
+    let family = family(&trial, &worker);
+    Case { trial, worker, family, mode }
+}
+
+/// How many processes the zygote's user may have, as far as the zygote is concerned.
+fn allow(case: &Case, processes: &str) {
+    let zygote = case.zygote().pid.to_string();
+    let words = ["--pid", &zygote, &format!("--nproc={processes}:")];
+    let mut command = Command::new("prlimit");
+    if is_root() {
+        // Root may be a root that must not set the limits of others.
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let done = command.args(words).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+}
+
+/// How many it may have now.
+fn soft_limit(case: &Case) -> String {
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", case.zygote().pid)).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max processes")).unwrap();
+    line.split_whitespace().next().unwrap().to_owned()
+}
+
+fn the_call_is_put_back_and_the_worker_backs_off(mode: &'static str) {
+    // In order, and so that those of the pool can be ended.
+    let mut case = limited(mode, &["--concurrency", "1", "--timeout", "1h"]);
+    let usual = soft_limit(&case);
+    allow(&case, "1");
+    for child in case.children() {
+        child.signal(nix::sys::signal::Signal::SIGKILL);
+    }
+    let calls = ["a", "b", "c"].map(|n| task("numbered", n));
+    case.trial.push(&calls);
+    let told = pushes(&mut case);
+    wait::until("a call to be put back", PATIENCE, || pushes(&mut case) > told);
+    let before = pushes(&mut case);
+    let watched = Duration::from_secs(2);
+    wait::pause(watched);
+    let during = pushes(&mut case) - before;
+    assert!(during <= 60, "expected the worker to back off; it pushed {during} times in {watched:?}");
+    assert!(!case.worker.has_ended(), "{}", case.worker.printed());
+    assert_eq!(case.trial.ledger.total(), 0, "expected no run");
+    let state = case.trial.state();
+    assert_eq!((state.waiting.len() + state.processing.len(), state.dead.len()), (3, 0), "{state:#?}");
+    let printed = case.worker.printed();
+    let says = printed.lines().any(|line| line.contains("\"WARN\"") || line.contains("\"ERROR\""));
+    assert!(says, "expected the worker to say that it has no processes:\n{printed}");
+    allow(&case, &usual);
+    case.trial.wait_runs(3);
+    let stopped = case.end_with(&[]);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "retried")), (3, 0), "{stopped}");
+    let lines = case.trial.ledger.lines();
+    assert_eq!(lines, ["a 1", "b 1", "c 1"], "expected them in their order, each as a first attempt");
+}
+
+/// How often something was put into a list: twice for a call that is put back, once for its token.
+fn pushes(case: &mut Case) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut case.trial.redis).unwrap();
+    let calls = |name: &str| -> u64 {
+        let line = stats.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":calls="));
+        line.and_then(|line| line.split(',').next()?.parse().ok()).unwrap_or(0)
+    };
+    calls("cmdstat_lpush") + calls("cmdstat_rpush")
+}

@@ -1,0 +1,156 @@
+//! Tasks with limits, and what they use.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use super::{hang, note};
+
+/// Has so many megabytes in its hands.
+fn take(megabytes: usize) -> Vec<Vec<u8>> {
+    // A byte that is not zero in each page: all of it is resident.
+    (0..megabytes).map(|_| std::hint::black_box(vec![1; 1 << 20])).collect()
+}
+
+/// Is never given back, and never looked at again.
+#[delayed::task(name = "isolation.eats", memory = "64MB")]
+fn eats(n: String, megabytes: usize) {
+    note(&n);
+    let _taken = take(megabytes);
+    note(&format!("{n} has it"));
+    hang()
+}
+
+/// Takes memory and gives it back.
+#[delayed::task(name = "isolation.tastes")]
+fn tastes(n: String, megabytes: usize) {
+    drop(take(megabytes));
+    note(&format!("{n} {}", std::process::id()));
+}
+
+/// Takes memory and keeps it after its end.
+#[delayed::task(name = "isolation.hoards")]
+fn hoards(n: String, megabytes: usize) {
+    std::mem::forget(take(megabytes));
+    note(&format!("{n} {}", std::process::id()));
+}
+
+#[delayed::task(name = "isolation.reserves", address_space = "512MB")]
+fn reserves(n: String) {
+    note(&n);
+    let reserved: Vec<u8> = Vec::with_capacity(1 << 30);
+    note(&format!("{n} has {}", reserved.capacity()));
+}
+
+/// Burns CPU time, not only time.
+fn burn(time: Duration) {
+    let begun = cpu();
+    while cpu().saturating_sub(begun) < time {
+        let until = Instant::now() + Duration::from_millis(1);
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// The CPU time of this process.
+fn cpu() -> Duration {
+    let text = std::fs::read_to_string("/proc/self/schedstat").expect("a process can see its time");
+    Duration::from_nanos(text.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("its time"))
+}
+
+#[delayed::task(name = "isolation.burns", cpu = "1s")]
+fn burns(n: String, ms: u64) {
+    note(&n);
+    burn(Duration::from_millis(ms));
+    note(&format!("{n} burnt it"));
+}
+
+#[delayed::task(name = "isolation.burns_async", cpu = "1s")]
+async fn burns_async(n: String, ms: u64) {
+    note(&n);
+    burn(Duration::from_millis(ms));
+    note(&format!("{n} burnt it"));
+}
+
+#[delayed::task(name = "isolation.shouts", output = "1MB")]
+fn shouts(n: String, bytes: usize) {
+    note(&n);
+    let line = [b"x".repeat(99), b"\n".to_vec()].concat();
+    for _ in 0..bytes / line.len() {
+        std::io::stdout().write_all(&line).expect("the standard output can be written");
+        std::io::stdout().flush().expect("the standard output can be written");
+    }
+    note(&format!("{n} shouted it"));
+}
+
+/// A field of this process's stat, numbered as proc(5) does.
+fn stat(field: usize) -> String {
+    let text = std::fs::read_to_string("/proc/self/stat").expect("a process can see itself");
+    let (_, rest) = text.rsplit_once(')').expect("its name stands in brackets");
+    rest.split_whitespace().nth(field - 3).expect("it has that many fields").to_owned()
+}
+
+fn status(name: &str) -> String {
+    let text = std::fs::read_to_string("/proc/self/status").expect("a process can see itself");
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.expect("its status has that line").trim().to_owned()
+}
+
+fn namespace(kind: &str) -> String {
+    let link = std::fs::read_link(format!("/proc/self/ns/{kind}")).expect("a process has namespaces");
+    link.to_string_lossy().into_owned()
+}
+
+/// A soft limit of this process, as it is written there.
+fn limit(name: &str) -> String {
+    let text = std::fs::read_to_string("/proc/self/limits").expect("a process can see its limits");
+    let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("there is such a limit");
+    line.split_whitespace().next().expect("it has a value").to_owned()
+}
+
+/// What lasts as long as a process does: priority, privileges, namespaces and limits.
+fn terms(n: &str) {
+    let routes = std::fs::read_to_string("/proc/self/net/route").expect("routes can be seen");
+    let terms = serde_json::json!({
+        "n": n,
+        "nice": stat(19),
+        "no_new_privileges": status("NoNewPrivs"),
+        "network": namespace("net"),
+        // Below a headline.
+        "routes": routes.lines().count().saturating_sub(1),
+        "mounts": namespace("mnt"),
+        "files": limit("Max open files"),
+        "space": limit("Max address space"),
+    });
+    note(&terms.to_string());
+}
+
+#[delayed::task(name = "isolation.plain")]
+fn plain(n: String) {
+    terms(&n);
+}
+
+#[delayed::task(name = "isolation.nice", nice = 10)]
+fn nice(n: String) {
+    terms(&n);
+}
+
+#[delayed::task(name = "isolation.humble", no_new_privileges = true)]
+fn humble(n: String) {
+    terms(&n);
+}
+
+#[delayed::task(name = "isolation.private_network", private_network = true)]
+fn private_network(n: String) {
+    terms(&n);
+}
+
+#[delayed::task(name = "isolation.private_mounts", private_mounts = true)]
+fn private_mounts(n: String) {
+    terms(&n);
+}
+
+#[delayed::task(name = "isolation.few_files", open_files = 64, address_space = "8GB")]
+fn few_files(n: String) {
+    terms(&n);
+}
