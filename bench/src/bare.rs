@@ -51,3 +51,20 @@ pub fn round_trip(connection: &mut redis::Connection) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
 }
+
+/// The list that [`hand_overs`] waits for.
+pub const HANDED: &str = "bare_noti";
+
+/// Waits in `BLPOP`, again and again, and tells when each wait has ended, until nobody hears it.
+pub async fn hand_overs(redis: &redis::Client) -> tokio::sync::mpsc::UnboundedReceiver<Instant> {
+    let settings = redis::aio::ConnectionManagerConfig::new().set_response_timeout(None);
+    let connected = redis::aio::ConnectionManager::new_with_config(redis.clone(), settings).await;
+    let mut connection = connected.expect("connects");
+    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut wait = redis::cmd("BLPOP");
+        wait.arg(HANDED).arg(0);
+        while wait.exec_async(&mut connection).await.is_ok() && sender.send(Instant::now()).is_ok() {}
+    });
+    receiver
+}
