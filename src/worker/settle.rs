@@ -55,12 +55,11 @@ impl ClaimLoop {
         }
         self.forget_losses(&running, &outcome);
         let lane = &mut self.lanes[running.lane];
+        if outcome != Outcome::Unknown {
+            lane.on_known();
+        }
         if outcome == Outcome::Succeeded {
             count(&self.counters.succeeded, 1);
-            if lane.foreign > 0 {
-                lane.foreign = 0;
-                lane.rest.succeed();
-            }
             lane.finished.push((slot, running.suspect));
             return;
         }
@@ -131,13 +130,13 @@ impl ClaimLoop {
         match settlement {
             // It may be the only one in the queue.
             Settlement::Retry(_) => lane.dry = false,
-            // Others shall have the time to take it: the more of these in a row, the longer.
-            Settlement::PutBack(Place::Tail) if lane.foreign > 0 => {
-                lane.rest.fail();
+            Settlement::PutBack(place) => {
                 lane.dry = false;
+                if *place == Place::Tail {
+                    lane.on_foreign();
+                }
             }
-            Settlement::PutBack(Place::Head) => lane.dry = false,
-            Settlement::PutBack(Place::Tail) | Settlement::Bury { .. } => {}
+            Settlement::Bury { .. } => {}
         }
     }
 
