@@ -12,7 +12,7 @@
 --
 -- Returns 1 when the worker was known, else 0.
 
-local LAST = '9007199254740991' -- 2^53 - 1
+local LAST = '4503599627370496' -- 2^52
 
 redis.call('HLEN', KEYS[1]) -- UNLINK would take any type
 redis.call('ZCARD', KEYS[2])

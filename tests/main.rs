@@ -8,6 +8,7 @@ mod faults;
 mod interop;
 mod isolation;
 mod lua_headers;
+mod model;
 mod readme;
 mod scripts;
 mod support;

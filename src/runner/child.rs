@@ -1,5 +1,6 @@
 //! What happens in a child? It is set up, takes one request after another, runs it, reports, and ends.
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -24,6 +25,9 @@ use crate::task::{Cancellation, Registration, Registry, Scope, States};
 
 /// With what a child ends that could not be set up, or whose worker is gone.
 const UNFIT: i32 = 70;
+
+/// What a child is called, but for one that waits for its only run.
+const BUSY: &CStr = c"delayed-child";
 
 /// What a child knows of tasks.
 #[derive(Debug)]
@@ -57,7 +61,7 @@ struct Child<'a> {
 
 /// Serves until its last run, or until the worker is gone.
 pub(super) fn run(household: &Household, place: Place) -> ! {
-    name_process(c"delayed-child");
+    name_process(if place.reuse.runs == 1 { c"delayed-spare" } else { BUSY });
     let me = Pid::from_raw(0);
     let prepared = setpgid(me, me)
         .and_then(|()| signals::die_with(place.zygote))
@@ -91,6 +95,9 @@ impl Child<'_> {
         let mut buffer = vec![0; MAX_PACKET];
         for runs in 1..=reuse.runs {
             let Some((packet, file)) = self.next_request(&mut buffer) else { return };
+            if reuse.runs == 1 {
+                name_process(BUSY);
+            }
             let Some(request) = decode::<Request<'_>>(packet) else { exit_now(UNFIT) };
             let message = match (request.message, file) {
                 (Some(message), _) => Ok(std::borrow::Cow::Borrowed(&**message)),

@@ -55,7 +55,8 @@ impl Job {
 
     /// Whether somebody has to look at the clock, or at the process, while it runs.
     pub(super) fn is_minded(&self) -> bool {
-        self.timeout.is_some() || self.deadline.is_some() || self.limits.memory.is_some()
+        let Limits { memory, cpu_seconds, .. } = self.limits;
+        self.timeout.is_some() || self.deadline.is_some() || memory.is_some() || cpu_seconds.is_some()
     }
 
     pub(super) fn origin(&self, pid: i32) -> Origin<'_> {

@@ -3,6 +3,7 @@
 mod child;
 mod forward;
 mod frame;
+mod fresh;
 mod inline;
 mod job;
 mod link;

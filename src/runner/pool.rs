@@ -1,10 +1,11 @@
-//! Which child runs which call? Forked ones one each; preforked ones one after another.
+//! Which child runs which call? Preforked ones run one after another; what must have a child of its own goes to
+//! `fresh.rs`.
 //!
 //! A call goes to a preforked child that is idle, else it waits. A child that reports takes the next one, and of quick
 //! tasks a few at once, so that it need not sleep between them. What it has not read when a run turns out not to be
 //! quick is taken back out of its socket and given to others.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::pin::pin;
@@ -17,14 +18,14 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::isolation::{Isolation, Limits};
 use crate::runner::forward::{self, Origin};
-use crate::runner::frame::{Request, Reuse, decode};
+use crate::runner::frame::Reuse;
+use crate::runner::fresh::Fresh;
 use crate::runner::job::{Command, Done, Job, Ticket};
 use crate::runner::link::Link;
 use crate::runner::outcome::{Outcome, Traces};
 use crate::runner::process::{Event, Process, Requests};
 use crate::runner::watch::{count_kernel_kills, see_off, watch};
 use crate::runner::zygote::Zygote;
-use crate::sys::packets::MAX_PACKET;
 
 /// How many calls of quick tasks a child is given at once.
 const AHEAD: usize = 16;
@@ -53,6 +54,7 @@ pub(crate) struct Processes(Arc<Pool>);
 
 struct Pool {
     link: Link,
+    fresh: Arc<Fresh>,
     options: PoolOptions,
     done: UnboundedSender<Done>,
     next: AtomicU64,
@@ -94,7 +96,8 @@ impl Processes {
         count_kernel_kills();
         let link = Link::start(zygote)?;
         let (next, state) = (AtomicU64::new(0), Mutex::default());
-        Ok(Self(Arc::new(Pool { link, options, done, next, state })))
+        let fresh = Arc::new(Fresh::new(link.clone(), options.lasting));
+        Ok(Self(Arc::new(Pool { link, fresh, options, done, next, state })))
     }
 
     /// Runs a call: in a fresh child, or in one of the pool. What a preforked child could not undo has a fresh one.
@@ -106,7 +109,7 @@ impl Processes {
         if isolation == Isolation::Prefork && lasting == pool.options.lasting {
             pool.submit(Arc::clone(&ticket));
         } else {
-            tokio::spawn(run_once(pool.link.clone(), lasting, Arc::clone(&ticket)));
+            tokio::spawn(Arc::clone(&pool.fresh).run(lasting, Arc::clone(&ticket)));
         }
         RunHandle { ticket, pool: Arc::clone(pool) }
     }
@@ -163,31 +166,6 @@ impl RunHandle {
             (Some(ticket), Command::Cancel | Command::Abandon) => ticket.finish(None, Traces::default()),
             (None, command) => self.ticket.give(command),
         }
-    }
-}
-
-/// One run in a child of its own.
-async fn run_once(link: Link, lasting: Limits, ticket: Arc<Ticket>) {
-    let started = async {
-        let (packet, file) = ticket.job.encode(ticket.run, forward::level_now())?;
-        let (process, requests) = Process::fork(&link, lasting, Reuse::ONCE).await?;
-        match requests.send(&packet, file.as_ref()) {
-            true => Ok((process, requests)),
-            false => Err(io::Error::other("its request could not be sent")),
-        }
-    };
-    match started.await {
-        Ok((mut process, requests)) => {
-            let end = watch(&mut process, &ticket).await;
-            match end.outcome {
-                Some(Outcome::Crashed(exit)) if unread(&requests).contains(&ticket.run) => {
-                    ticket.lose(format!("before it could begin, {exit}"));
-                }
-                outcome => ticket.finish(outcome, end.traces),
-            }
-            see_off(process).await;
-        }
-        Err(error) => ticket.lose(format!("no process could be had: {error}")),
     }
 }
 
@@ -307,7 +285,7 @@ impl Seat {
     /// Takes back what the child has not read, but for the first, in the order in which it was given.
     fn take_back(&self) -> Vec<Arc<Ticket>> {
         let mut given = self.given();
-        let unread = unread(&self.requests);
+        let unread = self.requests.unread();
         let Some(first) = given.pop_front() else { return Vec::new() };
         let (back, kept): (Vec<_>, Vec<_>) = given.drain(..).partition(|ticket| unread.contains(&ticket.run));
         if unread.contains(&first.run) {
@@ -321,16 +299,6 @@ impl Seat {
         given.extend(kept);
         back
     }
-}
-
-/// Takes out of its socket what a child has not read. Gives the runs.
-fn unread(requests: &Requests) -> HashSet<u64> {
-    let mut buffer = vec![0; MAX_PACKET];
-    let mut unread = HashSet::new();
-    while let Some(packet) = requests.take_back(&mut buffer) {
-        unread.extend(decode::<Request<'_>>(packet).map(|request| request.run));
-    }
-    unread
 }
 
 /// A preforked child from its fork to its end.
@@ -391,7 +359,7 @@ async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Opti
         };
         match &end.outcome {
             Some(Outcome::Succeeded) => ticket.job.speed.learn(end.took),
-            Some(Outcome::Crashed(exit)) if unread(&seat.requests).contains(&ticket.run) => {
+            Some(Outcome::Crashed(exit)) if seat.requests.unread().contains(&ticket.run) => {
                 return Some(format!("before it had begun anything, {exit}"));
             }
             _ => {}

@@ -1,6 +1,6 @@
 //! What comes from a child? Its reports, its output, and the zygote's news of it, in the order in which they count.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,11 +12,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::isolation::Limits;
 use crate::runner::forward::Origin;
-use crate::runner::frame::{MAX_REPORT, News, Report, Reuse, decode};
+use crate::runner::frame::{MAX_REPORT, News, Report, Request, Reuse, decode};
 use crate::runner::link::Link;
 use crate::runner::output::Output;
 use crate::sys::descriptors;
-use crate::sys::packets::{self, Packet};
+use crate::sys::packets::{self, MAX_PACKET, Packet};
 use crate::sys::wait::{Status, Used};
 use crate::sys::watched::Watched;
 
@@ -37,8 +37,18 @@ impl Requests {
         packets::send(&self.ours, packet, &descriptors).is_ok()
     }
 
+    /// Takes back all that the child has not read. Gives the runs.
+    pub(super) fn unread(&self) -> HashSet<u64> {
+        let mut buffer = vec![0; MAX_PACKET];
+        let mut unread = HashSet::new();
+        while let Some(packet) = self.take_back(&mut buffer) {
+            unread.extend(decode::<Request<'_>>(packet).map(|request| request.run));
+        }
+        unread
+    }
+
     /// Takes back one that was not read; none when all were.
-    pub(super) fn take_back<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    fn take_back<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         let packet = packets::receive_now(&self.theirs, buffer).ok()?;
         (packet.length > 0).then_some(&buffer[..packet.length])
     }
@@ -114,6 +124,15 @@ impl Process {
             ended: false,
         };
         Ok((process, Requests { ours: requests, theirs: their_requests }))
+    }
+
+    /// Whether it lives as far as is known, so that it can be given a first run.
+    pub(super) fn waits(&mut self) -> bool {
+        while let Ok(news) = self.news.try_recv() {
+            let event = self.learn(Some(news), Origin::NOBODY);
+            self.pending.extend(event);
+        }
+        !self.ended
     }
 
     /// Its process id; 0 until that is known.

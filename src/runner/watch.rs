@@ -16,6 +16,10 @@ use crate::sys::wait::{Status, Used};
 
 /// How often the resident memory of a child with such a limit is looked at.
 const MEMORY_PERIOD: Duration = Duration::from_millis(10);
+/// How often the CPU time is, of a child with a limit of that.
+const CPU_PERIOD: Duration = Duration::from_millis(250);
+/// By how much a run may overshoot its CPU time: the kernel has asked it to end by then.
+const CPU_GRACE: Duration = Duration::from_secs(1);
 /// How long a child that has said its last may take to end.
 const LINGER: Duration = Duration::from_millis(500);
 
@@ -49,6 +53,8 @@ struct Watch<'a> {
     why: Option<Why>,
     answer: Option<Answer>,
     retires: bool,
+    /// The CPU time that the child had used when it was looked at first.
+    cpu_before: Option<Duration>,
 }
 
 /// Minds the run of `ticket`, which has been handed to `process`, to its end.
@@ -62,8 +68,10 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
         why: None,
         answer: None,
         retires: false,
+        cpu_before: None,
     };
-    let mut look_at = job.limits.memory.map(|_| Instant::now() + MEMORY_PERIOD);
+    let period = job.limits.memory.map(|_| MEMORY_PERIOD).or(job.limits.cpu_seconds.map(|_| CPU_PERIOD));
+    let mut look_at = period.map(|period| Instant::now() + period);
     // From when on a child that has nothing more to say should be gone.
     let mut gone_at: Option<Instant> = None;
     loop {
@@ -81,8 +89,9 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
                     signal(process, due);
                 }
                 if look_at.is_some_and(|at| at <= now) {
-                    look_at = Some(now + MEMORY_PERIOD);
+                    look_at = period.map(|period| now + period);
                     watch.look_at_memory(process);
+                    watch.look_at_cpu_time(process);
                 }
                 if gone_at.is_some_and(|at| at <= now) {
                     gone_at = None;
@@ -160,6 +169,19 @@ impl Watch<'_> {
             && sys::resident_memory(process.pid()).is_some_and(|now| now > limit)
         {
             self.make_end(process, Why::Exceeded(Resource::Memory, limit));
+        }
+    }
+
+    /// The kernel asks a process to end that has used its time, and it may not listen.
+    fn look_at_cpu_time(&mut self, process: &Process) {
+        if let Some(limit) = self.ticket.job.limits.cpu_seconds
+            && process.pid() > 0
+            && let Some(now) = sys::cpu_time(process.pid())
+        {
+            let used = now.saturating_sub(*self.cpu_before.get_or_insert(now));
+            if used > Duration::from_secs(limit).saturating_add(CPU_GRACE) {
+                self.make_end(process, Why::Exceeded(Resource::Cpu, limit));
+            }
         }
     }
 

@@ -8,6 +8,8 @@ pub(crate) mod signals;
 pub(crate) mod wait;
 pub(crate) mod watched;
 
+use std::time::Duration;
+
 /// The name of this host, or `unknown`.
 #[must_use]
 pub(crate) fn host() -> String {
@@ -31,6 +33,17 @@ pub(crate) fn resident_memory(pid: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * page_size())
+}
+
+/// The CPU time that a process has used, to a hundredth of a second; none when it is gone.
+pub(crate) fn cpu_time(pid: i32) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Its name, which comes before, may have spaces in it.
+    let (_, fields) = text.rsplit_once(')')?;
+    let ticks: u64 =
+        fields.split_ascii_whitespace().skip(11).take(2).map(|field| field.parse().unwrap_or(0)).sum();
+    let ticks_per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+    Some(Duration::from_millis(ticks * 1000 / u64::try_from(ticks_per_second).ok()?.max(1)))
 }
 
 /// How often the kernel has killed a process for want of memory since it started; none when it does not say.

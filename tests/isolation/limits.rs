@@ -64,7 +64,7 @@ fn too_much_address_space_is_called_so(mode: &'static str) {
 fn too_much_cpu_time_is_called_so(mode: &'static str) {
     let mut case = Case::new(mode, &["--timeout", "1h"]);
     let began = Instant::now();
-    for (n, name) in ["burns", "burns_async"].into_iter().enumerate() {
+    for (n, name) in ["burns", "burns_async", "burns_deaf"].into_iter().enumerate() {
         case.trial.push(&[task_with(name, &[name.into(), 600_000.into()])]);
         case.wait_dead(n + 1);
         assert_exceeded(&case.letters()[n], "used more than 1 s of CPU time");
@@ -73,7 +73,8 @@ fn too_much_cpu_time_is_called_so(mode: &'static str) {
     case.goes_on();
     case.end_with(&["q_dead"]);
     let executions = case.trial.ledger.executions();
-    assert_eq!((executions["burns"], executions["burns_async"]), (1, 1), "{executions:?}");
+    let each = ["burns", "burns_async", "burns_deaf"].map(|name| executions[name]);
+    assert_eq!(each, [1, 1, 1], "{executions:?}");
 }
 
 fn too_many_descriptors_are_called_so(mode: &'static str) {

@@ -71,6 +71,9 @@ struct Letter {
     output: String,
 }
 
+/// The name of a process that waits for its only run.
+const SPARE: &str = "delayed-spare";
+
 /// A trial whose worker runs tasks in processes of their own, and the processes that are there in any case.
 struct Case {
     trial: Trial,
@@ -105,10 +108,12 @@ impl Case {
         everybody(&self.trial)
     }
 
-    /// The processes that run tasks, or wait to.
+    /// The processes that run tasks, or wait for others after one.
     fn children(&self) -> Vec<Process> {
         let mut all = self.everybody();
-        all.retain(|process| process.parent == self.zygote().pid && process.is_alive());
+        all.retain(|process| {
+            process.parent == self.zygote().pid && process.is_alive() && process.name != SPARE
+        });
         all
     }
 
@@ -148,11 +153,14 @@ impl Case {
         wait::until_ok(GONE, || {
             let mut rest = self.everybody();
             rest.retain(|process| !self.family.iter().any(|known| known.pid == process.pid));
+            let waits =
+                |it: &Process, name: &str| it.name == name && it.parent == self.zygote().pid && it.is_alive();
             if self.mode == "prefork" {
                 // Those of the pool wait for calls.
-                let waits = |it: &Process| it.name == "delayed-child" && it.parent == self.zygote().pid;
-                rest.retain(|process| !waits(process) || !process.is_alive());
+                rest.retain(|process| !waits(process, "delayed-child"));
             }
+            let spares = rest.extract_if(.., |process| waits(process, SPARE)).count();
+            assert!(spares <= 2, "expected no more than two to wait for a first run: {}", list(&rest));
             if rest.is_empty() { Ok(()) } else { Err(format!("no process to be left: {}", list(&rest))) }
         });
     }

@@ -21,39 +21,39 @@ use redis::{Commands, Connection, FromRedisValue, RedisResult, ScriptInvocation}
 
 use crate::support::redis::{State, TestRedis, everything, snapshot};
 
-const QUEUE: &str = "q";
-const TOKENS: &str = "q_noti";
-const HAND: &str = "q_hand";
-const PROCESSING: &str = "q_processing";
-const DEAD: &str = "q_dead";
-const DEATHS: &str = "q_deaths";
-const WORKERS: &str = "q_workers";
+pub(crate) const QUEUE: &str = "q";
+pub(crate) const TOKENS: &str = "q_noti";
+pub(crate) const HAND: &str = "q_hand";
+pub(crate) const PROCESSING: &str = "q_processing";
+pub(crate) const DEAD: &str = "q_dead";
+pub(crate) const DEATHS: &str = "q_deaths";
+pub(crate) const WORKERS: &str = "q_workers";
 const WORKER_ID: &str = "abcdefghijklmn27";
 const WORKER: &str = "q:abcdefghijklmn27";
 const ORDERS: &str = "q:abcdefghijklmn27:kill";
 /// Milliseconds.
-const LEASE: u64 = 60_000;
+pub(crate) const LEASE: u64 = 60_000;
 /// What Redis says of a key of another type, of a call that needs memory, and of a write to a replica.
 const WRONG_TYPE: &str = "WRONGTYPE";
 const FULL: &str = "OOM";
 const READ_ONLY: &str = "READONLY";
-const STALE: &str = "STALE";
+pub(crate) const STALE: &str = "STALE";
 
 /// A Redis on which scripts are tried.
-struct Bench {
+pub(crate) struct Bench {
     _server: TestRedis,
-    redis: Connection,
+    pub(crate) redis: Connection,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let server = TestRedis::start();
         let redis = server.connection();
         Self { _server: server, redis }
     }
 
     /// Calls a script by its digest.
-    fn call<T: FromRedisValue>(
+    pub(crate) fn call<T: FromRedisValue>(
         &mut self,
         name: &str,
         build: impl FnOnce(&mut ScriptInvocation<'_>),
@@ -100,7 +100,7 @@ impl Bench {
         }
     }
 
-    fn state(&mut self) -> State {
+    pub(crate) fn state(&mut self) -> State {
         snapshot(&mut self.redis, QUEUE)
     }
 
@@ -243,6 +243,6 @@ fn bytes(messages: &[&str]) -> Vec<Vec<u8>> {
 }
 
 /// The field of a message in `deaths`.
-fn digest(message: &str) -> String {
+pub(crate) fn digest(message: &str) -> String {
     redis::Script::new(message).get_hash().to_owned()
 }

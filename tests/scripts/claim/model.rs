@@ -1,15 +1,17 @@
-//! What `claim` should do, said once more in Rust, and compared with the script case by case.
+//! Does `claim` do what the model says? Case by case.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::*;
+use crate::model::pair::{Pair, SLOTS, WORKER_COUNT};
+use crate::model::world::{Claim, MOVED, Message, World};
 
 #[derive(Debug, Clone)]
 struct Case {
-    ask: Ask,
+    ask: Claim,
+    renew: bool,
     waiting: usize,
     tokens: usize,
     /// Tokens in the hand.
@@ -22,161 +24,59 @@ struct Case {
     suspects: BTreeSet<usize>,
 }
 
-/// What stands in Redis, as far as `claim` may change it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct World {
-    waiting: VecDeque<Vec<u8>>,
-    tokens: usize,
-    hand: usize,
-    processing: BTreeMap<String, Vec<u8>>,
-    live: BTreeSet<String>,
-    deaths: BTreeSet<String>,
-    seq: Option<u64>,
-}
-
-/// A token was moved to the hand, for `in_hand`.
-const MOVED: usize = 2;
-
 /// The message that a released slot owns.
-fn old(number: usize) -> String {
-    format!("old{number}")
+fn old(number: usize) -> Message {
+    100 + small::<Message>(number)
 }
 
-impl World {
-    fn before(case: &Case) -> Self {
-        let mut world = Self { tokens: case.tokens, hand: case.hand, ..Self::default() };
-        world.waiting = (0..case.waiting).map(|i| format!("new{i}").into_bytes()).collect();
-        for i in (0..case.ask.released).filter(|i| !case.lost.contains(i)) {
-            world.processing.insert(slot(i), old(i).into_bytes());
-            world.live.insert(slot(i));
-        }
-        // Another worker's, which must stay as it is.
-        world.processing.insert("4711".into(), b"theirs".to_vec());
-        world.live.extend(case.live.iter().map(|i| slot(*i)));
-        world.deaths.extend(case.suspects.iter().map(|i| digest(&old(*i))));
-        world
-    }
+fn small<T: TryFrom<usize>>(number: usize) -> T {
+    T::try_from(number).unwrap_or_else(|_| panic!("expected a small number, not {number}"))
+}
 
-    fn claim(&mut self, ask: &Ask) -> Reply {
-        self.seq = Some(ask.seq);
-        let mut reply = Reply { suspects: !self.deaths.is_empty(), ..Reply::default() };
-        for (i, id) in ask.ids[..ask.released].iter().enumerate() {
-            match self.processing.remove(id) {
-                Some(message) => {
-                    if i < ask.forgive {
-                        self.deaths.remove(&digest(std::str::from_utf8(&message).unwrap()));
-                    }
-                }
-                None => reply.lost += 1,
-            }
-        }
-        if self.waiting.is_empty() {
-            self.tokens = 0;
-            if ask.in_hand == MOVED {
-                self.hand = 0;
-            }
-        }
-        let mut popped = usize::from(ask.in_hand == 1);
-        let mut moved = usize::from(ask.in_hand == MOVED && self.hand > 0);
-        for id in &ask.ids[ask.kept..] {
-            // Notification first: without one nothing is taken.
-            if self.waiting.is_empty() || popped + moved + self.tokens == 0 {
-                break;
-            }
-            if popped > 0 {
-                popped = 0;
-            } else if moved > 0 {
-                moved = 0;
-                self.hand -= 1;
-            } else {
-                self.tokens -= 1;
-            }
-            let message = self.waiting.pop_front().unwrap();
-            self.processing.insert(id.clone(), message.clone());
-            self.live.insert(id.clone());
-            reply.messages.push(message);
-        }
-        reply.waiting = i64::try_from(self.waiting.len()).unwrap();
-        reply
+/// What stands there before the claim of a worker, the first of all.
+fn before(case: &Case) -> World {
+    let mut world = World::new(usize::from(WORKER_COUNT), usize::from(SLOTS));
+    (world.tokens, world.hand) = (case.tokens, case.hand);
+    world.waiting = (0..small(case.waiting)).collect();
+    for i in (0..case.ask.released).filter(|i| !case.lost.contains(i)) {
+        world.processing.push((small(i), old(i)));
+        world.live[i] = true;
     }
-
-    fn write(&self, bench: &mut Bench) {
-        let mut pipe = redis::pipe();
-        pipe.cmd("FLUSHALL").ignore();
-        for message in &self.waiting {
-            pipe.rpush(QUEUE, message);
-        }
-        if self.tokens > 0 {
-            pipe.rpush(TOKENS, vec!["1"; self.tokens]);
-        }
-        if self.hand > 0 {
-            pipe.rpush(HAND, vec!["1"; self.hand]);
-        }
-        for (id, message) in &self.processing {
-            pipe.hset(PROCESSING, id, message);
-        }
-        for id in &self.live {
-            pipe.pset_ex(id, "1", LEASE);
-        }
-        for digest in &self.deaths {
-            pipe.hset(DEATHS, digest, "1 q:w");
-        }
-        let () = pipe.query(&mut bench.redis).unwrap();
-    }
-
-    fn read(bench: &mut Bench) -> Self {
-        let state = bench.state();
-        let is_live = |key: &String| key.starts_with(&format!("{WORKER}:"));
-        Self {
-            waiting: state.waiting.into(),
-            tokens: usize::try_from(state.tokens).unwrap(),
-            hand: bench.redis.llen(HAND).unwrap(),
-            processing: state.processing,
-            live: state.keys.iter().filter(|key| is_live(key)).cloned().collect(),
-            deaths: state.deaths.into_keys().collect(),
-            seq: bench.seq(),
-        }
-    }
+    // Another worker's, which must stay as it is.
+    world.processing.push((SLOTS, 99));
+    case.live.iter().for_each(|slot| world.live[*slot] = true);
+    world.deaths = case.suspects.iter().map(|slot| (old(*slot), vec![1])).collect();
+    world
 }
 
 /// Compares script and model. The error says where they differ.
-fn compare(bench: &mut Bench, case: &Case) -> Result<(), String> {
-    let mut world = World::before(case);
-    world.write(bench);
-    let reply = claim(bench, &case.ask).map_err(|error| format!("expected a reply: {error}"))?;
-    let expected = world.claim(&case.ask);
-    if reply != expected {
-        return Err(format!("expected the reply {expected:?}, it is {reply:?}"));
-    }
-    let after = World::read(bench);
-    if after != world {
-        return Err(format!("expected {world:#?}\nit is {after:#?}"));
-    }
-    Ok(())
+fn compare(pair: &mut Pair, case: &Case) -> Result<(), String> {
+    pair.set(before(case));
+    pair.claim(0, 1, &case.ask, case.renew)
 }
 
 fn case(released: usize, kept: usize, free: usize, in_hand: usize) -> Case {
-    let ask = Ask { in_hand, released, kept, ..Ask::free(released + free) };
+    let ask = Claim { in_hand, forgive: 0, released, kept, wires: (0..small(released + free)).collect() };
     let none = BTreeSet::new;
-    Case { ask, waiting: 0, tokens: 0, hand: 0, lost: none(), live: none(), suspects: none() }
+    Case { ask, renew: false, waiting: 0, tokens: 0, hand: 0, lost: none(), live: none(), suspects: none() }
 }
 
 #[test]
 fn every_small_case_is_as_in_the_model() {
-    let mut bench = Bench::new();
+    let mut pair = Pair::new();
     let mut cases = 0;
     for released in 0..=2 {
         // Nothing in hand, a token that was popped, and one that was moved and is still there, or not.
         let hands = [(0, 1), (1, 0), (MOVED, 0), (MOVED, 1), (MOVED, 2)];
-        for (kept, free, (in_hand, hand)) in (0..=released).flat_map(|kept| {
-            (0..=2).flat_map(move |free| hands.map(|in_hand_and_hand| (kept, free, in_hand_and_hand)))
-        }) {
+        for (kept, free, (in_hand, hand)) in (0..=released)
+            .flat_map(|kept| (0..=2).flat_map(move |free| hands.map(|in_hand| (kept, free, in_hand))))
+        {
             for (waiting, tokens) in (0..=3).flat_map(|waiting| (0..=3).map(move |tokens| (waiting, tokens)))
             {
                 for mask in 0..1 << released {
                     let lost = (0..released).filter(|i| mask >> i & 1 == 1).collect();
                     let case = Case { waiting, tokens, hand, lost, ..case(released, kept, free, in_hand) };
-                    compare(&mut bench, &case).unwrap_or_else(|wrong| panic!("{case:?}: {wrong}"));
+                    compare(&mut pair, &case).unwrap_or_else(|wrong| panic!("{case:?}: {wrong}"));
                     cases += 1;
                 }
             }
@@ -202,16 +102,16 @@ prop_compose! {
         let (released, free) = shape;
         let Case { ask, .. } = case(released, kept, free, in_hand);
         let live = live.into_iter().filter(|i| *i < released + free).collect();
-        Case { ask: Ask { renew, forgive, ..ask }, waiting, tokens, hand, lost, live, suspects }
+        Case { ask: Claim { forgive, ..ask }, renew, waiting, tokens, hand, lost, live, suspects }
     }
 }
 
 #[test]
 fn any_case_is_as_in_the_model() {
-    let bench = std::cell::RefCell::new(Bench::new());
+    let pair = std::cell::RefCell::new(Pair::new());
     let mut runner = TestRunner::new(Config { cases: 1000, failure_persistence: None, ..Config::default() });
     let result = runner.run(&any_case(), |case| {
-        compare(&mut bench.borrow_mut(), &case).map_err(TestCaseError::fail)?;
+        compare(&mut pair.borrow_mut(), &case).map_err(TestCaseError::fail)?;
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("expected the script to do as the model does: {error}"));

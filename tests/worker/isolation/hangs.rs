@@ -7,11 +7,11 @@ use nix::sys::signal::{SigHandler, Signal, raise, signal};
 
 use super::{hang, note, wait_at};
 
-/// Makes this process deaf to what asks it to end.
+/// Makes this process deaf to a signal.
 #[allow(unsafe_code, reason = "to ignore a signal runs no code of ours in its handler")]
-fn ignore_sigterm() {
+pub(super) fn ignore(which: Signal) {
     // SAFETY: no handler is installed.
-    unsafe { signal(Signal::SIGTERM, SigHandler::SigIgn) }.expect("a signal can be ignored");
+    unsafe { signal(which, SigHandler::SigIgn) }.expect("a signal can be ignored");
 }
 
 #[delayed::task(name = "isolation.sleep")]
@@ -45,7 +45,7 @@ async fn spin_async(n: String) {
 
 #[delayed::task(name = "isolation.deaf")]
 fn deaf(n: String) {
-    ignore_sigterm();
+    ignore(Signal::SIGTERM);
     note(&n);
     hang()
 }
@@ -60,7 +60,7 @@ fn stopped(n: String) {
 
 #[delayed::task(name = "isolation.stopped_and_deaf")]
 fn stopped_and_deaf(n: String) {
-    ignore_sigterm();
+    ignore(Signal::SIGTERM);
     note(&n);
     raise(Signal::SIGSTOP).expect("a process can stop itself");
     hang()
@@ -152,9 +152,9 @@ fn long(n: String, ms: u64) {
     note(&format!("-{n}"));
 }
 
-#[delayed::task(name = "isolation.own_grace", timeout = "100ms", grace = "700ms")]
+#[delayed::task(name = "isolation.own_grace", timeout = "500ms", grace = "700ms")]
 fn own_grace(n: String) {
-    ignore_sigterm();
+    ignore(Signal::SIGTERM);
     note(&n);
     hang()
 }

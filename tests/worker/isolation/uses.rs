@@ -3,6 +3,9 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+
+use super::hangs::ignore;
 use super::{hang, note};
 
 /// Has so many megabytes in its hands.
@@ -70,6 +73,13 @@ async fn burns_async(n: String, ms: u64) {
     note(&n);
     burn(Duration::from_millis(ms));
     note(&format!("{n} burnt it"));
+}
+
+/// Does not heed that it has used its time.
+#[delayed::task(name = "isolation.burns_deaf", cpu = "1s")]
+fn burns_deaf(n: String, ms: u64) {
+    ignore(Signal::SIGXCPU);
+    burns(n, ms);
 }
 
 #[delayed::task(name = "isolation.shouts", output = "1MB")]

@@ -1,0 +1,137 @@
+//! Which child runs a call that must have one of its own? One that was forked ahead and has run nothing yet, else one
+//! that is forked now.
+//!
+//! A fork takes longer than most of what else happens to a call, and a zygote never changes: a child that it forked a
+//! while ago is as fresh as one that it forks now. So once a call has needed one, a few wait for the next.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::isolation::Limits;
+use crate::runner::forward;
+use crate::runner::frame::Reuse;
+use crate::runner::job::Ticket;
+use crate::runner::link::Link;
+use crate::runner::outcome::Outcome;
+use crate::runner::process::{Process, Requests};
+use crate::runner::watch::{see_off, watch};
+
+/// How many children wait at the most.
+const SPARES: usize = 2;
+
+/// For how long a run goes on before others are forked beside it.
+const QUICK: Duration = Duration::from_millis(1);
+
+/// Children for one run each.
+pub(super) struct Fresh {
+    link: Link,
+    /// What holds for those that are forked ahead.
+    lasting: Limits,
+    spares: Mutex<Spares>,
+}
+
+#[derive(Default)]
+struct Spares {
+    /// The oldest first.
+    waiting: VecDeque<(Process, Requests)>,
+    coming: usize,
+}
+
+impl Fresh {
+    pub(super) fn new(link: Link, lasting: Limits) -> Self {
+        Self { link, lasting, spares: Mutex::default() }
+    }
+
+    /// Runs a call in a child with these limits.
+    pub(super) async fn run(self: Arc<Self>, lasting: Limits, ticket: Arc<Ticket>) {
+        let spare = (lasting == self.lasting).then(|| self.take()).flatten();
+        if let Some((process, requests)) = spare
+            && self.run_in(process, &requests, &ticket).await.is_ok()
+        {
+            return;
+        }
+        match Process::fork(&self.link, lasting, Reuse::ONCE).await {
+            Err(error) => ticket.lose(format!("no process could be had: {error}")),
+            Ok((process, requests)) => {
+                if let Err(problem) = self.run_in(process, &requests, &ticket).await {
+                    ticket.lose(problem);
+                }
+            }
+        }
+    }
+
+    /// Runs a call in this child; an error says why it has not begun there.
+    async fn run_in(
+        self: &Arc<Self>,
+        mut process: Process,
+        requests: &Requests,
+        ticket: &Ticket,
+    ) -> Result<(), String> {
+        send(requests, ticket).map_err(|error| format!("no process could be had: {error}"))?;
+        let end = {
+            let mut watched = pin!(watch(&mut process, ticket));
+            // A run that is quick is not to share the machine with the fork of the next child.
+            let early = tokio::time::timeout(QUICK, &mut watched).await;
+            tokio::spawn(Arc::clone(self).stock());
+            match early {
+                Ok(end) => end,
+                Err(_) => watched.await,
+            }
+        };
+        let begun = match end.outcome {
+            Some(Outcome::Crashed(exit)) if requests.unread().contains(&ticket.run) => {
+                Err(format!("before it could begin, {exit}"))
+            }
+            outcome => {
+                ticket.finish(outcome, end.traces);
+                Ok(())
+            }
+        };
+        see_off(process).await;
+        begun
+    }
+
+    fn spares(&self) -> MutexGuard<'_, Spares> {
+        // No code of others runs under the lock, so what it guards is whole.
+        self.spares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the oldest that has not died meanwhile.
+    fn take(&self) -> Option<(Process, Requests)> {
+        let mut spares = self.spares();
+        std::iter::from_fn(|| spares.waiting.pop_front()).find_map(|(mut process, requests)| {
+            let waits = process.waits();
+            waits.then_some((process, requests))
+        })
+    }
+
+    /// Has children forked until enough of them wait.
+    async fn stock(self: Arc<Self>) {
+        loop {
+            {
+                let mut spares = self.spares();
+                if spares.waiting.len() + spares.coming >= SPARES {
+                    return;
+                }
+                spares.coming += 1;
+            }
+            let forked = Process::fork(&self.link, self.lasting, Reuse::ONCE).await;
+            let mut spares = self.spares();
+            spares.coming -= 1;
+            // The run that finds none tells why.
+            let Ok(spare) = forked else { return };
+            spares.waiting.push_back(spare);
+        }
+    }
+}
+
+fn send(requests: &Requests, ticket: &Ticket) -> io::Result<()> {
+    let (packet, file) = ticket.job.encode(ticket.run, forward::level_now())?;
+    if requests.send(&packet, file.as_ref()) {
+        return Ok(());
+    }
+    Err(io::Error::other("its request could not be sent"))
+}

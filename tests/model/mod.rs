@@ -1,0 +1,13 @@
+//! The protocol as a model: every order of steps and faults in small worlds, and its scripts against the real ones.
+//!
+//! `docs/guarantees.md` says what is modelled and what is not.
+
+mod against_redis;
+pub(crate) mod pair;
+mod properties;
+pub(crate) mod protections;
+mod scenarios;
+mod steps;
+mod system;
+mod worker;
+pub(crate) mod world;

@@ -1,0 +1,442 @@
+//! Redis and the model side by side: each step is made on both, and they are compared.
+
+use std::collections::BTreeMap;
+
+use redis::{Commands, RedisResult, Value};
+
+use super::world::{Claim, Message, Numbers, Place, Seq, Stale, Wire, World};
+use crate::scripts::{Bench, DEAD, DEATHS, HAND, LEASE, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest};
+
+/// Workers, and the slots of each.
+pub(crate) const WORKER_COUNT: u8 = 3;
+pub(crate) const SLOTS: u8 = 48;
+const MAX_DEATHS: usize = 3;
+
+/// A call of a script. Numbers are brought into range when it is made.
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Enqueue(usize),
+    /// A producer of two pushes dies between them.
+    Push,
+    /// A worker dies between its `BLPOP` and its claim.
+    Pop,
+    /// A worker dies between its `BLMOVE` and its claim.
+    Move,
+    Claim {
+        worker: u8,
+        number: Number,
+        in_hand: u8,
+        renew: bool,
+        forgive: u8,
+        released: u8,
+        kept: u8,
+        wires: Vec<u8>,
+    },
+    Retry {
+        worker: u8,
+        number: Number,
+        slot: u8,
+    },
+    PutBack {
+        worker: u8,
+        number: Number,
+        place: Place,
+        slots: Vec<u8>,
+    },
+    Bury {
+        worker: u8,
+        number: Number,
+        slot: u8,
+    },
+    Reconcile {
+        worker: u8,
+        ahead: i8,
+        slots: Vec<u8>,
+    },
+    RequeueLost,
+    Balance(i8),
+    Beat {
+        worker: u8,
+        slots: Vec<u8>,
+    },
+    Resign {
+        worker: u8,
+        slots: Vec<u8>,
+    },
+    Revive(usize),
+    Purge(usize),
+    LiveKeysExpire(u8),
+    NumberExpires(u8),
+}
+
+/// Which number a call has: the next one, or one that far from it.
+pub(crate) type Number = i8;
+
+/// What Redis and the model said.
+type Made = (RedisResult<Value>, Result<Value, Stale>);
+
+/// Both sides, and what the test counts itself.
+pub(crate) struct Pair {
+    pub(crate) bench: Bench,
+    pub(crate) world: World,
+    /// The last message that was made.
+    fresh: Message,
+    /// The messages up to that one, by their digests.
+    digests: BTreeMap<String, Message>,
+}
+
+fn wire_id(wire: Wire) -> String {
+    format!("{}:{}", worker_key(wire / SLOTS), wire % SLOTS)
+}
+
+fn worker_id(worker: u8) -> String {
+    String::from(char::from(b'a' + worker)).repeat(16)
+}
+
+fn worker_key(worker: u8) -> String {
+    format!("{QUEUE}:{}", worker_id(worker))
+}
+
+fn text(message: Message) -> String {
+    format!("m{message}")
+}
+
+fn number(bytes: impl AsRef<[u8]>) -> Message {
+    let text = std::str::from_utf8(bytes.as_ref()).unwrap();
+    text.strip_prefix('m')
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_else(|| panic!("expected a message: {text}"))
+}
+
+fn wires(worker: u8, slots: &[u8]) -> Vec<Wire> {
+    slots.iter().map(|slot| worker * SLOTS + slot).collect()
+}
+
+fn int(number: usize) -> Value {
+    Value::Int(i64::try_from(number).unwrap())
+}
+
+fn message_value(message: Option<Message>) -> Value {
+    message.map_or(Value::Nil, |message| Value::BulkString(text(message).into_bytes()))
+}
+
+impl Pair {
+    pub(crate) fn new() -> Self {
+        let world = World::new(usize::from(WORKER_COUNT), usize::from(SLOTS));
+        Self { bench: Bench::new(), world, fresh: 0, digests: BTreeMap::new() }
+    }
+
+    /// Empties both.
+    pub(crate) fn clear(&mut self) {
+        let () = self.bench.redis.flushall().unwrap();
+        self.world = World::new(usize::from(WORKER_COUNT), usize::from(SLOTS));
+        self.fresh = 0;
+    }
+
+    fn another(&mut self) -> Message {
+        self.fresh += 1;
+        // Every other one has the same bytes as the one before.
+        if self.fresh.is_multiple_of(2) { self.fresh - 1 } else { self.fresh }
+    }
+
+    /// The number of a worker's call.
+    fn seq(&self, worker: u8, off: Number) -> Seq {
+        let next = self.world.numbers[usize::from(worker)].map_or(10, |numbers| numbers.seq + 1);
+        next.checked_add_signed(i64::from(off)).unwrap_or(0)
+    }
+
+    /// Makes the step on both sides.
+    ///
+    /// # Errors
+    /// Where they differ.
+    pub(crate) fn step(&mut self, step: &Step) -> Result<(), String> {
+        let made = self.make(step);
+        self.check(made)
+    }
+
+    /// Makes one claim on both sides.
+    ///
+    /// # Errors
+    /// Where they differ.
+    pub(crate) fn claim(&mut self, worker: u8, seq: Seq, ask: &Claim, renew: bool) -> Result<(), String> {
+        let made = self.make_claim(worker, seq, ask, renew);
+        self.check(made)
+    }
+
+    fn check(&mut self, (reply, expected): Made) -> Result<(), String> {
+        let reply = match reply {
+            Ok(reply) => Ok(reply),
+            Err(error) if error.to_string().contains(STALE) => Err(Stale),
+            Err(error) => return Err(format!("expected a reply, or {STALE}: {error}")),
+        };
+        if reply != expected {
+            return Err(format!("expected the reply {expected:?}, it is {reply:?}"));
+        }
+        let (after, world) = (self.read(), &self.world);
+        if after == *world { Ok(()) } else { Err(format!("expected {world:#?}\nit is {after:#?}")) }
+    }
+
+    fn make(&mut self, step: &Step) -> Made {
+        match step {
+            Step::Enqueue(count) => {
+                let messages: Vec<Message> = (0..*count).map(|_| self.another()).collect();
+                let reply = self.bench.call("enqueue", |call| {
+                    call.key(QUEUE).key(TOKENS);
+                    messages.iter().for_each(|message| {
+                        call.arg(text(*message));
+                    });
+                });
+                (reply, Ok(int(self.world.enqueue(&messages))))
+            }
+            Step::Push => {
+                let message = self.another();
+                self.world.waiting.push(message);
+                let waiting = self.world.waiting.len();
+                (self.bench.redis.rpush(QUEUE, text(message)), Ok(int(waiting)))
+            }
+            Step::Pop => {
+                let had = self.world.tokens > 0;
+                self.world.tokens -= usize::from(had);
+                let expected = if had { Value::BulkString(b"1".to_vec()) } else { Value::Nil };
+                (self.bench.redis.lpop(TOKENS, None), Ok(expected))
+            }
+            Step::Move => {
+                let had = self.world.tokens > 0;
+                self.world.tokens -= usize::from(had);
+                self.world.hand += usize::from(had);
+                let expected = if had { Value::BulkString(b"1".to_vec()) } else { Value::Nil };
+                let [left, right] = [redis::Direction::Left, redis::Direction::Right];
+                (self.bench.redis.lmove(TOKENS, HAND, left, right), Ok(expected))
+            }
+            Step::Claim { worker, number, in_hand, renew, forgive, released, kept, wires: slots } => {
+                let released = usize::from(*released).min(slots.len());
+                let ask = Claim {
+                    in_hand: usize::from(*in_hand),
+                    forgive: usize::from(*forgive).min(released),
+                    released,
+                    kept: usize::from(*kept).min(released),
+                    wires: wires(*worker, slots),
+                };
+                self.make_claim(*worker, self.seq(*worker, *number), &ask, *renew)
+            }
+            Step::Retry { worker, number, slot } => {
+                let (seq, wire, message) =
+                    (self.seq(*worker, *number), worker * SLOTS + slot, self.another());
+                let reply = self.bench.call("retry", |call| {
+                    call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(*worker));
+                    call.arg(seq).arg(wire_id(wire)).arg(text(message));
+                });
+                let expected = self.world.retry(usize::from(*worker), seq, wire, message);
+                (reply, expected.map(|owned| int(usize::from(owned))))
+            }
+            Step::PutBack { worker, number, place, slots } => {
+                let (seq, wires) = (self.seq(*worker, *number), wires(*worker, slots));
+                let reply = self.bench.call("put_back", |call| {
+                    call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(*worker));
+                    call.arg(seq).arg(if *place == Place::Head { "head" } else { "tail" });
+                    wires.iter().for_each(|wire| {
+                        call.arg(wire_id(*wire));
+                    });
+                });
+                let slots: Vec<(Wire, Message)> = wires.iter().map(|wire| (*wire, 0)).collect();
+                let expected = self.world.put_back(usize::from(*worker), seq, *place, &slots);
+                (reply, expected.map(|moved| int(moved.len())))
+            }
+            Step::Bury { worker, number, slot } => {
+                let (seq, wire) = (self.seq(*worker, *number), worker * SLOTS + slot);
+                let reply = self.bench.call("bury", |call| {
+                    call.key(PROCESSING).key(worker_key(*worker)).key(DEAD).key(DEATHS);
+                    call.arg(seq).arg(wire_id(wire)).arg(1000).arg(1_000_000_000);
+                    call.arg("failed").arg("why").arg(1).arg("where").arg("");
+                });
+                let expected = self.world.bury(usize::from(*worker), seq, wire, 0);
+                (reply, expected.map(|owned| Value::Array(vec![int(usize::from(owned)), int(0)])))
+            }
+            Step::Reconcile { worker, ahead, slots } => {
+                let (seq, wires) = (self.seq(*worker, *ahead), wires(*worker, slots));
+                let reply = self.bench.call("reconcile", |call| {
+                    call.key(PROCESSING).key(worker_key(*worker)).arg(seq).arg(LEASE);
+                    wires.iter().for_each(|wire| {
+                        call.arg(wire_id(*wire));
+                    });
+                });
+                let expected = self.world.reconcile(usize::from(*worker), seq, &wires);
+                (
+                    reply,
+                    expected.map(|reconciled| {
+                        let applied = Value::Int(reconciled.applied.map_or(-1, Seq::cast_signed));
+                        Value::Array(
+                            std::iter::once(applied)
+                                .chain(reconciled.owned.into_iter().map(message_value))
+                                .collect(),
+                        )
+                    }),
+                )
+            }
+            Step::RequeueLost => {
+                let reply = self.bench.call("requeue_lost", |call| {
+                    call.key(QUEUE).key(TOKENS).key(PROCESSING).key(DEAD).key(DEATHS);
+                    call.arg(0).arg(500).arg(MAX_DEATHS).arg(3_600_000).arg(1000).arg(1_000_000_000);
+                });
+                let swept = self.world.requeue_lost(MAX_DEATHS);
+                let name = |wire: &Wire| Value::BulkString(wire_id(*wire).into_bytes());
+                let counts = [int(0), int(swept.requeued.len()), int(swept.buried)];
+                let dead = Value::Array(swept.dead.iter().map(name).collect());
+                (reply, Ok(Value::Array(counts.into_iter().chain([dead]).collect())))
+            }
+            Step::Balance(gap) => {
+                let reply = self.bench.call("balance", |call| {
+                    call.key(QUEUE).key(TOKENS).key(HAND).arg(*gap);
+                });
+                (reply, Ok(Value::Int(self.world.balance(isize::from(*gap)).try_into().unwrap())))
+            }
+            Step::Beat { worker, slots } => {
+                let wires = wires(*worker, slots);
+                let reply = self.bench.call("beat", |call| {
+                    call.key(worker_key(*worker)).key(WORKERS).key(format!("{}:kill", worker_key(*worker)));
+                    wires.iter().for_each(|wire| {
+                        call.key(wire_id(*wire));
+                    });
+                    call.arg(LEASE).arg(worker_id(*worker)).arg("info");
+                });
+                self.world.beat(usize::from(*worker), &wires);
+                (reply, Ok(Value::Array(Vec::new())))
+            }
+            Step::Resign { worker, slots } => {
+                let wires = wires(*worker, slots);
+                let reply = self.bench.call("resign", |call| {
+                    call.key(worker_key(*worker)).key(WORKERS).key(format!("{}:kill", worker_key(*worker)));
+                    wires.iter().for_each(|wire| {
+                        call.key(wire_id(*wire));
+                    });
+                    call.arg(worker_id(*worker)).arg(LEASE);
+                });
+                (reply, Ok(int(usize::from(self.world.resign(usize::from(*worker), &wires)))))
+            }
+            Step::Revive(which) => self.revive(*which),
+            Step::Purge(count) => {
+                let reply = self.bench.call("purge", |call| {
+                    call.key(QUEUE).key(TOKENS).arg(*count);
+                });
+                (reply, Ok(int(self.world.purge(*count))))
+            }
+            Step::LiveKeysExpire(worker) => {
+                let wires = wires(*worker, &(0..SLOTS).collect::<Vec<_>>());
+                let live = |wire: &&Wire| self.world.live[usize::from(**wire)];
+                let count = wires.iter().filter(live).count();
+                wires.iter().for_each(|wire| self.world.live[usize::from(*wire)] = false);
+                (self.bench.redis.del(wires.into_iter().map(wire_id).collect::<Vec<_>>()), Ok(int(count)))
+            }
+            Step::NumberExpires(worker) => {
+                self.world.numbers[usize::from(*worker)] = None;
+                let gone: RedisResult<Value> = self.bench.redis.del(worker_key(*worker));
+                (gone.map(|_| Value::Nil), Ok(Value::Nil))
+            }
+        }
+    }
+
+    fn make_claim(&mut self, worker: u8, seq: Seq, ask: &Claim, renew: bool) -> Made {
+        let reply = self.bench.call("claim", |call| {
+            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(worker)).key(DEATHS).key(HAND);
+            call.arg(seq)
+                .arg(LEASE)
+                .arg(ask.in_hand)
+                .arg(u8::from(renew))
+                .arg(ask.forgive)
+                .arg(ask.released)
+                .arg(ask.kept);
+            ask.wires.iter().for_each(|wire| {
+                call.arg(wire_id(*wire));
+            });
+        });
+        let expected = self.world.claim(usize::from(worker), seq, ask);
+        let expected = expected.map(|claimed| {
+            let numbers = [int(claimed.lost), int(claimed.waiting), int(usize::from(claimed.suspects))];
+            let messages = claimed.messages.into_iter().map(|message| message_value(Some(message)));
+            Value::Array(numbers.into_iter().chain(messages).collect())
+        });
+        (reply, expected)
+    }
+
+    fn revive(&mut self, which: usize) -> Made {
+        let mut range = redis::cmd("XRANGE");
+        let letters: Vec<(String, BTreeMap<String, String>)> =
+            range.arg(DEAD).arg("-").arg("+").query(&mut self.bench.redis).unwrap();
+        let Some(at) = which.checked_rem(letters.len()) else { return (Ok(int(0)), Ok(int(0))) };
+        let message = self.another();
+        let reply = self.bench.call("revive", |call| {
+            call.key(QUEUE).key(TOKENS).key(DEAD).arg(&letters[at].0).arg(text(message));
+        });
+        self.world.revive(at, message);
+        (reply, Ok(int(1)))
+    }
+
+    /// Lets both sides be as `world`.
+    pub(crate) fn set(&mut self, world: World) {
+        let mut pipe = redis::pipe();
+        pipe.cmd("FLUSHALL").ignore();
+        world.waiting.iter().for_each(|message| {
+            pipe.rpush(QUEUE, text(*message));
+        });
+        (0..world.tokens).for_each(|_| {
+            pipe.rpush(TOKENS, "1");
+        });
+        (0..world.hand).for_each(|_| {
+            pipe.rpush(HAND, "1");
+        });
+        world.processing.iter().for_each(|(wire, message)| {
+            pipe.hset(PROCESSING, wire_id(*wire), text(*message));
+        });
+        for wire in (0..).zip(&world.live).filter(|(_, live)| **live).map(|(wire, _)| wire) {
+            pipe.pset_ex(wire_id(wire), "1", LEASE);
+        }
+        for (message, died) in &world.deaths {
+            let names: Vec<String> = died.iter().map(|worker| worker_key(*worker)).collect();
+            pipe.hset(DEATHS, digest(&text(*message)), format!("{} {}", died.len(), names.join(" ")));
+        }
+        let () = pipe.query(&mut self.bench.redis).unwrap();
+        let owned = world.processing.iter().map(|(_, message)| message);
+        self.fresh = owned.chain(&world.waiting).chain(world.deaths.keys()).copied().max().unwrap_or(0);
+        self.world = world;
+    }
+
+    /// What stands in Redis.
+    fn read(&mut self) -> World {
+        for message in Message::try_from(self.digests.len()).unwrap()..=self.fresh {
+            self.digests.insert(digest(&text(message)), message);
+        }
+        let state = self.bench.state();
+        let alive: Vec<String> = self.bench.redis.zrange(WORKERS, 0, -1).unwrap();
+        let seen = state.deaths.into_iter().map(|(hash, deaths)| {
+            let (count, names) = deaths.split_once(' ').expect("a count and names");
+            let died: Vec<u8> =
+                names.split_whitespace().map(|name| name.as_bytes()[QUEUE.len() + 1] - b'a').collect();
+            assert_eq!(count, died.len().to_string(), "expected as many names as deaths: {deaths}");
+            (self.digests[&hash], died)
+        });
+        let deaths = seen.collect();
+        let fields: Vec<(String, Vec<u8>)> = self.bench.redis.hgetall(PROCESSING).unwrap();
+        let wire_ids: Vec<String> = (0..WORKER_COUNT * SLOTS).map(wire_id).collect();
+        let wire = |id: &String| wire_ids.iter().position(|other| other == id).expect("one of the wire ids");
+        World {
+            waiting: state.waiting.into_iter().map(number).collect(),
+            tokens: usize::try_from(state.tokens).unwrap(),
+            hand: self.bench.redis.llen(HAND).unwrap(),
+            processing: fields.iter().map(|(id, m)| (Wire::try_from(wire(id)).unwrap(), number(m))).collect(),
+            live: wire_ids.iter().map(|id| state.keys.contains(id)).collect(),
+            dead: state.dead.iter().map(|letter| number(&letter["message"])).collect(),
+            deaths,
+            numbers: (0..WORKER_COUNT).map(|worker| self.numbers(worker)).collect(),
+            leases: (0..WORKER_COUNT).map(|worker| alive.contains(&worker_id(worker))).collect(),
+            without: None,
+        }
+    }
+
+    fn numbers(&mut self, worker: u8) -> Option<Numbers> {
+        let fields = ["seq", "fence", "applied"];
+        let (seq, fence, applied): (Option<Seq>, Option<Seq>, Option<i64>) =
+            self.bench.redis.hmget(worker_key(worker), &fields).unwrap();
+        let fence = fence.map(|fence| (fence, applied.and_then(|applied| Seq::try_from(applied).ok())));
+        seq.map(|seq| Numbers { seq, fence })
+    }
+}

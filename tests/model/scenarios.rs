@@ -1,0 +1,153 @@
+//! Which small worlds are explored?
+
+use std::time::Instant;
+
+use stateright::{Checker, HasDiscoveries, Model};
+
+use super::properties::RUN;
+use super::system::{Faults, System, VeryLate};
+
+/// A world and its name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) system: System,
+}
+
+const NO_FAULTS: Faults = Faults {
+    crash: 0,
+    cut: 0,
+    silence: 0,
+    jump: 0,
+    forget: 0,
+    refuse: 0,
+    reply_lost: 0,
+    half: 0,
+    stop: 0,
+    give_up: 0,
+    fail: 0,
+    late: 0,
+};
+
+/// Two workers of one slot, two calls.
+const TWO: System = System {
+    workers: 2,
+    slots: 1,
+    messages: 2,
+    two_pushes: false,
+    max_deaths: 2,
+    endless: false,
+    faults: NO_FAULTS,
+    very_late: VeryLate::Nothing,
+    without: None,
+};
+/// One worker of two slots, so that two of its requests are under way at a time.
+const ONE: System = System { workers: 1, slots: 2, ..TWO };
+
+pub(super) const DEATHS: Scenario =
+    Scenario { name: "deaths", system: System { faults: Faults { crash: 2, ..NO_FAULTS }, ..TWO } };
+pub(super) const SILENCE: Scenario =
+    Scenario { name: "silence", system: System { faults: Faults { silence: 1, ..NO_FAULTS }, ..TWO } };
+pub(super) const JUMPS: Scenario = Scenario {
+    name: "a clock that jumps",
+    system: System { faults: Faults { jump: 1, ..NO_FAULTS }, ..TWO },
+};
+pub(super) const FAILURES: Scenario = Scenario {
+    name: "failures of the silent and the dead",
+    system: System { messages: 1, faults: Faults { fail: 1, silence: 1, crash: 1, ..NO_FAULTS }, ..TWO },
+};
+pub(super) const CUTS: Scenario = Scenario {
+    name: "broken connections",
+    system: System { faults: Faults { cut: 2, late: 1, ..NO_FAULTS }, ..ONE },
+};
+pub(super) const REFUSALS: Scenario = Scenario {
+    name: "refusals and a broken connection",
+    system: System { faults: Faults { cut: 1, late: 1, refuse: 1, ..NO_FAULTS }, ..ONE },
+};
+pub(super) const HALVES: Scenario = Scenario {
+    name: "producers of two pushes",
+    system: System {
+        two_pushes: true,
+        faults: Faults { half: 1, reply_lost: 1, crash: 1, ..NO_FAULTS },
+        slots: 1,
+        ..ONE
+    },
+};
+pub(super) const RESENT: Scenario = Scenario {
+    name: "calls sent again",
+    system: System { faults: Faults { reply_lost: 1, crash: 1, ..NO_FAULTS }, messages: 1, ..TWO },
+};
+pub(super) const STOP: Scenario = Scenario {
+    name: "workers that stop",
+    system: System { faults: Faults { stop: 1, silence: 1, crash: 1, ..NO_FAULTS }, messages: 1, ..TWO },
+};
+pub(super) const LAST_CALLS: Scenario = Scenario {
+    name: "what is on its way when a worker stops",
+    system: System { faults: Faults { stop: 1, give_up: 1, cut: 1, late: 1, ..NO_FAULTS }, ..ONE },
+};
+pub(super) const FORGOTTEN: Scenario = Scenario {
+    name: "silence for four leases",
+    system: System { slots: 1, faults: Faults { forget: 1, cut: 1, late: 1, ..NO_FAULTS }, ..ONE },
+};
+pub(super) const VERY_LATE: Scenario = Scenario {
+    name: "claims that are read four leases late",
+    system: System {
+        endless: true,
+        very_late: VeryLate::Claims,
+        faults: Faults { forget: 1, cut: 1, late: 1, ..NO_FAULTS },
+        ..ONE
+    },
+};
+pub(super) const ANYTHING: Scenario = Scenario {
+    name: "anything, with one call",
+    system: System { messages: 1, faults: Faults { crash: 1, cut: 1, silence: 1, ..NO_FAULTS }, ..TWO },
+};
+
+/// All in which nothing may go wrong.
+pub(super) const ALL: [Scenario; 13] = [
+    DEATHS, SILENCE, JUMPS, FAILURES, CUTS, REFUSALS, HALVES, RESENT, STOP, LAST_CALLS, FORGOTTEN, VERY_LATE,
+    ANYTHING,
+];
+
+/// Looks at every state, the nearest first, until it has come to the end that is given.
+pub(super) fn explore(system: System, until: HasDiscoveries) -> impl Checker<System> {
+    system.checker().finish_when(until).spawn_bfs().join()
+}
+
+#[test]
+fn nothing_goes_wrong() {
+    let mut states = 0;
+    for Scenario { name, system } in ALL {
+        let began = Instant::now();
+        let checker = explore(system, HasDiscoveries::AnyFailures);
+        let (found, steps) = (checker.unique_state_count(), checker.state_count());
+        println!("{name}: {found} states, {steps} steps, {:?}", began.elapsed());
+        for property in system.properties() {
+            match (property.expectation.discovery_is_failure(), checker.discovery(property.name)) {
+                (true, Some(path)) => {
+                    let last = path.last_state().clone();
+                    let steps: Vec<String> =
+                        path.into_actions().iter().map(|step| format!("{step:?}")).collect();
+                    panic!(
+                        "{name}: expected `{}`, but after\n{}\nthere is {last:#?}",
+                        property.name,
+                        steps.join("\n")
+                    );
+                }
+                (false, None) => panic!("{name}: expected a state in which {}", property.name),
+                _ => {}
+            }
+        }
+        states += found;
+    }
+    println!("{states} states in all");
+}
+
+/// What docs/guarantees.md assumes, and why it must.
+#[test]
+fn a_release_that_is_read_four_leases_late_may_hit_the_next_message() {
+    let system = System { very_late: VeryLate::Anything, ..FORGOTTEN.system };
+    let checker = explore(system, HasDiscoveries::AnyOf([RUN].into()));
+    let path = checker.discovery(RUN).expect("if this does no harm any more, nothing need be assumed");
+    println!("{} steps to it", path.into_actions().len());
+}

@@ -1,0 +1,365 @@
+//! What stands in Redis, and what each script does to it: `lua/` said once more, in Rust.
+//!
+//! One method for each script, under its name. The checker explores it, and `against_redis` compares it with the
+//! scripts themselves.
+
+use std::collections::BTreeMap;
+
+use super::protections::Protection;
+
+/// A message, by number.
+pub(crate) type Message = u16;
+/// A wire id, by number: the slots of worker 0 first.
+pub(crate) type Wire = u8;
+/// The number of a call.
+pub(crate) type Seq = u64;
+/// For `in_hand`: the token was moved into the hand.
+pub(crate) const MOVED: usize = 2;
+/// The number that a worker leaves when it ends.
+const LAST: Seq = 1 << 52;
+
+/// What Redis knows of a worker's calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Numbers {
+    /// Of the last call that was applied.
+    pub(crate) seq: Seq,
+    /// Of the last reconcile, and what it answered.
+    pub(crate) fence: Option<(Seq, Option<Seq>)>,
+}
+
+/// What stands under the keys of one queue.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct World {
+    /// Oldest first.
+    pub(crate) waiting: Vec<Message>,
+    pub(crate) tokens: usize,
+    /// Tokens that were moved for claims to come.
+    pub(crate) hand: usize,
+    /// In the order in which the fields were made.
+    pub(crate) processing: Vec<(Wire, Message)>,
+    /// By wire id: whether it has a live key.
+    pub(crate) live: Vec<bool>,
+    /// Oldest first.
+    pub(crate) dead: Vec<Message>,
+    /// The workers that died while they owned a message.
+    pub(crate) deaths: BTreeMap<Message, Vec<u8>>,
+    /// By worker; none when Redis knows of no call.
+    pub(crate) numbers: Vec<Option<Numbers>>,
+    /// By worker: whether it has a lease.
+    pub(crate) leases: Vec<bool>,
+    /// What is switched off.
+    pub(crate) without: Option<Protection>,
+}
+
+/// The call was refused; nothing was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Stale;
+
+/// What a worker asks of `claim`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Claim {
+    /// 0, 1, or [`MOVED`].
+    pub(crate) in_hand: usize,
+    pub(crate) forgive: usize,
+    pub(crate) released: usize,
+    pub(crate) kept: usize,
+    pub(crate) wires: Vec<Wire>,
+}
+
+/// What `claim` answered, and what it took out, which only the model sees.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Claimed {
+    pub(crate) lost: usize,
+    pub(crate) waiting: usize,
+    pub(crate) suspects: u8,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) released: Vec<Message>,
+}
+
+/// What `reconcile` answered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Reconciled {
+    pub(crate) applied: Option<Seq>,
+    pub(crate) owned: Vec<Option<Message>>,
+}
+
+/// What `requeue_lost` did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Swept {
+    pub(crate) requeued: Vec<(Wire, Message)>,
+    pub(crate) buried: usize,
+    pub(crate) dead: Vec<Wire>,
+}
+
+/// Where a message is put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Place {
+    Head,
+    Tail,
+}
+
+impl World {
+    /// Nothing yet, and room for so many workers of so many slots.
+    pub(crate) fn new(workers: usize, slots: usize) -> Self {
+        Self {
+            live: vec![false; workers * slots],
+            numbers: vec![None; workers],
+            leases: vec![false; workers],
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn has(&self, protection: Protection) -> bool {
+        self.without != Some(protection)
+    }
+
+    fn worker_of(&self, wire: Wire) -> u8 {
+        wire / u8::try_from(self.live.len() / self.numbers.len()).expect("few slots")
+    }
+
+    /// The message that a slot owns.
+    pub(crate) fn owned_by(&self, wire: Wire) -> Option<Message> {
+        self.processing.iter().find(|(owner, _)| *owner == wire).map(|(_, message)| *message)
+    }
+
+    /// Takes a field out.
+    pub(super) fn remove(&mut self, wire: Wire) -> Option<Message> {
+        let at = self.processing.iter().position(|(owner, _)| *owner == wire)?;
+        Some(self.processing.remove(at).1)
+    }
+
+    /// Writes a field; what stood there is gone.
+    pub(super) fn write(&mut self, wire: Wire, message: Message) -> Option<Message> {
+        if let Some(field) = self.processing.iter_mut().find(|(owner, _)| *owner == wire) {
+            return Some(std::mem::replace(&mut field.1, message));
+        }
+        self.processing.push((wire, message));
+        None
+    }
+
+    fn push(&mut self, place: Place, message: Message) {
+        match place {
+            Place::Head => self.waiting.insert(0, message),
+            Place::Tail => self.waiting.push(message),
+        }
+        self.tokens += 1;
+    }
+
+    /// Whether this is the worker's next call.
+    fn is_next(&self, worker: usize, seq: Seq) -> Result<(), Stale> {
+        match self.numbers[worker] {
+            Some(numbers) if numbers.seq + 1 != seq && self.has(Protection::Numbers) => Err(Stale),
+            _ => Ok(()),
+        }
+    }
+
+    fn applied(&mut self, worker: usize, seq: Seq) {
+        let fence = self.numbers[worker].and_then(|numbers| numbers.fence);
+        self.numbers[worker] = Some(Numbers { seq, fence });
+    }
+
+    pub(crate) fn enqueue(&mut self, messages: &[Message]) -> usize {
+        messages.iter().for_each(|message| self.push(Place::Tail, *message));
+        self.waiting.len()
+    }
+
+    pub(crate) fn claim(&mut self, worker: usize, seq: Seq, ask: &Claim) -> Result<Claimed, Stale> {
+        self.is_next(worker, seq)?;
+        let (over, open) = ask.wires.split_at(ask.kept);
+        let again = ask.released - ask.kept;
+        let moved = ask.in_hand == MOVED;
+        let in_hand = if moved { self.hand.min(1) } else { ask.in_hand };
+        let wanted = open.len().min(self.waiting.len()).min(self.tokens + in_hand);
+        let overwrites = |wire: &Wire| self.owned_by(*wire).is_some();
+        if self.has(Protection::FieldFirst) && open[..wanted].iter().skip(again).any(overwrites) {
+            return Err(Stale);
+        }
+        let suspects = u8::from(!self.deaths.is_empty());
+        for wire in &ask.wires[..ask.forgive] {
+            if let Some(message) = self.owned_by(*wire) {
+                self.deaths.remove(&message);
+            }
+        }
+        if self.waiting.is_empty() {
+            self.tokens = 0;
+            self.hand = if moved { 0 } else { self.hand };
+        }
+        let runs_alone = |message: &Message| self.deaths.get(message).is_some_and(|died| died.len() >= 2);
+        let first_alone = self.waiting[..wanted].iter().position(runs_alone);
+        let (count, suspects) = match first_alone {
+            Some(0) => (1, 2),
+            Some(before) => (before, suspects),
+            None => (wanted, suspects),
+        };
+        let messages: Vec<Message> = self.waiting.drain(..count).collect();
+        self.tokens -= count.saturating_sub(in_hand);
+        self.hand -= if moved { count.min(in_hand) } else { 0 };
+
+        let mut claimed = Claimed { suspects, waiting: self.waiting.len(), ..Claimed::default() };
+        for (at, (wire, message)) in open.iter().zip(&messages).enumerate() {
+            if self.has(Protection::LiveKeyFirst) {
+                self.live[usize::from(*wire)] = true;
+            }
+            let before = self.write(*wire, *message);
+            claimed.lost += usize::from(at < again && before.is_none());
+            claimed.released.extend(before);
+        }
+        for wire in over.iter().chain(open[..again].iter().skip(count)) {
+            let before = self.remove(*wire);
+            claimed.lost += usize::from(before.is_none());
+            claimed.released.extend(before);
+        }
+        claimed.messages = messages;
+        self.applied(worker, seq);
+        Ok(claimed)
+    }
+
+    pub(crate) fn retry(
+        &mut self,
+        worker: usize,
+        seq: Seq,
+        wire: Wire,
+        message: Message,
+    ) -> Result<bool, Stale> {
+        self.is_next(worker, seq)?;
+        let owned = self.remove(wire).is_some();
+        if owned || !self.has(Protection::RetryAsksForItsField) {
+            self.push(Place::Tail, message);
+        }
+        self.applied(worker, seq);
+        Ok(owned)
+    }
+
+    /// `slots` are wire ids, and what the worker believes that they own.
+    pub(crate) fn put_back(
+        &mut self,
+        worker: usize,
+        seq: Seq,
+        place: Place,
+        slots: &[(Wire, Message)],
+    ) -> Result<Vec<Message>, Stale> {
+        self.is_next(worker, seq)?;
+        let mut moved = Vec::new();
+        let mut each: Vec<_> = slots.to_vec();
+        if place == Place::Head {
+            each.reverse();
+        }
+        for (wire, believed) in each {
+            let owned = self.remove(wire);
+            let blind = !self.has(Protection::PutBackAsksForItsField);
+            if let Some(message) = owned.or(blind.then_some(believed)) {
+                self.push(place, message);
+                moved.push(message);
+            }
+        }
+        self.applied(worker, seq);
+        Ok(moved)
+    }
+
+    /// `believed` is what the worker believes that the slot owns.
+    pub(crate) fn bury(
+        &mut self,
+        worker: usize,
+        seq: Seq,
+        wire: Wire,
+        believed: Message,
+    ) -> Result<bool, Stale> {
+        self.is_next(worker, seq)?;
+        let owned = self.remove(wire);
+        let blind = !self.has(Protection::BuryAsksForItsField);
+        if let Some(message) = owned.or(blind.then_some(believed)) {
+            self.dead.push(message);
+            self.deaths.remove(&message);
+        }
+        self.applied(worker, seq);
+        Ok(owned.is_some())
+    }
+
+    pub(crate) fn reconcile(&mut self, worker: usize, seq: Seq, wires: &[Wire]) -> Result<Reconciled, Stale> {
+        let known = self.numbers[worker];
+        let fence = known.and_then(|known| known.fence.filter(|(fence, _)| *fence == known.seq));
+        let fence = fence.filter(|_| self.has(Protection::ReconcileRemembersItsAnswer));
+        if known.is_some_and(|known| seq < known.seq || (seq == known.seq && fence.is_none())) {
+            return Err(Stale);
+        }
+        let applied = fence.map_or(known.map(|known| known.seq), |(_, applied)| applied);
+        if self.has(Protection::ReconcileFences) {
+            self.numbers[worker] = Some(Numbers { seq, fence: Some((seq, applied)) });
+        }
+        let owned = wires.iter().map(|wire| self.owned_by(*wire)).collect();
+        Ok(Reconciled { applied, owned })
+    }
+
+    /// All slots in one call, as for a queue of a few hundred.
+    pub(crate) fn requeue_lost(&mut self, max_deaths: usize) -> Swept {
+        let mut swept = Swept::default();
+        let mut counted = Vec::new();
+        for (wire, message) in self.processing.clone() {
+            if self.live[usize::from(wire)] && self.has(Protection::LeaseIsAsked) {
+                continue;
+            }
+            swept.dead.push(wire);
+            let process = self.worker_of(wire);
+            let mut died = self.deaths.remove(&message).unwrap_or_default();
+            let new = !counted.contains(&message) && !died.contains(&process);
+            counted.push(message);
+            if new {
+                died.push(process);
+            }
+            if died.len().max(1) >= max_deaths {
+                self.dead.push(message);
+                swept.buried += 1;
+            } else {
+                if !died.is_empty() {
+                    self.deaths.insert(message, died);
+                }
+                self.push(Place::Head, message);
+                swept.requeued.push((wire, message));
+            }
+            self.remove(wire);
+        }
+        swept
+    }
+
+    /// How many tokens are missing.
+    pub(super) fn gap(&self) -> isize {
+        let count = |number| isize::try_from(number).expect("few messages");
+        count(self.waiting.len()) - count(self.tokens)
+    }
+
+    /// Adds tokens, or takes some away when `gap` is negative. Gives how many.
+    pub(crate) fn balance(&mut self, gap: isize) -> isize {
+        let now = self.gap();
+        let change = if gap > 0 { now.clamp(0, gap) } else { now.clamp(gap, 0) };
+        self.tokens = self.tokens.checked_add_signed(change).expect("no more are taken than there are");
+        let used = if now > 0 { usize::try_from(change).unwrap_or(0) } else { self.hand };
+        self.hand = self.hand.saturating_sub(used);
+        change
+    }
+
+    pub(crate) fn beat(&mut self, worker: usize, wires: &[Wire]) {
+        self.leases[worker] = true;
+        wires.iter().for_each(|wire| self.live[usize::from(*wire)] = true);
+    }
+
+    pub(crate) fn resign(&mut self, worker: usize, wires: &[Wire]) -> bool {
+        let fence = Numbers { seq: LAST, fence: None };
+        self.numbers[worker] = self.has(Protection::ResignFences).then_some(fence);
+        wires.iter().for_each(|wire| self.live[usize::from(*wire)] = false);
+        std::mem::replace(&mut self.leases[worker], false)
+    }
+
+    /// `at` is where the letter stands, `message` what becomes of it.
+    pub(crate) fn revive(&mut self, at: usize, message: Message) {
+        self.dead.remove(at);
+        self.push(Place::Tail, message);
+    }
+
+    pub(crate) fn purge(&mut self, count: usize) -> usize {
+        let count = count.min(self.waiting.len());
+        let tokens = self.tokens;
+        self.waiting.drain(..count);
+        self.tokens -= tokens.saturating_sub(self.waiting.len()).min(count);
+        count
+    }
+}
