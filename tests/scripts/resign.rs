@@ -37,7 +37,7 @@ fn leaves_no_sign_of_life() {
 }
 
 #[test]
-fn refuses_a_claim_that_comes_later() {
+fn refuses_what_is_still_on_its_way() {
     let mut bench = Bench::new();
     seed(&mut bench);
     bench.wait(&["new"]);
