@@ -2,20 +2,30 @@
 --
 -- The caller has watched the gap for a while and says how much of it is real: a token that a worker
 -- holds between its BLPOP and its claim is no gap. A write that needs no memory comes first, so the
--- workers of a Redis that is full can be woken to drain it.
+-- workers of a Redis that is full can be woken to drain it. Tokens that were left in the hand are taken
+-- before new ones are made, and dropped where no message lacks one.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message
+-- KEYS[3]  hand           LIST  tokens that workers were woken with, until their claims come
 -- ARGV[1]  gap  tokens to add, or to take away when negative; at most 10000 are changed in a call
 --
 -- Returns the number of tokens added (negative: taken away).
 
 local wanted = tonumber(ARGV[1])
 local gap = redis.call('LLEN', KEYS[1]) - redis.call('LLEN', KEYS[2])
+local hand = redis.call('LLEN', KEYS[3])
+if gap <= 0 and hand > 0 then
+  redis.call('UNLINK', KEYS[3])
+end
 if wanted > 0 and gap > 0 then
   local add = math.min(wanted, gap, 10000)
   redis.call('PERSIST', KEYS[2]) -- needs no memory
-  for first = 1, add, 1000 do
+  local moved = math.min(add, hand)
+  for _ = 1, moved do
+    redis.call('LMOVE', KEYS[3], KEYS[2], 'LEFT', 'RIGHT')
+  end
+  for first = moved + 1, add, 1000 do
     local tokens = {}
     for i = 1, math.min(1000, add - first + 1) do
       tokens[i] = '1'

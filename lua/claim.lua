@@ -10,9 +10,10 @@
 -- KEYS[3]  processing     HASH    wire id -> the message that this slot owns
 -- KEYS[4]  worker         HASH    seq: the number of the last call that was applied
 -- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it
+-- KEYS[6]  hand           LIST    tokens that workers were woken with, until their claims come
 -- ARGV[1]  seq            the number of this call: one more than the last that was applied
 -- ARGV[2]  lease          milliseconds that a live key is good for
--- ARGV[3]  in_hand        tokens that the caller has popped already: 0 or 1
+-- ARGV[3]  in_hand        the caller's token: 0 none, 1 popped already, 2 in the hand, if it is still there
 -- ARGV[4]  renew          1 when the live keys of the free slots need a new lease, else 0
 -- ARGV[5]  forgive        how many of the wire ids, from the first on, succeeded and may be suspects
 -- ARGV[6]  released       how many of the wire ids, from the first on, are released
@@ -36,7 +37,8 @@ if last and tonumber(last) ~= seq - 1 then
   return redis.error_reply('STALE this is not the next call of this worker: ' .. last .. ' was applied last')
 end
 
-local in_hand = tonumber(ARGV[3])
+local moved = ARGV[3] == '2'
+local in_hand = moved and math.min(1, redis.call('LLEN', KEYS[6])) or tonumber(ARGV[3])
 local waiting = redis.call('LLEN', KEYS[1])
 local tokens = redis.call('LLEN', KEYS[2])
 redis.call('HLEN', KEYS[3])
@@ -65,6 +67,9 @@ if waiting == 0 then
   if tokens > 0 then
     redis.call('UNLINK', KEYS[2])
   end
+  if moved then
+    redis.call('UNLINK', KEYS[6])
+  end
 elseif wanted > 0 then
   messages = redis.call('LPOP', KEYS[1], math.min(wanted, STEP))
   local bytes = 0
@@ -88,6 +93,9 @@ elseif wanted > 0 then
   end
   if #messages > in_hand then
     redis.call('LPOP', KEYS[2], #messages - in_hand)
+  end
+  if moved and in_hand == 1 then
+    redis.call('LPOP', KEYS[6])
   end
 end
 

@@ -1,23 +1,27 @@
 -- resign: end a worker's lease, so that what it should still own is requeued at once.
 --
--- The number of its last call stays until it expires: a call that is still on its way, of a connection that broke, must
--- not be taken for the next one.
+-- Of the worker a number is left for a while that no call of it comes after, so that a claim which is
+-- still on its way is STALE: nobody would run what it took.
 --
--- KEYS[1]  worker   HASH  info: who this is
+-- KEYS[1]  worker   HASH  who this is, and its last call
 -- KEYS[2]  workers  ZSET  worker id -> the time in milliseconds at which its lease ends
 -- KEYS[3]  orders   HASH  wire id -> an order to end what this slot runs
 -- KEYS[…]  the live keys of its slots, at most 1000  STRING
 -- ARGV[1]  worker id
+-- ARGV[2]  lease      in milliseconds
 --
 -- Returns 1 when the worker was known, else 0.
 
-redis.call('HLEN', KEYS[1])
-redis.call('ZCARD', KEYS[2])
-redis.call('HLEN', KEYS[3]) -- UNLINK would take any type
+local LAST = '4503599627370496' -- 2^52
 
-redis.call('HDEL', KEYS[1], 'info')
-redis.call('UNLINK', KEYS[3])
+redis.call('HLEN', KEYS[1]) -- UNLINK would take any type
+redis.call('ZCARD', KEYS[2])
+redis.call('HLEN', KEYS[3])
+
+redis.call('UNLINK', KEYS[1], KEYS[3]) -- the first write needs no memory
 for i = 4, #KEYS do
   redis.call('UNLINK', KEYS[i])
 end
+redis.call('HSET', KEYS[1], 'seq', LAST)
+redis.call('PEXPIRE', KEYS[1], 4 * tonumber(ARGV[2]))
 return redis.call('ZREM', KEYS[2], ARGV[1])

@@ -156,11 +156,12 @@ impl Sweeper {
             }
         }
         let mut gap = self.broker.gap(keys).await?;
-        while gap != 0 {
+        loop {
+            // Also without a gap: a token that was left in the hand is dropped.
             let changed = self.broker.balance(keys, gap).await?;
             report.balanced += changed;
             gap -= changed;
-            if changed == 0 {
+            if gap == 0 || changed == 0 {
                 break;
             }
         }

@@ -20,8 +20,8 @@ pub fn drain(connection: &mut redis::Connection, slots: usize) -> (Duration, usi
     loop {
         seq += 1;
         let mut call = redis::cmd("EVALSHA");
-        call.arg(script.get_hash()).arg(5).arg("bench").arg("bench_noti").arg("bench_processing");
-        call.arg("bench:aaaaaaaaaaaaaaaa").arg("bench_deaths");
+        call.arg(script.get_hash()).arg(6).arg("bench").arg("bench_noti").arg("bench_processing");
+        call.arg("bench:aaaaaaaaaaaaaaaa").arg("bench_deaths").arg("bench_hand");
         call.arg(seq).arg(60_000).arg(0).arg(0).arg(0).arg(released).arg(0);
         for id in &ids {
             call.arg(id);
@@ -50,4 +50,21 @@ pub fn round_trip(connection: &mut redis::Connection) -> Duration {
         .collect();
     times.sort_unstable();
     times[times.len() / 2]
+}
+
+/// The list that [`hand_overs`] waits for.
+pub const HANDED: &str = "bare_noti";
+
+/// Waits in `BLPOP`, again and again, and tells when each wait has ended, until nobody hears it.
+pub async fn hand_overs(redis: &redis::Client) -> tokio::sync::mpsc::UnboundedReceiver<Instant> {
+    let settings = redis::aio::ConnectionManagerConfig::new().set_response_timeout(None);
+    let connected = redis::aio::ConnectionManager::new_with_config(redis.clone(), settings).await;
+    let mut connection = connected.expect("connects");
+    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut wait = redis::cmd("BLPOP");
+        wait.arg(HANDED).arg(0);
+        while wait.exec_async(&mut connection).await.is_ok() && sender.send(Instant::now()).is_ok() {}
+    });
+    receiver
 }

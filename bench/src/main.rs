@@ -165,8 +165,9 @@ fn drain(runtime: &tokio::runtime::Runtime) {
     }
 }
 
-/// Idle pick-up: from before the enqueue to the first line of the task. A round trip is a `PING` of the same kind of
-/// connection in the same runtime, after the same pause: both find the machine as idle. They take turns.
+/// Idle pick-up: from before the enqueue to the first line of the task. Beside it a bare hand-over, from before an
+/// `RPUSH` until somebody's `BLPOP` has returned, and a round trip, a `PING`: by connections of the same kind in the
+/// same runtime, each after the same pause, so that all find the machine as idle. They take turns.
 fn pickup(runtime: &tokio::runtime::Runtime) {
     let server = Server::start();
     let busy = bare::round_trip(&mut server.connect());
@@ -174,16 +175,17 @@ fn pickup(runtime: &tokio::runtime::Runtime) {
     *PICKED_UP.lock().expect("no panics") = Some(sender);
     let url = server.url();
     // In tasks, as a program that serves would: what `block_on` polls is woken from another thread each time.
-    let (mut pings, mut times) = runtime
+    let [pings, hand_overs, times] = runtime
         .block_on(runtime.spawn(async move {
             let redis = redis::Client::open(url.as_str()).expect("an address");
-            let mut bare = redis::aio::ConnectionManager::new(redis).await.expect("connects");
+            let mut bare = redis::aio::ConnectionManager::new(redis.clone()).await.expect("connects");
+            let mut handed = bare::hand_overs(&redis).await;
             let client = delayed::Client::connect(&url).await.expect("connects");
             let worker = delayed::Worker::builder(&url).queue("bench").concurrency(10).connect().await;
             let worker = worker.expect("connects");
             let handle = worker.handle();
             let running = tokio::spawn(worker.run());
-            let (mut pings, mut times) = (Vec::new(), Vec::new());
+            let [mut pings, mut hand_overs, mut times] = [const { Vec::new() }; 3];
             for round in 0..1000 {
                 let pause = Duration::from_millis(5 + round % 7);
                 tokio::time::sleep(pause).await;
@@ -193,27 +195,39 @@ fn pickup(runtime: &tokio::runtime::Runtime) {
 
                 tokio::time::sleep(pause).await;
                 let began = Instant::now();
+                redis::cmd("RPUSH").arg(bare::HANDED).arg(1).exec_async(&mut bare).await.expect("answers");
+                hand_overs.push(handed.recv().await.expect("is woken") - began);
+
+                tokio::time::sleep(pause).await;
+                let began = Instant::now();
                 client.enqueue(tasks::picked_up::call()).await.expect("enqueued");
                 times.push(picked.recv().await.expect("runs") - began);
             }
             handle.stop();
             running.await.expect("ends").expect("ends well");
-            (pings, times)
+            [pings, hand_overs, times]
         }))
         .expect("ends");
-    pings.sort_unstable();
-    times.sort_unstable();
     let at = |times: &[Duration], share: f64| times[((times.len() - 1) as f64 * share) as usize];
-    let (ping, p50) = (at(&pings, 0.5), at(&times, 0.5));
+    let sorted = |mut times: Vec<Duration>| {
+        times.sort_unstable();
+        [at(&times, 0.5), at(&times, 0.99), at(&times, 1.0)]
+    };
+    let [ping, hand_over, time] = [pings, hand_overs, times].map(sorted);
     println!(
-        "round trip p50 {ping:?}, p99 {:?} (of a thread that does nothing else {busy:?})",
-        at(&pings, 0.99)
+        "round trip: p50 {:?}, p99 {:?} (of a thread that does nothing else {busy:?})",
+        ping[0], ping[1]
     );
+    println!("hand-over: p50 {:?}, p99 {:?}", hand_over[0], hand_over[1]);
+    let ratio = |place: usize, of: [Duration; 3]| time[place].as_secs_f64() / of[place].as_secs_f64();
     println!(
-        "pick-up p50 {p50:?} ({:.1} round trips), p99 {:?}, max {:?}",
-        p50.as_secs_f64() / ping.as_secs_f64(),
-        at(&times, 0.99),
-        at(&times, 1.0)
+        "pick-up: p50 {:?} ({:.2} hand-overs, {:.2} round trips), p99 {:?} ({:.2} hand-overs), max {:?}",
+        time[0],
+        ratio(0, hand_over),
+        ratio(0, ping),
+        time[1],
+        ratio(1, hand_over),
+        time[2],
     );
 }
 

@@ -88,10 +88,16 @@ impl Broker {
         LeaseKeeper { target: Arc::clone(&self.target), longest: self.target.timeout, connection: None }
     }
 
-    /// Ends the worker's lease on one queue, and the live keys of `slots` (at most 1000).
-    pub(crate) async fn resign(&self, keys: LeaseKeys<'_>, slots: &[&str]) -> Result<(), BrokerError> {
-        let mut command = script::RESIGN.command(&keys.with(slots), 1, keys.worker_id.len());
-        command.arg(keys.worker_id);
+    /// Ends the worker's lease on one queue, and the live keys of `slots` (at most 1000). Calls that are still on their
+    /// way are refused for a while.
+    pub(crate) async fn resign(
+        &self,
+        keys: LeaseKeys<'_>,
+        lease: Duration,
+        slots: &[&str],
+    ) -> Result<(), BrokerError> {
+        let mut command = script::RESIGN.command(&keys.with(slots), 2, keys.worker_id.len() + 16);
+        command.arg(keys.worker_id).arg(milliseconds(lease));
         script::RESIGN.run(&mut self.commands.clone(), &command).await.map(drop)
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redis::Value;
+use redis::aio::ConnectionLike;
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
@@ -15,6 +16,15 @@ pub(crate) const MAX_BATCH: usize = 512;
 /// How many bytes of what a process wrote last a dead letter keeps.
 const MAX_OUTPUT: usize = 8 << 10;
 
+/// Where the token is that a worker was woken with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// Popped: only the worker knows of it.
+    Popped,
+    /// In the queue's hand, unless another worker has taken it from there: they are all alike.
+    Moved,
+}
+
 /// What a worker asks of `claim`: see `lua/claim.lua`.
 #[derive(Debug)]
 pub(crate) struct ClaimRequest<'a> {
@@ -24,8 +34,8 @@ pub(crate) struct ClaimRequest<'a> {
     pub(crate) seq: u64,
     /// How long a live key is good for.
     pub(crate) lease: Duration,
-    /// Whether a token was popped already.
-    pub(crate) in_hand: bool,
+    /// The token that the caller was woken with.
+    pub(crate) in_hand: Option<Token>,
     /// Whether the live keys of the free slots need a new lease.
     pub(crate) renew: bool,
     /// Released slots that succeeded and may be suspects; they stand first.
@@ -80,6 +90,52 @@ pub(crate) struct BuryRequest<'a> {
     pub(crate) output: &'a str,
 }
 
+impl ClaimRequest<'_> {
+    /// Sends it over `connection`.
+    pub(super) async fn send<C>(&self, keys: &QueueKeys, connection: &mut C) -> Result<Claimed, BrokerError>
+    where
+        C: ConnectionLike + Send,
+    {
+        let script_keys =
+            [&keys.queue, &keys.notifications, &keys.processing, self.worker_key, &keys.deaths, &keys.hand];
+        let bytes = self.wire_ids.iter().map(|id| id.len()).sum::<usize>() + 64;
+        let mut command = script::CLAIM.command(&script_keys, self.wire_ids.len() + 7, bytes);
+        let in_hand = match self.in_hand {
+            None => 0,
+            Some(Token::Popped) => 1,
+            Some(Token::Moved) => 2,
+        };
+        command
+            .arg(self.seq)
+            .arg(milliseconds(self.lease))
+            .arg(in_hand)
+            .arg(u8::from(self.renew))
+            .arg(self.forgive)
+            .arg(self.released)
+            .arg(self.kept);
+        for id in self.wire_ids {
+            command.arg(*id);
+        }
+        let reply = script::CLAIM.run(connection, &command).await?;
+        let Value::Array(reply) = reply else { return Err(script::CLAIM.unexpected(&reply)) };
+        let mut values = reply.into_iter();
+        let (Some(Value::Int(lost)), Some(Value::Int(waiting)), Some(Value::Int(suspects))) =
+            (values.next(), values.next(), values.next())
+        else {
+            return Err(script::CLAIM.unexpected(&Value::Nil));
+        };
+        let mut messages = Vec::with_capacity(values.len());
+        for value in values {
+            match value {
+                Value::BulkString(message) => messages.push(message),
+                other => return Err(script::CLAIM.unexpected(&other)),
+            }
+        }
+        let (lost, waiting) = (lost.unsigned_abs(), waiting.unsigned_abs());
+        Ok(Claimed { lost, waiting, suspects: suspects > 0, alone: suspects == 2, messages })
+    }
+}
+
 impl Broker {
     /// Appends messages, each with its token, all or none. Gives the number that wait now.
     pub(crate) async fn enqueue(&self, keys: &QueueKeys, messages: &[Vec<u8>]) -> Result<u64, BrokerError> {
@@ -100,37 +156,7 @@ impl Broker {
         keys: &QueueKeys,
         ask: &ClaimRequest<'_>,
     ) -> Result<Claimed, BrokerError> {
-        let script_keys = [&keys.queue, &keys.notifications, &keys.processing, ask.worker_key, &keys.deaths];
-        let bytes = ask.wire_ids.iter().map(|id| id.len()).sum::<usize>() + 64;
-        let mut command = script::CLAIM.command(&script_keys, ask.wire_ids.len() + 7, bytes);
-        command
-            .arg(ask.seq)
-            .arg(milliseconds(ask.lease))
-            .arg(u8::from(ask.in_hand))
-            .arg(u8::from(ask.renew))
-            .arg(ask.forgive)
-            .arg(ask.released)
-            .arg(ask.kept);
-        for id in ask.wire_ids {
-            command.arg(*id);
-        }
-        let reply = script::CLAIM.run(&mut self.commands.clone(), &command).await?;
-        let Value::Array(reply) = reply else { return Err(script::CLAIM.unexpected(&reply)) };
-        let mut values = reply.into_iter();
-        let (Some(Value::Int(lost)), Some(Value::Int(waiting)), Some(Value::Int(suspects))) =
-            (values.next(), values.next(), values.next())
-        else {
-            return Err(script::CLAIM.unexpected(&Value::Nil));
-        };
-        let mut messages = Vec::with_capacity(values.len());
-        for value in values {
-            match value {
-                Value::BulkString(message) => messages.push(message),
-                other => return Err(script::CLAIM.unexpected(&other)),
-            }
-        }
-        let (lost, waiting) = (lost.unsigned_abs(), waiting.unsigned_abs());
-        Ok(Claimed { lost, waiting, suspects: suspects > 0, alone: suspects == 2, messages })
+        ask.send(keys, &mut self.commands.clone()).await
     }
 
     /// Moves a message from its slot to the tail of the queue. False: the slot owned nothing any more.

@@ -100,7 +100,7 @@ impl Broker {
 
     /// Adds up to `gap` tokens, or takes them away when it is negative, as far as the gap is still there.
     pub(crate) async fn balance(&self, keys: &QueueKeys, gap: i64) -> Result<i64, BrokerError> {
-        let mut command = script::BALANCE.command(&[&keys.queue, &keys.notifications], 1, 24);
+        let mut command = script::BALANCE.command(&[&keys.queue, &keys.notifications, &keys.hand], 1, 24);
         command.arg(gap);
         match script::BALANCE.run(&mut self.commands.clone(), &command).await? {
             Value::Int(changed) => Ok(changed),

@@ -1,5 +1,6 @@
-//! Is there something to do? Blocks on the notifications of several queues at once.
+//! Is there something to do? Blocks on the notifications of one queue, or of several at once.
 
+use std::fmt;
 use std::time::Duration;
 
 use redis::Value;
@@ -7,37 +8,59 @@ use redis::aio::MultiplexedConnection;
 
 use crate::broker::Broker;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::queue::{ClaimRequest, Claimed};
 use crate::crash;
 use crate::protocol::keys::QueueKeys;
 
-/// How long one `BLPOP` blocks: long enough to cost nothing, short enough to notice a peer that went silently.
+/// How long one wait blocks: long enough to cost nothing, short enough to notice a peer that went silently.
 const BLOCK: Duration = Duration::from_secs(5);
 
-/// A connection of its own that waits for a token.
+/// A connection of its own that waits for a token. Clones share it: what one sends while another waits, Redis runs
+/// when the wait has ended.
+#[derive(Clone)]
 pub(crate) struct Waiter {
     connection: MultiplexedConnection,
     client_id: u64,
 }
 
 impl Waiter {
-    /// Waits until one of `notifications` (keys, in order of preference) has a token and pops it. Gives its
-    /// place among the keys, or none when a while has passed or [`Broker::unblock`] was called.
+    /// Waits until a queue has a token and moves it into the queue's hand. Gives whether one came; none did when a
+    /// while has passed or [`Broker::unblock`] was called.
     ///
-    /// Not cancel-safe: a future that is dropped may have popped a token, which is then lost until a sweeper
-    /// balances the queue. Call `unblock` and await it instead.
-    pub(crate) async fn wait(&mut self, notifications: &[&str]) -> Result<Option<usize>, BrokerError> {
-        let mut command = redis::cmd("BLPOP");
-        for key in notifications {
-            command.arg(*key);
-        }
-        command.arg(BLOCK.as_secs());
+    /// A future that is dropped may have moved a token; the next claim that looks into the hand takes it. A full Redis
+    /// refuses it, unlike [`wait_any`](Self::wait_any).
+    pub(crate) async fn wait(&mut self, keys: &QueueKeys) -> Result<bool, BrokerError> {
+        let mut command = redis::cmd("BLMOVE");
+        command.arg(&keys.notifications).arg(&keys.hand).arg("LEFT").arg("RIGHT").arg(BLOCK.as_secs());
         crash::point("wait", "before");
-        let reply: Option<(String, Value)> = command
+        let reply: Option<Value> = command
             .query_async(&mut self.connection)
             .await
             .map_err(|error| BrokerError::from_redis("wait", &error))?;
         if reply.is_some() {
             crash::point("wait", "replied");
+        }
+        Ok(reply.is_some())
+    }
+
+    /// Waits until one of `notifications` (keys, in order of preference) has a token and pops it. Gives its
+    /// place among the keys, or none when a while has passed or [`Broker::unblock`] was called.
+    ///
+    /// Not cancel-safe: a future that is dropped may have popped a token, which is then lost until a sweeper
+    /// balances the queue. Call `unblock` and await it instead.
+    pub(crate) async fn wait_any(&mut self, notifications: &[&str]) -> Result<Option<usize>, BrokerError> {
+        let mut command = redis::cmd("BLPOP");
+        for key in notifications {
+            command.arg(*key);
+        }
+        command.arg(BLOCK.as_secs());
+        crash::point("wait_any", "before");
+        let reply: Option<(String, Value)> = command
+            .query_async(&mut self.connection)
+            .await
+            .map_err(|error| BrokerError::from_redis("wait", &error))?;
+        if reply.is_some() {
+            crash::point("wait_any", "replied");
         }
         match reply {
             None => Ok(None),
@@ -48,9 +71,24 @@ impl Waiter {
         }
     }
 
+    /// As [`Broker::claim`], but behind a wait that is under way: Redis runs it as soon as that has ended.
+    pub(crate) async fn claim(
+        &mut self,
+        keys: &QueueKeys,
+        ask: &ClaimRequest<'_>,
+    ) -> Result<Claimed, BrokerError> {
+        ask.send(keys, &mut self.connection).await
+    }
+
     /// What [`Broker::unblock`] needs.
     pub(crate) fn client_id(&self) -> u64 {
         self.client_id
+    }
+}
+
+impl fmt::Debug for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiter").field("client_id", &self.client_id).finish_non_exhaustive()
     }
 }
 
@@ -77,8 +115,8 @@ impl Broker {
             .map_err(|error| BrokerError::from_redis("unblock", &error))
     }
 
-    /// Gives a token back that was popped and is of no use to us, so that another worker wakes; unless the message was
-    /// taken meanwhile.
+    /// Gives a token back that we were woken with and that is of no use to us, so that another worker wakes; unless the
+    /// message was taken meanwhile.
     pub(crate) async fn give_token_back(&self, keys: &QueueKeys) -> Result<(), BrokerError> {
         self.balance(keys, 1).await.map(drop)
     }

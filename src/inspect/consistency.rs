@@ -45,6 +45,7 @@ async fn wrong_types(broker: &Broker, keys: &QueueKeys) -> Result<Vec<Finding>, 
     let expected = [
         (&keys.queue, "list"),
         (&keys.notifications, "list"),
+        (&keys.hand, "list"),
         (&keys.processing, "hash"),
         (&keys.workers, "zset"),
         (&keys.dead, "stream"),

@@ -12,6 +12,8 @@ pub struct QueueKeys {
     pub queue: String,
     /// LIST: one token `1` for each waiting message.
     pub notifications: String,
+    /// LIST: tokens that workers were woken with, until their claims come.
+    pub hand: String,
     /// HASH: wire id → the message that this slot owns.
     pub processing: String,
     /// ZSET: worker id → the time in milliseconds at which its lease ends.
@@ -31,6 +33,7 @@ impl QueueKeys {
         Self {
             queue: queue.to_string(),
             notifications: format!("{queue}_noti"),
+            hand: format!("{queue}_hand"),
             processing: format!("{queue}_processing"),
             workers: format!("{queue}_workers"),
             dead: format!("{queue}_dead"),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 pub const MAX_QUEUE_NAME: usize = 200;
 
 /// What we append to a queue's name for keys of ours and of the ancestors; a queue's name ends in none of them.
-pub const SUFFIXES: [&str; 7] =
-    ["_noti", "_processing", "_workers", "_dead", "_deaths", "_sweep", "_scheduled"];
+pub const SUFFIXES: [&str; 8] =
+    ["_noti", "_hand", "_processing", "_workers", "_dead", "_deaths", "_sweep", "_scheduled"];
 
 /// Why a name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

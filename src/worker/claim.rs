@@ -14,8 +14,9 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
+use tokio::task::unconstrained;
 
-use crate::broker::{BrokerError, Claimed, MAX_BATCH};
+use crate::broker::{BrokerError, Claimed, MAX_BATCH, Waiter};
 use crate::config::Unknown;
 use crate::runner::{Done, Processes};
 use crate::worker::blocking::{BlockingRuns, Shared};
@@ -64,7 +65,7 @@ pub(super) struct ClaimLoop {
     pub(super) orders: Orders,
     pub(super) end_wait_at: Option<Instant>,
     phase: watch::Receiver<Phase>,
-    burst: bool,
+    pub(super) burst: bool,
     /// The loop is over; only what is left is settled.
     pub(super) closing: bool,
     /// How many slots must have finished before a second claim is made beside one that is under way.
@@ -169,7 +170,7 @@ impl ClaimLoop {
             Phase::Now => Some(StopReason::Requested),
             Phase::Stopping { deadline } if idle || Instant::now() >= deadline => Some(StopReason::Requested),
             Phase::Running if self.burst && idle => {
-                let drained = |lane: &LaneState| lane.dry && !lane.token && lane.waiting == 0;
+                let drained = |lane: &LaneState| lane.dry && lane.token.is_none() && lane.waiting == 0;
                 self.lanes.iter().all(drained).then_some(StopReason::Drained)
             }
             _ => None,
@@ -217,7 +218,7 @@ impl ClaimLoop {
     /// Makes every request that can be made now, and waits for tokens where a queue is dry.
     pub(super) fn pump(&mut self) {
         while let Some(request) = self.next_request() {
-            self.issue(request);
+            self.issue(request, None);
         }
         self.mind_doorbell();
     }
@@ -255,7 +256,7 @@ impl ClaimLoop {
             .lanes
             .iter()
             .enumerate()
-            .filter(|(_, lane)| lane.is_open() && !lane.rests() && (!lane.dry || lane.token));
+            .filter(|(_, lane)| lane.is_open() && !lane.rests() && (!lane.dry || lane.token.is_some()));
         // Without weights nothing is ever added to what they got, so the first one wins.
         candidates.min_by_key(|(_, lane)| lane.got).map(|(index, _)| index)
     }
@@ -273,8 +274,9 @@ impl ClaimLoop {
         let (mut slots, forgive) = take_finished(&mut lane.finished);
         let released = slots.len();
         slots.extend(self.slots.take(MAX_BATCH - released));
-        let in_hand = std::mem::take(&mut lane.token);
-        Some(self.numbered(index, RequestKind::Claim { slots, released, kept: 0, forgive, in_hand }))
+        let in_hand = lane.token.take();
+        let kind = RequestKind::Claim { slots, released, kept: 0, forgive, in_hand, standing: false };
+        Some(self.numbered(index, kind))
     }
 
     /// Releases what finished in a lane from which nothing is claimed now.
@@ -285,7 +287,8 @@ impl ClaimLoop {
         }
         let (slots, forgive) = take_finished(&mut lane.finished);
         let released = slots.len();
-        let kind = RequestKind::Claim { slots, released, kept: released, forgive, in_hand: false };
+        let (kept, in_hand, standing) = (released, None, false);
+        let kind = RequestKind::Claim { slots, released, kept, forgive, in_hand, standing };
         Some(self.numbered(index, kind))
     }
 
@@ -295,13 +298,15 @@ impl ClaimLoop {
         Request { lane: index, seq: lane.seq, kind }
     }
 
-    fn issue(&mut self, request: Request) {
+    /// Sends a request; behind the wait of `waiter`, if there is one.
+    pub(super) fn issue(&mut self, request: Request, waiter: Option<Waiter>) {
         let lane = &mut self.lanes[request.lane];
         lane.requests += 1;
         lane.claims += usize::from(matches!(request.kind, RequestKind::Claim { .. }));
-        self.under_way.push(Box::pin(self.sender.clone().send(Arc::clone(&lane.lane), request)));
+        lane.standing |= request.is_standing();
+        self.under_way.push(Box::pin(self.sender.clone().send(Arc::clone(&lane.lane), request, waiter)));
         // Polled once, so that requests go out in the order of their numbers, and now.
-        if let Some(Some(reply)) = self.under_way.next().now_or_never() {
+        if let Some(Some(reply)) = unconstrained(self.under_way.next()).now_or_never() {
             self.early.push_back(reply);
         }
     }
@@ -311,6 +316,7 @@ impl ClaimLoop {
         let lane = &mut self.lanes[request.lane];
         lane.requests -= 1;
         lane.claims -= usize::from(matches!(request.kind, RequestKind::Claim { .. }));
+        lane.standing &= !request.is_standing();
         match result {
             Ok(answer) => {
                 lane.applied = lane.applied.max(request.seq);

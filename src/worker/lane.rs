@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::broker::LeaseKeys;
+use crate::broker::{LeaseKeys, Token};
 use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::worker::backoff::Backoff;
@@ -141,14 +141,18 @@ pub(super) struct LaneState {
     pub(super) doubt: Vec<Request>,
     /// The last claim got less than it asked for.
     pub(super) dry: bool,
-    /// A token is in hand.
-    pub(super) token: bool,
+    /// The token in hand.
+    pub(super) token: Option<Token>,
+    /// A claim stands behind a wait: Redis runs it when the wait has ended.
+    pub(super) standing: bool,
     pub(super) waiting: u64,
     pub(super) suspects: bool,
     pub(super) backoff: Backoff,
-    /// How many claims in a row brought nothing but tasks of other workers.
-    pub(super) foreign: u32,
-    /// The pause after such a claim, for those workers.
+    /// How many tasks of other workers were put back since one of ours was met, or since the last rest.
+    pub(super) foreign: u64,
+    /// How many messages the queue has had at the most meanwhile.
+    pub(super) round: u64,
+    /// The pause after a whole round of the queue was foreign, for those workers.
     pub(super) rest: Backoff,
     /// The pause after a call was put back that got no process, or lost it.
     pub(super) losses: Backoff,
@@ -169,11 +173,13 @@ impl LaneState {
             refused: false,
             doubt: Vec::new(),
             dry: false,
-            token: false,
+            token: None,
+            standing: false,
             waiting: 0,
             suspects: false,
             backoff: Backoff::default(),
             foreign: 0,
+            round: 0,
             rest: Backoff::rest(),
             losses: Backoff::rest(),
             lane,
@@ -195,15 +201,35 @@ impl LaneState {
         [&self.backoff, &self.rest, &self.losses].into_iter().filter_map(Backoff::until)
     }
 
-    /// Notes that messages were claimed.
+    /// Notes that messages were claimed, and others still wait.
     pub(super) fn charge(&mut self, messages: usize) {
+        self.round = self.round.max(self.waiting + messages as u64);
         self.got += (messages as u64 * SHARE).checked_div(u64::from(self.weight)).unwrap_or(0);
     }
 
+    /// Notes that a task of another worker was put back, behind all that wait. Rests when there is nothing else in the
+    /// queue: the more rounds in a row, the longer.
+    pub(super) fn on_foreign(&mut self) {
+        if self.foreign > 0 && self.foreign >= self.round {
+            (self.foreign, self.round) = (0, 0);
+            self.rest.fail();
+        }
+    }
+
+    /// Notes that there was a task of ours.
+    pub(super) fn on_known(&mut self) {
+        (self.foreign, self.round) = (0, 0);
+        if self.rest.is_failing() {
+            self.rest.succeed();
+        }
+    }
+
+    /// Whether something is left to do about what it owned. A claim that stood behind a wait when the connection broke
+    /// has hardly taken anything.
     pub(super) fn has_work(&self) -> bool {
         !self.finished.is_empty()
             || !self.settlements.is_empty()
-            || !self.doubt.is_empty()
+            || self.doubt.iter().any(|request| !request.is_standing())
             || self.requests > 0
     }
 }
@@ -232,5 +258,26 @@ mod tests {
         assert!(!lane.needs_cover(&[0], 3001, lease));
         assert!(lane.needs_cover(&[0], 3002, lease));
         assert!(lane.needs_cover(&[0, 1], 2, lease));
+    }
+
+    #[test]
+    fn a_lane_rests_when_a_whole_round_was_foreign() {
+        let mut lane = LaneState::new(Arc::new(Lane::new(QueueName::default(), &WorkerId::random(), 4)), 0);
+        let put_back = |lane: &mut LaneState, waiting: u64, foreign: u64| {
+            lane.waiting = waiting;
+            lane.charge(4);
+            lane.foreign += foreign;
+            lane.on_foreign();
+            lane.rests()
+        };
+        // Of 12 messages, by 4.
+        assert!(!put_back(&mut lane, 8, 4));
+        assert!(!put_back(&mut lane, 8, 4));
+        assert!(put_back(&mut lane, 8, 4));
+        // One of ours ends the rest, and begins another round.
+        lane.on_known();
+        assert!(!lane.rests());
+        assert!(!put_back(&mut lane, 1, 4));
+        assert!(put_back(&mut lane, 1, 4));
     }
 }

@@ -274,10 +274,12 @@ impl Worker {
 
     /// Ends the lease, so that what it should still own is requeued at once.
     async fn resign(&self, lanes: &[Arc<Lane>]) {
+        let lease = self.config.worker.lease;
         for lane in lanes {
             let ids: Vec<&str> = lane.wire_ids.iter().map(String::as_str).collect();
             for chunk in ids.chunks(heartbeat::CHUNK) {
-                if let Err(error) = self.broker.resign(lane.lease_keys(self.id.as_str()), chunk).await {
+                if let Err(error) = self.broker.resign(lane.lease_keys(self.id.as_str()), lease, chunk).await
+                {
                     tracing::warn!(queue = %lane.queue, %error, "could not resign; the lease will run out");
                     break;
                 }

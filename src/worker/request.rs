@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::broker::{Broker, BrokerError, BuryRequest, ClaimRequest, Claimed, DeadLimits, Place, Reconciled};
+use crate::broker::{
+    Broker, BrokerError, BuryRequest, ClaimRequest, Claimed, DeadLimits, Place, Reconciled, Token, Waiter,
+};
 use crate::worker::lane::Lane;
 use crate::worker::slots::Settlement;
 
@@ -18,7 +20,15 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) enum RequestKind {
     /// Releases the first `released` of `slots` and claims for all but the first `kept` of them.
-    Claim { slots: Vec<usize>, released: usize, kept: usize, forgive: usize, in_hand: bool },
+    /// One that is standing is sent behind a wait.
+    Claim {
+        slots: Vec<usize>,
+        released: usize,
+        kept: usize,
+        forgive: usize,
+        in_hand: Option<Token>,
+        standing: bool,
+    },
     /// Carries out what was decided about one slot.
     Settle { slot: usize, settlement: Settlement },
     /// Puts back what slots own, to the head, in the order of their claims.
@@ -64,22 +74,35 @@ impl Request {
             RequestKind::Settle { slot, .. } => std::slice::from_ref(slot),
         }
     }
+
+    /// Whether this is a claim that was sent behind a wait.
+    pub(super) fn is_standing(&self) -> bool {
+        matches!(self.kind, RequestKind::Claim { standing: true, .. })
+    }
 }
 
 impl Sender {
     /// Sends a request and waits for its reply. Dropping the future leaves open whether it was applied.
-    pub(super) async fn send(self, lane: Arc<Lane>, request: Request) -> Reply {
-        let result = self.call(&lane, &request).await;
+    ///
+    /// A claim that is standing goes behind the wait of `waiter`.
+    pub(super) async fn send(self, lane: Arc<Lane>, request: Request, waiter: Option<Waiter>) -> Reply {
+        let result = self.call(&lane, &request, waiter).await;
         Reply { request, result }
     }
 
-    async fn call(&self, lane: &Lane, request: &Request) -> Result<Answer, BrokerError> {
+    async fn call(
+        &self,
+        lane: &Lane,
+        request: &Request,
+        waiter: Option<Waiter>,
+    ) -> Result<Answer, BrokerError> {
         let (keys, worker_key, seq) = (&lane.keys, lane.worker_key.as_str(), request.seq);
         match &request.kind {
-            RequestKind::Claim { slots, released, kept, forgive, in_hand } => {
+            RequestKind::Claim { slots, released, kept, forgive, in_hand, standing } => {
                 let now = lane.now();
                 let free = &slots[*kept..];
-                let renew = !free.is_empty() && lane.needs_cover(free, now, self.lease);
+                // One that is standing is run later, when what is left of a lease may be little.
+                let renew = *standing || (!free.is_empty() && lane.needs_cover(free, now, self.lease));
                 let ask = ClaimRequest {
                     worker_key,
                     seq,
@@ -91,7 +114,10 @@ impl Sender {
                     kept: *kept,
                     wire_ids: &lane.ids(slots),
                 };
-                let claimed = self.broker.claim(keys, &ask).await?;
+                let claimed = match waiter {
+                    Some(mut waiter) => waiter.claim(keys, &ask).await?,
+                    None => self.broker.claim(keys, &ask).await?,
+                };
                 if renew {
                     lane.cover(&free[..claimed.messages.len()], now);
                 }

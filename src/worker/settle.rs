@@ -10,6 +10,7 @@ use crate::protocol::message::Message;
 use crate::runner::{Done, Outcome, Traces};
 use crate::task::TaskOptions;
 use crate::worker::claim::ClaimLoop;
+use crate::worker::lane::LaneState;
 use crate::worker::request::{Request, RequestKind};
 use crate::worker::shutdown::Phase;
 use crate::worker::slots::{Running, Settlement, Stop};
@@ -56,12 +57,11 @@ impl ClaimLoop {
         }
         self.forget_losses(&running, &outcome);
         let lane = &mut self.lanes[running.lane];
+        if outcome != Outcome::Unknown {
+            lane.on_known();
+        }
         if outcome == Outcome::Succeeded {
             count(&self.counters.succeeded, 1);
-            if lane.foreign > 0 {
-                lane.foreign = 0;
-                lane.rest.succeed();
-            }
             lane.finished.push((slot, running.suspect));
             return;
         }
@@ -132,13 +132,13 @@ impl ClaimLoop {
         match settlement {
             // It may be the only one in the queue.
             Settlement::Retry(_) => lane.dry = false,
-            // Others shall have the time to take it: the more of these in a row, the longer.
-            Settlement::PutBack(Place::Tail) if lane.foreign > 0 => {
-                lane.rest.fail();
+            Settlement::PutBack(place) => {
                 lane.dry = false;
+                if *place == Place::Tail {
+                    lane.on_foreign();
+                }
             }
-            Settlement::PutBack(Place::Head) => lane.dry = false,
-            Settlement::PutBack(Place::Tail) | Settlement::Bury { .. } => {}
+            Settlement::Bury { .. } => {}
         }
     }
 
@@ -182,7 +182,7 @@ impl ClaimLoop {
                         self.slots.give(slot);
                     }
                 }
-                lane.token |= in_hand;
+                lane.token = lane.token.or(in_hand);
             }
             RequestKind::Settle { slot, settlement } => lane.settlements.push_back((slot, settlement)),
             RequestKind::PutBackAll { .. } | RequestKind::Reconcile { .. } => {}
@@ -214,7 +214,7 @@ impl ClaimLoop {
             let lane = &mut self.lanes[index];
             match request.kind {
                 RequestKind::Claim { slots, released, forgive, in_hand, .. } => {
-                    lane.token |= in_hand && !applied;
+                    lane.token = lane.token.or(in_hand.filter(|_| !applied));
                     for (place, slot) in slots.into_iter().enumerate() {
                         match owned.remove(&slot).flatten() {
                             // Not released yet, and known to be done.
@@ -271,6 +271,10 @@ impl ClaimLoop {
         }
         self.take_ended();
         let ordered = self.give_up_ordered();
+        if self.lanes.iter().any(|lane| lane.standing) {
+            // Its reply comes when the wait before it has ended.
+            self.hang_up(last).await;
+        }
         self.settle_rest(last).await;
         let mut by_lane: Vec<Vec<usize>> = self.lanes.iter().map(|_| Vec::new()).collect();
         let still_running = ordered + self.slots.underway();
@@ -296,6 +300,9 @@ impl ClaimLoop {
             match reply {
                 Ok(Some(reply)) => self.take_reply(reply),
                 Ok(None) => {
+                    if !self.lanes.iter().any(LaneState::has_work) {
+                        return;
+                    }
                     let pause = self.lanes.iter().filter_map(|lane| lane.backoff.until()).min();
                     match pause {
                         Some(pause) if pause < until => {
@@ -322,7 +329,7 @@ impl ClaimLoop {
         loop {
             let request = self.numbered(index, RequestKind::PutBackAll { slots: slots.clone() });
             let reply =
-                tokio::time::timeout_at(until.into(), sender.clone().send(lane.clone(), request)).await;
+                tokio::time::timeout_at(until.into(), sender.clone().send(lane.clone(), request, None)).await;
             match reply.map(|reply| reply.result) {
                 Ok(Ok(crate::worker::request::Answer::PutBack(put_back))) => {
                     count(&self.counters.put_back, put_back);

@@ -123,12 +123,13 @@ impl Signals {
                 _ = usr1.1.recv() => (usr1.0, true),
                 _ = tstp.1.recv() => (tstp.0, true),
             };
+            // Said when it is so: whoever reads it relies on it.
             if quiet {
-                tracing::info!(signal = name, "quiet: no more calls are claimed");
                 handle.quiet();
+                tracing::info!(signal = name, "quiet: no more calls are claimed");
             } else {
-                tracing::info!(signal = name, "stopping; once more to stop at once");
                 handle.stop();
+                tracing::info!(signal = name, "stopping; once more to stop at once");
             }
         }
     }

@@ -95,6 +95,11 @@ impl Slots {
         self.free.len()
     }
 
+    /// Whether none is taken.
+    pub(super) fn are_all_free(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
     /// Takes up to `count` free slots.
     pub(super) fn take(&mut self, count: usize) -> Vec<usize> {
         let from = self.free.len().saturating_sub(count);

@@ -1,13 +1,21 @@
-//! Has something come for a queue that was empty? Waits in `BLPOP` while the worker has nothing better to do.
+//! Has something come for a queue that was empty? Waits on the server while the worker has nothing better to do.
+//!
+//! A worker of one queue waits in `BLMOVE`, and while it is idle a claim stands behind the wait, on the same connection:
+//! Redis runs it right after the token has come, and the message arrives without a round trip more. A worker of
+//! several queues waits in `BLPOP` and claims when it has the token.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::broker::{Broker, Waiter};
+use futures_util::FutureExt;
+use tokio::task::unconstrained;
+
+use crate::broker::{Broker, BrokerError, BrokerErrorKind, Token, Waiter};
 use crate::worker::claim::ClaimLoop;
 use crate::worker::lane::{Lane, LaneState};
+use crate::worker::request::{Request, RequestKind};
 
 /// The first and the longest pause after an error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -15,11 +23,34 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 /// How often a wait is asked to end until it does.
 const END_WAIT_EVERY: Duration = Duration::from_millis(10);
 
-/// What a wait ended with: the lane whose token was popped, or none.
-pub(super) type Woken = Option<usize>;
+/// For how many slots a claim stands behind a wait: a token comes for one message, and each wire id costs Redis time. When
+/// more have come, the next claim is for all slots.
+const STANDING: usize = 16;
 
-/// A wait that is under way: gives the connection back, unless it broke.
-type Wait = Pin<Box<dyn Future<Output = (Option<Waiter>, Woken)> + Send>>;
+/// What a wait ended with: a lane and its token, or nothing.
+pub(super) type Woken = Option<(usize, Token)>;
+
+/// How a wait ended on the connection.
+enum End {
+    /// There is a connection now, on which to wait.
+    Connected(Waiter),
+    /// One of the lanes has a token, or none when a while has passed.
+    Woken(Option<usize>),
+    /// The server does not move tokens now: it is full, or the user may not.
+    Refused,
+    /// It failed, and has rested.
+    Failed,
+}
+
+/// A wait that is under way.
+struct Wait {
+    lanes: Vec<usize>,
+    /// Where a token that comes will be.
+    token: Token,
+    /// Whether there is a connection, and nothing was sent behind the wait yet.
+    may_be_followed: bool,
+    end: Pin<Box<dyn Future<Output = End> + Send>>,
+}
 
 /// Starts waits, one at a time, and hears how they end. Polled by the loop that claims, so that a token needs no
 /// detour.
@@ -27,44 +58,55 @@ pub(super) struct Doorbell {
     broker: Broker,
     lanes: Vec<Arc<Lane>>,
     connection: Option<Waiter>,
-    /// The Redis client id of the connection that waits; 0 when there is none.
-    client_id: Arc<AtomicU64>,
-    wait: Option<(Vec<usize>, Wait)>,
+    wait: Option<Wait>,
     pause: Duration,
+    /// Where the next wait leaves its token.
+    token: Token,
 }
 
 impl Doorbell {
     pub(super) fn new(broker: &Broker, lanes: Vec<Arc<Lane>>) -> Self {
-        Self {
-            broker: broker.clone(),
-            lanes,
-            connection: None,
-            client_id: Arc::default(),
-            wait: None,
-            pause: PAUSE.0,
-        }
+        let token = Self::token(&lanes);
+        Self { broker: broker.clone(), lanes, connection: None, wait: None, pause: PAUSE.0, token }
+    }
+
+    /// Where a wait for these lanes leaves its token: only one list at a time can be waited for and moved from.
+    fn token(lanes: &[Arc<Lane>]) -> Token {
+        if lanes.len() == 1 { Token::Moved } else { Token::Popped }
     }
 
     /// The lanes that are being waited for.
     pub(super) fn waiting(&self) -> Option<&[usize]> {
-        self.wait.as_ref().map(|(lanes, _)| lanes.as_slice())
+        self.wait.as_ref().map(|wait| wait.lanes.as_slice())
     }
 
     /// Begins to wait for `lanes`, in order of preference. Only when no wait is under way.
     pub(super) fn wait(&mut self, lanes: Vec<usize>) {
         debug_assert!(self.wait.is_none(), "one wait at a time");
-        let order: Vec<(usize, Arc<Lane>)> =
-            lanes.iter().map(|lane| (*lane, Arc::clone(&self.lanes[*lane]))).collect();
-        let (broker, client_id, pause) = (self.broker.clone(), Arc::clone(&self.client_id), self.pause);
-        let connection = self.connection.take();
-        self.wait = Some((lanes, Box::pin(wait(broker, connection, client_id, order, pause))));
+        let token = std::mem::replace(&mut self.token, Self::token(&self.lanes));
+        let order: Vec<Arc<Lane>> = lanes.iter().map(|lane| Arc::clone(&self.lanes[*lane])).collect();
+        let may_be_followed = token == Token::Moved && self.connection.is_some();
+        let (broker, connection, pause) = (self.broker.clone(), self.connection.clone(), self.pause);
+        let mut end: Pin<Box<dyn Future<Output = End> + Send>> =
+            Box::pin(wait(broker, connection, token, order, pause));
+        // Polled once, so that it is sent before what follows it.
+        if let Some(ended) = unconstrained(&mut end).now_or_never() {
+            end = Box::pin(std::future::ready(ended));
+        }
+        self.wait = Some(Wait { lanes, token, may_be_followed, end });
+    }
+
+    /// The connection on which a claim may be sent behind the wait that is under way. Once for each wait: from then on
+    /// its token is that claim's.
+    pub(super) fn follow(&mut self) -> Option<Waiter> {
+        let wait = self.wait.as_mut()?;
+        if std::mem::take(&mut wait.may_be_followed) { self.connection.clone() } else { None }
     }
 
     /// Makes the wait that is under way end soon. A request that arrives before the wait has begun does nothing,
     /// so the caller asks again until the wait has ended.
     pub(super) fn end_wait(&self) {
-        let client_id = self.client_id.load(Ordering::Relaxed);
-        if client_id != 0 {
+        if let Some(client_id) = self.connection.as_ref().map(Waiter::client_id) {
             let broker = self.broker.clone();
             tokio::spawn(async move {
                 if let Err(error) = broker.unblock(client_id).await {
@@ -76,50 +118,74 @@ impl Doorbell {
 
     /// How a wait ended. Cancel-safe: the wait goes on. Never resolves when no wait is under way.
     pub(super) async fn ended(&mut self) -> Woken {
-        let Some((_, wait)) = &mut self.wait else { return std::future::pending().await };
-        let (connection, woken) = wait.await;
-        self.wait = None;
-        self.pause = if connection.is_some() { PAUSE.0 } else { (self.pause * 2).min(PAUSE.1) };
-        self.connection = connection;
-        woken
+        let Some(wait) = &mut self.wait else { return std::future::pending().await };
+        let end = (&mut wait.end).await;
+        let Wait { lanes, token, may_be_followed, .. } = self.wait.take()?;
+        match end {
+            End::Connected(waiter) => {
+                self.connection = Some(waiter);
+                None
+            }
+            End::Woken(place) => {
+                self.pause = PAUSE.0;
+                let followed = token == Token::Moved && !may_be_followed;
+                place.filter(|_| !followed).map(|place| (lanes[place], token))
+            }
+            End::Refused => {
+                self.token = Token::Popped;
+                None
+            }
+            End::Failed => {
+                self.connection = None;
+                self.pause = (self.pause * 2).min(PAUSE.1);
+                None
+            }
+        }
     }
 }
 
-/// One wait; after an error it rests for `pause` before it ends.
+/// One wait; without a connection it makes one instead. After an error it rests for `pause` before it ends.
 async fn wait(
     broker: Broker,
     connection: Option<Waiter>,
-    client_id: Arc<AtomicU64>,
-    order: Vec<(usize, Arc<Lane>)>,
+    token: Token,
+    order: Vec<Arc<Lane>>,
     pause: Duration,
-) -> (Option<Waiter>, Woken) {
-    let keys: Vec<&str> = order.iter().map(|(_, lane)| lane.keys.notifications.as_str()).collect();
-    let result = async {
-        let mut waiter = match connection {
-            Some(waiter) => waiter,
-            None => broker.waiter().await?,
-        };
-        client_id.store(waiter.client_id(), Ordering::Relaxed);
-        let place = waiter.wait(&keys).await?;
-        Ok::<_, crate::broker::BrokerError>((waiter, place))
-    }
-    .await;
+) -> End {
+    let result = match (connection, token) {
+        (None, _) => broker.waiter().await.map(End::Connected),
+        (Some(mut waiter), Token::Moved) => {
+            waiter.wait(&order[0].keys).await.map(|woken| End::Woken(woken.then_some(0)))
+        }
+        (Some(mut waiter), Token::Popped) => {
+            let keys: Vec<&str> = order.iter().map(|lane| lane.keys.notifications.as_str()).collect();
+            waiter.wait_any(&keys).await.map(End::Woken)
+        }
+    };
     match result {
-        Ok((waiter, place)) => (Some(waiter), place.map(|place| order[place].0)),
+        Ok(end) => end,
+        Err(error) if token == Token::Moved && is_refusal(&error) => {
+            tracing::debug!(%error, "no token may be moved; waiting without that");
+            End::Refused
+        }
         Err(error) => {
             tracing::warn!(%error, "waiting for notifications failed");
-            client_id.store(0, Ordering::Relaxed);
             tokio::time::sleep(pause).await;
-            (None, None)
+            End::Failed
         }
     }
+}
+
+/// Whether the server answered, and would let us pop a token nevertheless.
+fn is_refusal(error: &BrokerError) -> bool {
+    matches!(error.kind(), BrokerErrorKind::Full | BrokerErrorKind::Denied | BrokerErrorKind::WrongType)
 }
 
 impl ClaimLoop {
     /// A token came: for whoever has a free slot, else for another worker.
     pub(super) fn on_woken(&mut self, woken: Woken) {
         self.end_wait_at = None;
-        let Some(index) = woken else { return };
+        let Some((index, token)) = woken else { return };
         let first = self.comes_first(index);
         let room = self.slots.free() > 0 || self.lanes.iter().any(|lane| !lane.finished.is_empty());
         let accepts = self.accepts();
@@ -128,8 +194,8 @@ impl ClaimLoop {
         let lane = &mut self.lanes[index];
         lane.dry = false;
         lane.got = lane.got.max(busy.unwrap_or(0));
-        if accepts && room && first && !lane.token {
-            lane.token = true;
+        if accepts && room && first && lane.token.is_none() {
+            lane.token = Some(token);
         } else {
             self.give_token_back(index);
         }
@@ -153,13 +219,14 @@ impl ClaimLoop {
         let wanted = |index: usize| {
             let lane: &LaneState = &self.lanes[index];
             let rests = lane.backoff.until().is_some() || lane.rests();
-            accepts && lane.dry && !lane.token && !rests && self.comes_first(index)
+            accepts && lane.dry && lane.token.is_none() && !lane.standing && !rests && self.comes_first(index)
         };
         match self.doorbell.waiting() {
             None => {
                 let lanes: Vec<usize> = (0..self.lanes.len()).filter(|index| wanted(*index)).collect();
                 if !lanes.is_empty() {
                     self.doorbell.wait(lanes);
+                    self.follow_wait();
                 }
             }
             Some(lanes) => {
@@ -167,9 +234,32 @@ impl ClaimLoop {
                 if (missing || !accepts) && self.end_wait_at.is_none() {
                     self.doorbell.end_wait();
                     self.end_wait_at = Some(Instant::now() + END_WAIT_EVERY);
+                } else if accepts {
+                    self.follow_wait();
                 }
             }
         }
+    }
+
+    /// Lets a claim stand behind the wait that is under way, while the worker of one queue is idle: it then makes no
+    /// other request until that claim is answered, so that its number stays the next one.
+    fn follow_wait(&mut self) {
+        let [lane] = &self.lanes[..] else { return };
+        let has_nothing_to_do = lane.dry && lane.token.is_none() && !lane.has_work();
+        let may_ask = lane.is_open() && !lane.rests() && !self.burst;
+        if !(has_nothing_to_do && may_ask && self.slots.are_all_free()) {
+            return;
+        }
+        if let Some(waiter) = self.doorbell.follow() {
+            let request = self.standing_claim();
+            self.issue(request, Some(waiter));
+        }
+    }
+
+    fn standing_claim(&mut self) -> Request {
+        let slots = self.slots.take(STANDING);
+        let (released, kept, forgive, in_hand) = (0, 0, 0, Some(Token::Moved));
+        self.numbered(0, RequestKind::Claim { slots, released, kept, forgive, in_hand, standing: true })
     }
 
     /// Ends a wait and gives back the tokens that are in hand. Before the loop ends.
@@ -185,7 +275,7 @@ impl ClaimLoop {
 
     fn give_tokens_back(&mut self) {
         for index in 0..self.lanes.len() {
-            if std::mem::take(&mut self.lanes[index].token) {
+            if self.lanes[index].token.take().is_some() {
                 self.give_token_back(index);
             }
         }
@@ -193,6 +283,7 @@ impl ClaimLoop {
 
     /// Whether a token of this lane can be used now: without weights, only while the lanes before it are dry.
     fn comes_first(&self, index: usize) -> bool {
-        self.lanes[index].weight > 0 || self.lanes[..index].iter().all(|lane| lane.dry && !lane.token)
+        self.lanes[index].weight > 0
+            || self.lanes[..index].iter().all(|lane| lane.dry && lane.token.is_none())
     }
 }

@@ -65,6 +65,12 @@ fn the_dead_letters_are_a_list() {
 }
 
 #[test]
+fn the_hand_is_a_string() {
+    lives_with(|redis| redis.set("q_hand", "x").unwrap(), "q_hand", false);
+    lives_with(|redis| redis.set("q_hand", "x").unwrap(), "q_hand", true);
+}
+
+#[test]
 fn the_deaths_are_a_list() {
     lives_with(|redis| redis.rpush("q_deaths", "x").unwrap(), "q_deaths", true);
 }
@@ -98,6 +104,7 @@ fn names_that_are_not_allowed_are_refused() {
         ("a\nb", "space"),
         ("mail_noti", "_noti"),
         ("mail_processing", "_processing"),
+        ("mail_hand", "_hand"),
         ("mail_scheduled", "_scheduled"),
         (&long, "201"),
     ] {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use delayed::task::Registry;
 
-use crate::support::trial::{PATIENCE, Trial, call, count, mark};
+use crate::support::trial::{PATIENCE, Trial, call, count, mark, marks};
 use crate::support::wait;
 
 mod tasks {
@@ -101,4 +101,26 @@ fn it_waits_for_who_knows_it_without_a_spin() {
     trial.ended(&mut worker);
     trial.ledger.assert_each_once(["ours", "late"]);
     trial.assert_only(&[]);
+}
+
+#[test]
+fn ours_do_not_wait_for_those_of_others_before_them() {
+    const OTHERS: usize = 3000;
+    let mut trial = Trial::new();
+    trial.push(&vec![call("trial.known_elsewhere", &[]); OTHERS]);
+    trial.push(&marks(20));
+    let words = ["--unknown", "requeue", "--no-sweep", "--concurrency", "4"];
+    let mut worker = trial.worker(&words);
+    // With a rest for each batch of others this would take minutes.
+    trial.wait_runs(20);
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (20, 0), "{stopped}");
+    trial.ledger.assert_each_once(0..20);
+    let state = trial.state();
+    assert_eq!(
+        state.waiting,
+        vec![call("trial.known_elsewhere", &[]); OTHERS],
+        "expected them to wait still"
+    );
+    trial.assert_only(&["q", "q_noti"]);
 }

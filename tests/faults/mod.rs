@@ -9,3 +9,4 @@ mod points;
 mod poison;
 mod redis_down;
 mod replies;
+mod waiting;

@@ -32,7 +32,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         6 => (1..4usize).prop_map(Step::Enqueue),
         1 => Just(Step::Push),
         1 => Just(Step::Pop),
-        12 => (worker(), number(), any::<(bool, bool)>(), 0..=SLOTS, 0..=SLOTS, 0..=SLOTS, some_slots(0)).prop_map(
+        2 => Just(Step::Move),
+        12 => (worker(), number(), (0..=2u8, any::<bool>()), 0..=SLOTS, 0..=SLOTS, 0..=SLOTS, some_slots(0)).prop_map(
             |(worker, number, (in_hand, renew), forgive, released, kept, wires)| Step::Claim {
                 worker, number, in_hand, renew, forgive, released, kept, wires
             }

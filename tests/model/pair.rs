@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use redis::{Commands, RedisResult, Value};
 
 use super::world::{Claim, Message, Numbers, Place, Seq, Stale, Wire, World};
-use crate::scripts::{Bench, DEAD, DEATHS, LEASE, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest};
+use crate::scripts::{Bench, DEAD, DEATHS, HAND, LEASE, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest};
 
 /// Workers, and the slots of each.
 pub(crate) const WORKER_COUNT: u8 = 3;
@@ -20,10 +20,12 @@ pub(crate) enum Step {
     Push,
     /// A worker dies between its `BLPOP` and its claim.
     Pop,
+    /// A worker dies between its `BLMOVE` and its claim.
+    Move,
     Claim {
         worker: u8,
         number: Number,
-        in_hand: bool,
+        in_hand: u8,
         renew: bool,
         forgive: u8,
         released: u8,
@@ -140,7 +142,7 @@ impl Pair {
     /// The number of a worker's call.
     fn seq(&self, worker: u8, off: Number) -> Seq {
         let next = self.world.numbers[usize::from(worker)].map_or(10, |numbers| numbers.seq + 1);
-        next.checked_add_signed(i32::from(off)).unwrap_or(0)
+        next.checked_add_signed(i64::from(off)).unwrap_or(0)
     }
 
     /// Makes the step on both sides.
@@ -198,6 +200,14 @@ impl Pair {
                 let expected = if had { Value::BulkString(b"1".to_vec()) } else { Value::Nil };
                 (self.bench.redis.lpop(TOKENS, None), Ok(expected))
             }
+            Step::Move => {
+                let had = self.world.tokens > 0;
+                self.world.tokens -= usize::from(had);
+                self.world.hand += usize::from(had);
+                let expected = if had { Value::BulkString(b"1".to_vec()) } else { Value::Nil };
+                let [left, right] = [redis::Direction::Left, redis::Direction::Right];
+                (self.bench.redis.lmove(TOKENS, HAND, left, right), Ok(expected))
+            }
             Step::Claim { worker, number, in_hand, renew, forgive, released, kept, wires: slots } => {
                 let released = usize::from(*released).min(slots.len());
                 let ask = Claim {
@@ -254,7 +264,7 @@ impl Pair {
                 (
                     reply,
                     expected.map(|reconciled| {
-                        let applied = Value::Int(reconciled.applied.map_or(-1, i64::from));
+                        let applied = Value::Int(reconciled.applied.map_or(-1, Seq::cast_signed));
                         Value::Array(
                             std::iter::once(applied)
                                 .chain(reconciled.owned.into_iter().map(message_value))
@@ -276,7 +286,7 @@ impl Pair {
             }
             Step::Balance(gap) => {
                 let reply = self.bench.call("balance", |call| {
-                    call.key(QUEUE).key(TOKENS).arg(*gap);
+                    call.key(QUEUE).key(TOKENS).key(HAND).arg(*gap);
                 });
                 (reply, Ok(Value::Int(self.world.balance(isize::from(*gap)).try_into().unwrap())))
             }
@@ -299,7 +309,7 @@ impl Pair {
                     wires.iter().for_each(|wire| {
                         call.key(wire_id(*wire));
                     });
-                    call.arg(worker_id(*worker));
+                    call.arg(worker_id(*worker)).arg(LEASE);
                 });
                 (reply, Ok(int(usize::from(self.world.resign(usize::from(*worker), &wires)))))
             }
@@ -327,7 +337,7 @@ impl Pair {
 
     fn make_claim(&mut self, worker: u8, seq: Seq, ask: &Claim, renew: bool) -> Made {
         let reply = self.bench.call("claim", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(worker)).key(DEATHS);
+            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(worker)).key(DEATHS).key(HAND);
             call.arg(seq)
                 .arg(LEASE)
                 .arg(ask.in_hand)
@@ -371,6 +381,9 @@ impl Pair {
         (0..world.tokens).for_each(|_| {
             pipe.rpush(TOKENS, "1");
         });
+        (0..world.hand).for_each(|_| {
+            pipe.rpush(HAND, "1");
+        });
         world.processing.iter().for_each(|(wire, message)| {
             pipe.hset(PROCESSING, wire_id(*wire), text(*message));
         });
@@ -408,6 +421,7 @@ impl Pair {
         World {
             waiting: state.waiting.into_iter().map(number).collect(),
             tokens: usize::try_from(state.tokens).unwrap(),
+            hand: self.bench.redis.llen(HAND).unwrap(),
             processing: fields.iter().map(|(id, m)| (Wire::try_from(wire(id)).unwrap(), number(m))).collect(),
             live: wire_ids.iter().map(|id| state.keys.contains(id)).collect(),
             dead: state.dead.iter().map(|letter| number(&letter["message"])).collect(),

@@ -39,8 +39,8 @@ pub(crate) enum Protection {
     WireIdsAreDrawn,
     /// A sweep adds the tokens that are missing.
     TokensAreBalanced,
-    /// The number of a worker's last call outlives its good end.
-    ResignKeepsTheNumber,
+    /// A worker that comes to a good end leaves a number that is beyond all of its calls.
+    ResignFences,
 }
 
 const ALL: [Protection; 16] = [
@@ -59,7 +59,7 @@ const ALL: [Protection; 16] = [
     Protection::BuryAsksForItsField,
     Protection::WireIdsAreDrawn,
     Protection::TokensAreBalanced,
-    Protection::ResignKeepsTheNumber,
+    Protection::ResignFences,
 ];
 
 impl Protection {
@@ -79,7 +79,7 @@ impl Protection {
             Self::ReconcileJumpsFar => (scenarios::REFUSALS, ONCE),
             Self::WireIdsAreDrawn => (scenarios::DEATHS, ONCE),
             Self::TokensAreBalanced => (scenarios::HALVES, NOT_STUCK),
-            Self::ResignKeepsTheNumber => (scenarios::LAST_CALLS, RUN),
+            Self::ResignFences => (scenarios::LAST_CALLS, RUN),
         }
     }
 }

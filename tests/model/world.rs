@@ -12,7 +12,11 @@ pub(crate) type Message = u16;
 /// A wire id, by number: the slots of worker 0 first.
 pub(crate) type Wire = u8;
 /// The number of a call.
-pub(crate) type Seq = u32;
+pub(crate) type Seq = u64;
+/// For `in_hand`: the token was moved into the hand.
+pub(crate) const MOVED: usize = 2;
+/// The number that a worker leaves when it ends.
+const LAST: Seq = 1 << 52;
 
 /// What Redis knows of a worker's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -29,6 +33,8 @@ pub(crate) struct World {
     /// Oldest first.
     pub(crate) waiting: Vec<Message>,
     pub(crate) tokens: usize,
+    /// Tokens that were moved for claims to come.
+    pub(crate) hand: usize,
     /// In the order in which the fields were made.
     pub(crate) processing: Vec<(Wire, Message)>,
     /// By wire id: whether it has a live key.
@@ -52,6 +58,7 @@ pub(crate) struct Stale;
 /// What a worker asks of `claim`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Claim {
+    /// 0, 1, or [`MOVED`].
     pub(crate) in_hand: usize,
     pub(crate) forgive: usize,
     pub(crate) released: usize,
@@ -160,7 +167,9 @@ impl World {
         self.is_next(worker, seq)?;
         let (over, open) = ask.wires.split_at(ask.kept);
         let again = ask.released - ask.kept;
-        let wanted = open.len().min(self.waiting.len()).min(self.tokens + ask.in_hand);
+        let moved = ask.in_hand == MOVED;
+        let in_hand = if moved { self.hand.min(1) } else { ask.in_hand };
+        let wanted = open.len().min(self.waiting.len()).min(self.tokens + in_hand);
         let overwrites = |wire: &Wire| self.owned_by(*wire).is_some();
         if self.has(Protection::FieldFirst) && open[..wanted].iter().skip(again).any(overwrites) {
             return Err(Stale);
@@ -173,6 +182,7 @@ impl World {
         }
         if self.waiting.is_empty() {
             self.tokens = 0;
+            self.hand = if moved { 0 } else { self.hand };
         }
         let runs_alone = |message: &Message| self.deaths.get(message).is_some_and(|died| died.len() >= 2);
         let first_alone = self.waiting[..wanted].iter().position(runs_alone);
@@ -182,7 +192,8 @@ impl World {
             None => (wanted, suspects),
         };
         let messages: Vec<Message> = self.waiting.drain(..count).collect();
-        self.tokens -= count.saturating_sub(ask.in_hand);
+        self.tokens -= count.saturating_sub(in_hand);
+        self.hand -= if moved { count.min(in_hand) } else { 0 };
 
         let mut claimed = Claimed { suspects, waiting: self.waiting.len(), ..Claimed::default() };
         for (at, (wire, message)) in open.iter().zip(&messages).enumerate() {
@@ -321,6 +332,8 @@ impl World {
         let now = self.gap();
         let change = if gap > 0 { now.clamp(0, gap) } else { now.clamp(gap, 0) };
         self.tokens = self.tokens.checked_add_signed(change).expect("no more are taken than there are");
+        let used = if now > 0 { usize::try_from(change).unwrap_or(0) } else { self.hand };
+        self.hand = self.hand.saturating_sub(used);
         change
     }
 
@@ -330,9 +343,8 @@ impl World {
     }
 
     pub(crate) fn resign(&mut self, worker: usize, wires: &[Wire]) -> bool {
-        if !self.has(Protection::ResignKeepsTheNumber) {
-            self.numbers[worker] = None;
-        }
+        let fence = Numbers { seq: LAST, fence: None };
+        self.numbers[worker] = self.has(Protection::ResignFences).then_some(fence);
         wires.iter().for_each(|wire| self.live[usize::from(*wire)] = false);
         std::mem::replace(&mut self.leases[worker], false)
     }

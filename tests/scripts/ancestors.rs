@@ -42,7 +42,7 @@ impl Bench {
     fn we_claim(&mut self, seq: u64, released: usize, ids: &[String]) -> (i64, Vec<String>) {
         let reply: Vec<redis::Value> = self
             .call("claim", |call| {
-                call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS);
+                call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND);
                 call.arg(seq).arg(LEASE).arg(0).arg(0).arg(0).arg(released).arg(0).arg(ids);
             })
             .unwrap();
@@ -122,7 +122,7 @@ fn their_producers_two_commands_are_mended_by_either_sweep() {
     assert_eq!(bench.we_claim(1, 0, &slots(1)).1, [""; 0], "expected nothing to be taken without a token");
     let added: i64 = bench
         .call("balance", |call| {
-            call.key(QUEUE).key(TOKENS).arg(1);
+            call.key(QUEUE).key(TOKENS).key(HAND).arg(1);
         })
         .unwrap();
     assert_eq!(added, 1, "expected our balance to add what is missing");

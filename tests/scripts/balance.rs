@@ -2,7 +2,7 @@ use super::*;
 
 fn balance(bench: &mut Bench, gap: i64) -> RedisResult<i64> {
     bench.call("balance", |call| {
-        call.key(QUEUE).key(TOKENS).arg(gap);
+        call.key(QUEUE).key(TOKENS).key(HAND).arg(gap);
     })
 }
 
@@ -62,11 +62,44 @@ fn closes_a_gap_of_a_hundred_thousand_in_steps() {
 }
 
 #[test]
+fn what_was_left_in_the_hand_comes_first_and_is_dropped_when_nothing_lacks_it() {
+    for (waiting, tokens, hand, asked, changed, left) in [
+        // One is missing and one is in the hand: it is that one.
+        (3, 2, 1, 1, 1, 0),
+        (5, 2, 1, 3, 3, 0),
+        (5, 2, 9, 3, 3, 6),
+        // It may be on its way to a claim: nobody has watched.
+        (3, 2, 1, 0, 0, 1),
+        (3, 1, 2, 1, 1, 1),
+        // No message lacks a token.
+        (3, 3, 2, 0, 0, 0),
+        (3, 3, 2, 1, 0, 0),
+        (2, 5, 1, -3, -3, 0),
+        (0, 0, 1, 0, 0, 0),
+    ] {
+        let mut bench = Bench::new();
+        seed(&mut bench, waiting, tokens);
+        let () = bench.redis.rpush(HAND, vec!["1"; hand]).unwrap();
+        let case = format!("{waiting} messages, {tokens} tokens and {hand} in the hand, asked for {asked}");
+        assert_eq!(balance(&mut bench, asked).unwrap(), changed, "expected so many for {case}");
+        let state = bench.state();
+        assert_eq!(state.waiting.len(), waiting, "expected the messages to stay for {case}");
+        assert_eq!(state.tokens, u64::try_from(tokens as i64 + changed).unwrap(), "tokens for {case}");
+        assert_eq!(
+            bench.redis.llen::<_, usize>(HAND).unwrap(),
+            left,
+            "expected so many in the hand for {case}"
+        );
+    }
+}
+
+#[test]
 fn works_when_redis_is_full() {
     // Without tokens nobody would drain the queue that fills it.
     for (waiting, tokens, gap) in [(3, 0, 3), (0, 3, -3)] {
         let mut bench = Bench::new();
         seed(&mut bench, waiting, tokens);
+        let () = bench.redis.rpush(HAND, "1").unwrap();
         bench.fill();
         assert_eq!(balance(&mut bench, gap).unwrap(), gap, "expected a full Redis to be no obstacle");
     }
@@ -74,6 +107,7 @@ fn works_when_redis_is_full() {
 
 #[test]
 fn changes_nothing_when_it_is_refused() {
-    changes_nothing_it_may_not(&[QUEUE, TOKENS], |bench| seed(bench, 3, 1), |bench| balance(bench, 2));
-    changes_nothing_it_may_not(&[QUEUE, TOKENS], |bench| seed(bench, 1, 3), |bench| balance(bench, -2));
+    let keys = [QUEUE, TOKENS, HAND];
+    changes_nothing_it_may_not(&keys, |bench| seed(bench, 3, 1), |bench| balance(bench, 2));
+    changes_nothing_it_may_not(&keys, |bench| seed(bench, 1, 3), |bench| balance(bench, -2));
 }

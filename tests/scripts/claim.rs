@@ -36,7 +36,7 @@ struct Reply {
 
 fn claim(bench: &mut Bench, ask: &Ask) -> RedisResult<Reply> {
     let reply: Vec<redis::Value> = bench.call("claim", |call| {
-        call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS);
+        call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND);
         call.arg(ask.seq).arg(LEASE).arg(ask.in_hand).arg(u8::from(ask.renew));
         call.arg(ask.forgive).arg(ask.released).arg(ask.kept).arg(&ask.ids);
     })?;
@@ -195,6 +195,8 @@ fn changes_nothing_when_it_is_refused() {
     let ask = Ask { forgive: 1, released: 1, ..Ask::free(2) };
     let keys = [QUEUE, TOKENS, PROCESSING, WORKER, DEATHS];
     changes_nothing_it_may_not(&keys, seed, |bench| claim(bench, &ask));
+    let moved = Ask { in_hand: 2, ..ask.clone() };
+    changes_nothing_it_may_not(&[&keys[..], &[HAND]].concat(), seed, |bench| claim(bench, &moved));
     // Without anything to release or to forgive, and without anything to claim.
     let free = Ask { ids: slots(3).split_off(1), ..Ask::free(2) };
     changes_nothing_it_may_not(&keys, seed, |bench| claim(bench, &free));

@@ -23,6 +23,7 @@ use crate::support::redis::{State, TestRedis, everything, snapshot};
 
 pub(crate) const QUEUE: &str = "q";
 pub(crate) const TOKENS: &str = "q_noti";
+pub(crate) const HAND: &str = "q_hand";
 pub(crate) const PROCESSING: &str = "q_processing";
 pub(crate) const DEAD: &str = "q_dead";
 pub(crate) const DEATHS: &str = "q_deaths";

@@ -92,8 +92,7 @@ fn a_quiet_worker_claims_nothing_more_and_stays() {
         // Its wait for notifications has ended, so a token is left to others.
         crate::support::wait::until("the wait to end", PATIENCE, || {
             let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut trial.redis).unwrap();
-            !clients.contains("cmd=blpop")
-                || !clients.lines().any(|l| l.contains("cmd=blpop") && l.contains("flags=b"))
+            !clients.lines().any(|l| l.contains("cmd=blmove") && l.contains("flags=b"))
         });
         trial.push(&marks(3));
         open(&trial.gate("gate"));

@@ -110,7 +110,8 @@ impl<'a> Stage<'a> {
     pub(super) fn play(case: &'a Case, site: &'a Site) -> Vec<Program> {
         let proxy = Proxy::unix(&site.server);
         let marker = match case.scene.script {
-            "wait" => "BLPOP\r\n".to_owned(),
+            "wait" => "BLMOVE\r\n".to_owned(),
+            "wait_any" => "BLPOP\r\n".to_owned(),
             "delete" => "XDEL\r\n".to_owned(),
             "run" => "nothing".to_owned(),
             name => digest(name),
@@ -166,10 +167,20 @@ impl<'a> Stage<'a> {
 
     /// Starts the worker that is to die.
     pub(super) fn start_worker(&mut self, lease: &str) {
-        let (queue, mode) = (self.case.queue(), self.case.mode.name());
-        let words = ["worker", "--queue", &queue, "--isolation", mode, "--lease", lease];
+        self.start_worker_of(&[&self.case.queue()], lease);
+    }
+
+    /// The same, with a second queue, in which nothing ever comes.
+    pub(super) fn start_worker_of_two(&mut self, lease: &str) {
+        let queue = self.case.queue();
+        self.start_worker_of(&[&queue, &format!("{queue}_silent")], lease);
+    }
+
+    fn start_worker_of(&mut self, queues: &[&str], lease: &str) {
+        let words = ["worker", "--isolation", self.case.mode.name(), "--lease", lease];
         let more = ["--concurrency", "1", "--no-sweep", "--shutdown", "10ms", "--unknown", "requeue"];
-        self.start(&[&words[..], &more].concat());
+        let queues: Vec<&str> = queues.iter().flat_map(|queue| ["--queue", queue]).collect();
+        self.start(&[&words[..], &more, &queues].concat());
     }
 
     /// A worker of the queue that is not to die here, and serves when this returns.
@@ -273,7 +284,7 @@ impl<'a> Stage<'a> {
             let expected: Vec<Place> =
                 [case.cell.place].into_iter().filter(|place| *place != Place::Nowhere).collect();
             // A token may be in the hand that died.
-            let popped = u64::from(case.scene.script == "wait" && case.step != "before");
+            let popped = u64::from(case.scene.script == "wait_any" && case.step != "before");
             let even = state.tokens + popped == state.waiting.len() as u64;
             if places == expected && (even || case.scene.script == "balance") {
                 return Ok(());

@@ -81,7 +81,7 @@ const USUAL: Scene = Scene {
 /// Only Rust's workers have something to do with it.
 const OURS: fn(Party, Place) -> bool = |party, _| party == Party::Rust;
 
-pub(super) static REQUESTS: [Scene; 19] = [
+pub(super) static REQUESTS: [Scene; 20] = [
     Scene {
         row: "enqueue",
         who: Who::Producer,
@@ -94,7 +94,24 @@ pub(super) static REQUESTS: [Scene; 19] = [
         },
         ..USUAL
     },
-    Scene { row: "wait for a token (`BLPOP`)", script: "wait", play: wait_for_token, ..USUAL },
+    Scene {
+        row: "wait for a token, a claim behind it (`BLMOVE`)",
+        script: "wait",
+        play: |stage| {
+            stage.start_worker("1s");
+            push_to_waiting(stage);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "wait for a token of several queues (`BLPOP`)",
+        script: "wait_any",
+        play: |stage| {
+            stage.start_worker_of_two("1s");
+            push_to_waiting(stage);
+        },
+        ..USUAL
+    },
     Scene { row: "claim", script: "claim", ..USUAL },
     Scene { row: "release", script: "claim", nth: 2, ..USUAL },
     Scene {
@@ -285,8 +302,8 @@ pub(super) static REQUESTS: [Scene; 19] = [
 /// The run of a call, from its claim to the next request.
 pub(super) static RUN: Scene = Scene { row: "run", script: "run", ..USUAL };
 
-fn wait_for_token(stage: &mut Stage<'_>) {
-    stage.start_worker("1s");
+/// Messages come when the worker waits for them.
+fn push_to_waiting(stage: &mut Stage<'_>) {
     match stage.case.step {
         "before" | "sent" => stage.arrive(),
         _ => wait::until("the worker to wait", PATIENCE, || stage.proxy.passed() > 0),

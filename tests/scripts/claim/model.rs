@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::model::pair::{Pair, SLOTS, WORKER_COUNT};
-use crate::model::world::{Claim, Message, World};
+use crate::model::world::{Claim, MOVED, Message, World};
 
 #[derive(Debug, Clone)]
 struct Case {
@@ -14,6 +14,8 @@ struct Case {
     renew: bool,
     waiting: usize,
     tokens: usize,
+    /// Tokens in the hand.
+    hand: usize,
     /// Released slots whose message was taken away, by number.
     lost: BTreeSet<usize>,
     /// Slots with a live key that nobody owns a message for.
@@ -34,7 +36,7 @@ fn small<T: TryFrom<usize>>(number: usize) -> T {
 /// What stands there before the claim of a worker, the first of all.
 fn before(case: &Case) -> World {
     let mut world = World::new(usize::from(WORKER_COUNT), usize::from(SLOTS));
-    world.tokens = case.tokens;
+    (world.tokens, world.hand) = (case.tokens, case.hand);
     world.waiting = (0..small(case.waiting)).collect();
     for i in (0..case.ask.released).filter(|i| !case.lost.contains(i)) {
         world.processing.push((small(i), old(i)));
@@ -56,7 +58,7 @@ fn compare(pair: &mut Pair, case: &Case) -> Result<(), String> {
 fn case(released: usize, kept: usize, free: usize, in_hand: usize) -> Case {
     let ask = Claim { in_hand, forgive: 0, released, kept, wires: (0..small(released + free)).collect() };
     let none = BTreeSet::new;
-    Case { ask, renew: false, waiting: 0, tokens: 0, lost: none(), live: none(), suspects: none() }
+    Case { ask, renew: false, waiting: 0, tokens: 0, hand: 0, lost: none(), live: none(), suspects: none() }
 }
 
 #[test]
@@ -64,28 +66,31 @@ fn every_small_case_is_as_in_the_model() {
     let mut pair = Pair::new();
     let mut cases = 0;
     for released in 0..=2 {
-        for (kept, free, in_hand) in
-            (0..=released).flat_map(|kept| (0..=2).flat_map(move |free| [(kept, free, 0), (kept, free, 1)]))
+        // Nothing in hand, a token that was popped, and one that was moved and is still there, or not.
+        let hands = [(0, 1), (1, 0), (MOVED, 0), (MOVED, 1), (MOVED, 2)];
+        for (kept, free, (in_hand, hand)) in (0..=released)
+            .flat_map(|kept| (0..=2).flat_map(move |free| hands.map(|in_hand| (kept, free, in_hand))))
         {
             for (waiting, tokens) in (0..=3).flat_map(|waiting| (0..=3).map(move |tokens| (waiting, tokens)))
             {
                 for mask in 0..1 << released {
                     let lost = (0..released).filter(|i| mask >> i & 1 == 1).collect();
-                    let case = Case { waiting, tokens, lost, ..case(released, kept, free, in_hand) };
+                    let case = Case { waiting, tokens, hand, lost, ..case(released, kept, free, in_hand) };
                     compare(&mut pair, &case).unwrap_or_else(|wrong| panic!("{case:?}: {wrong}"));
                     cases += 1;
                 }
             }
         }
     }
-    assert_eq!(cases, 1632, "expected every combination to be tried");
+    assert_eq!(cases, 4080, "expected every combination to be tried");
 }
 
 prop_compose! {
     fn any_case()(released in 0..24usize, free in 0..24usize)(
         kept in 0..=released,
         forgive in 0..=released,
-        in_hand in 0..=1usize,
+        in_hand in 0..=MOVED,
+        hand in 0..3usize,
         renew in any::<bool>(),
         waiting in 0..50usize,
         tokens in 0..50usize,
@@ -97,7 +102,7 @@ prop_compose! {
         let (released, free) = shape;
         let Case { ask, .. } = case(released, kept, free, in_hand);
         let live = live.into_iter().filter(|i| *i < released + free).collect();
-        Case { ask: Claim { forgive, ..ask }, renew, waiting, tokens, lost, live, suspects }
+        Case { ask: Claim { forgive, ..ask }, renew, waiting, tokens, hand, lost, live, suspects }
     }
 }
 

@@ -1,0 +1,366 @@
+//! A worker that waits, with a claim behind its wait: what happens to both when something happens to it.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use redis::Commands;
+
+use crate::support::process::Program;
+use crate::support::proxy::{Lose, Mode, Proxy};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks, open};
+use crate::support::wait;
+use crate::worker_behaviour::digest;
+
+/// Nobody but the worker itself brings anything back, and no lease ends within a test.
+const ALONE: [&str; 5] = ["--no-sweep", "--lease", "120s", "--concurrency", "4"];
+
+/// The waits that Redis knows of: the command, and whether something stands behind it.
+fn waits(trial: &mut Trial) -> Vec<(String, bool)> {
+    let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut trial.redis).unwrap();
+    let field = |line: &str, name: &str| {
+        line.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('=')).unwrap_or("").to_owned()
+    };
+    let blocked = clients.lines().filter(|line| field(line, "flags").contains('b'));
+    blocked.map(|line| (field(line, "cmd"), field(line, "qbuf") != "0")).collect()
+}
+
+/// Waits until Redis knows of so many waits and of nothing else that blocks, each with a claim behind it.
+#[track_caller]
+fn idle(trial: &mut Trial, workers: usize) {
+    wait::until_ok(PATIENCE, || {
+        let waits = waits(trial);
+        let all =
+            waits.len() == workers && waits.iter().all(|(command, behind)| command == "blmove" && *behind);
+        all.then_some(())
+            .ok_or_else(|| format!("{workers} waits with a claim behind each, there are {waits:?}"))
+    });
+}
+
+/// Waits until nobody waits.
+#[track_caller]
+fn nobody_waits(trial: &mut Trial) {
+    wait::until("no wait to be left", PATIENCE, || waits(trial).is_empty());
+}
+
+/// How many messages are owned.
+fn owned(trial: &mut Trial) -> usize {
+    trial.state().processing.len()
+}
+
+/// A worker behind a proxy, idle.
+fn idle_at(trial: &mut Trial, proxy: &Proxy) -> Program {
+    let worker = trial.worker_at(proxy.url(), &ALONE);
+    idle(trial, 1);
+    worker
+}
+
+/// Ends the worker and sees that each of `runs` ran once, within the life of the worker.
+#[track_caller]
+fn ends_well(trial: &mut Trial, worker: &mut Program, runs: &[&str]) {
+    trial.wait_runs(runs.len());
+    trial.wait_settled();
+    let stopped = trial.stop(worker);
+    assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
+    assert_eq!(count(&stopped, "succeeded"), runs.len() as u64, "{stopped}");
+    trial.ledger.assert_each_once(runs);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn a_worker_that_is_killed_while_it_waits_takes_nothing_with_it() {
+    let mut trial = Trial::new();
+    let mut first = trial.worker(&ALONE);
+    idle(&mut trial, 1);
+    first.kill9();
+    nobody_waits(&mut trial);
+    trial.push(&marks(3));
+    let state = trial.state();
+    assert_eq!((state.waiting.len(), state.tokens, state.processing.len()), (3, 3, 0), "{state:#?}");
+    let mut second = trial.worker(&ALONE);
+    ends_well(&mut trial, &mut second, &["0", "1", "2"]);
+}
+
+#[test]
+fn a_worker_that_is_killed_right_after_its_claim_was_run_is_taken_over() {
+    let mut trial = Trial::new();
+    let words = ["--lease", "1s", "--concurrency", "4"];
+    let mut first = trial.worker(&words);
+    idle(&mut trial, 1);
+    // It stands still, and Redis runs its claim all the same.
+    first.signal(Signal::SIGSTOP);
+    trial.push(&[mark("taken")]);
+    wait::until("it to be owned", PATIENCE, || owned(&mut trial) == 1);
+    assert_eq!((trial.state().tokens, trial.ledger.total()), (0, 0), "expected it to be taken and not run");
+    first.kill9();
+    let mut second = trial.worker(&words);
+    ends_well(&mut trial, &mut second, &["taken"]);
+}
+
+#[test]
+fn a_token_whose_claim_never_came_is_taken_from_the_hand_by_the_next_that_waits() {
+    let mut trial = Trial::new();
+    // What a crash leaves between the two: Redis has moved the token, and has not run the claim.
+    trial.push(&[mark("left")]);
+    let () = redis::cmd("LMOVE")
+        .arg("q_noti")
+        .arg("q_hand")
+        .arg("LEFT")
+        .arg("RIGHT")
+        .query(&mut trial.redis)
+        .unwrap();
+    let mut worker = trial.worker(&ALONE);
+    let began = Instant::now();
+    ends_well(&mut trial, &mut worker, &["left"]);
+    assert!(began.elapsed() < Duration::from_secs(20), "expected a wait, not a lease: {:?}", began.elapsed());
+}
+
+#[test]
+fn a_token_whose_claim_never_came_is_brought_back_by_a_sweeper() {
+    let mut trial = Trial::new();
+    trial.push(&[mark("left")]);
+    let () = redis::cmd("LMOVE")
+        .arg("q_noti")
+        .arg("q_hand")
+        .arg("LEFT")
+        .arg("RIGHT")
+        .query(&mut trial.redis)
+        .unwrap();
+    let mut sweeper = trial.sweeper(&["--queue", QUEUE, "--interval", "100ms"]);
+    wait::until("the token to be back", PATIENCE, || {
+        let state = trial.state();
+        state.tokens == 1 && !state.keys.contains(&"q_hand".to_owned())
+    });
+    // One too many, which no message lacks, is dropped.
+    let () = trial.redis.rpush("q_hand", "1").unwrap();
+    wait::until("the hand to be empty", PATIENCE, || !trial.redis.exists::<_, bool>("q_hand").unwrap());
+    sweeper.kill9();
+    assert_eq!(trial.state().tokens, 1, "expected no token to be made");
+    trial.assert_only(&["q", "q_noti"]);
+}
+
+#[test]
+fn a_connection_that_is_cut_while_it_waits() {
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let mut worker = idle_at(&mut trial, &proxy);
+    for n in 0..3 {
+        proxy.cut();
+        worker.wait_for_lines("reconciled what", n + 1);
+        idle(&mut trial, 1);
+    }
+    trial.push(&marks(3));
+    ends_well(&mut trial, &mut worker, &["0", "1", "2"]);
+}
+
+#[test]
+fn a_connection_that_is_cut_after_the_claim_was_run() {
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let mut worker = idle_at(&mut trial, &proxy);
+    proxy.set(Mode::Hold);
+    trial.push(&[mark("claimed")]);
+    wait::until("it to be owned", PATIENCE, || owned(&mut trial) == 1);
+    proxy.cut();
+    proxy.set(Mode::Pass);
+    worker.wait_for_line("reconciled what");
+    ends_well(&mut trial, &mut worker, &["claimed"]);
+}
+
+#[test]
+fn a_claim_that_does_not_arrive_behind_its_wait() {
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    // The first one finds the queue empty; the second stands behind the wait.
+    proxy.lose(Lose::Request, &digest("claim"), 2);
+    let mut worker = trial.worker_at(proxy.url(), &ALONE);
+    worker.wait_for_line("reconciled what");
+    assert_eq!(proxy.lost(), 1, "expected the claim to be cut");
+    idle(&mut trial, 1);
+    trial.push(&marks(2));
+    ends_well(&mut trial, &mut worker, &["0", "1"]);
+}
+
+#[test]
+fn redis_is_killed_while_a_worker_waits() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&ALONE);
+    idle(&mut trial, 1);
+    trial.server.kill();
+    worker.wait_for_line("it is asked again");
+    trial.server.restart();
+    trial.redis = trial.server.connection();
+    trial.push(&marks(3));
+    ends_well(&mut trial, &mut worker, &["0", "1", "2"]);
+}
+
+#[test]
+fn an_idle_worker_ends_soon_also_without_redis() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&ALONE);
+    idle(&mut trial, 1);
+    trial.server.kill();
+    worker.wait_for_line("it is asked again");
+    let began = Instant::now();
+    worker.signal(Signal::SIGTERM);
+    worker.wait_exit(PATIENCE);
+    assert!(began.elapsed() < Duration::from_secs(20), "expected it to end soon: {:?}", began.elapsed());
+}
+
+#[test]
+fn a_worker_that_stops_or_is_quiet_while_it_waits_claims_nothing_more() {
+    for signal in [Signal::SIGTERM, Signal::SIGUSR1] {
+        let mut trial = Trial::new();
+        let mut worker = trial.worker(&ALONE);
+        idle(&mut trial, 1);
+        let began = Instant::now();
+        worker.signal(signal);
+        if signal == Signal::SIGTERM {
+            trial.ended(&mut worker);
+            assert!(
+                began.elapsed() < Duration::from_secs(5),
+                "expected an end at once: {:?}",
+                began.elapsed()
+            );
+        }
+        nobody_waits(&mut trial);
+        trial.push(&marks(3));
+        let state = trial.state();
+        assert_eq!((state.waiting, state.tokens), (marks(3), 3), "expected it to leave them alone");
+        if signal != Signal::SIGTERM {
+            trial.stop(&mut worker);
+        }
+        assert_eq!(trial.ledger.total(), 0, "expected nothing to run");
+        trial.assert_only(&["q", "q_noti"]);
+    }
+}
+
+#[test]
+fn what_comes_while_a_worker_is_told_to_stop_runs_once_or_waits() {
+    let mut trial = Trial::new();
+    for n in 0..40 {
+        let mut worker = trial.worker(&ALONE);
+        idle(&mut trial, 1);
+        // Both at once: sometimes the one comes first, and sometimes the other.
+        worker.signal([Signal::SIGTERM, Signal::SIGINT][n % 2]);
+        trial.push(&[mark(n)]);
+        trial.ended(&mut worker);
+        let state = trial.state();
+        assert!(state.processing.is_empty(), "expected nothing to be owned by nobody: {state:#?}");
+        assert_eq!(state.tokens, state.waiting.len() as u64, "expected a token for each message: {state:#?}");
+    }
+    let mut worker = trial.worker(&["--burst"]);
+    trial.ended(&mut worker);
+    trial.ledger.assert_each_once(0..40);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn a_wait_that_times_out_is_begun_again() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&ALONE);
+    idle(&mut trial, 1);
+    trial.commands();
+    let mut again = 0;
+    wait::until("another wait", PATIENCE, || {
+        again += trial.commands().get("blmove").copied().unwrap_or(0);
+        again >= 1
+    });
+    idle(&mut trial, 1);
+    assert!(!trial.redis.exists::<_, bool>("q_hand").unwrap(), "expected no token from nowhere");
+    trial.push(&marks(2));
+    ends_well(&mut trial, &mut worker, &["0", "1"]);
+    for amiss in ["waiting for notifications failed", "it is asked again"] {
+        assert!(!worker.printed().contains(amiss), "expected nothing to be amiss: {}", worker.printed());
+    }
+}
+
+#[test]
+fn two_idle_workers_share_two_messages() {
+    let mut trial = Trial::new();
+    let mut workers = [trial.worker(&ALONE), trial.worker(&ALONE)];
+    let gate = trial.gate("gate");
+    let held = |n: usize| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    idle(&mut trial, 2);
+    trial.push(&[held(0), held(1)]);
+    trial.wait_runs(2);
+    let owners: std::collections::BTreeSet<String> =
+        trial.state().processing.into_keys().map(|id| id.split(':').nth(1).unwrap().to_owned()).collect();
+    assert_eq!(owners.len(), 2, "expected one for each worker");
+    open(&gate);
+    trial.wait_settled();
+    for n in 0..200 {
+        trial.push(&[mark(n)]);
+        if n % 3 > 0 {
+            trial.wait_runs(4 + n + 1);
+        }
+    }
+    trial.wait_runs(204);
+    trial.wait_settled();
+    for worker in &mut workers {
+        assert_eq!(count(&trial.stop(worker), "lost"), 0);
+    }
+    let held = (0..2).flat_map(|n| [format!("+{n}"), format!("-{n}")]);
+    let executions = trial.ledger.executions();
+    assert!(held.into_iter().all(|name| executions[&name] == 1), "{executions:?}");
+    assert!((0..200).all(|n| executions[&n.to_string()] == 1), "{executions:?}");
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn a_claim_that_is_stale_takes_nothing_and_its_token_is_used() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&ALONE);
+    idle(&mut trial, 1);
+    let keys: Vec<String> = trial.redis.keys("q:*").unwrap();
+    let hash = keys.iter().find(|key| key.matches(':').count() == 1).expect("the worker has a hash");
+    // As if the call before it had not been applied.
+    let () = redis::cmd("HINCRBY").arg(hash).arg("seq").arg(-1).query(&mut trial.redis).unwrap();
+    trial.push(&[mark("stale")]);
+    worker.wait_for_line("reconciled what");
+    ends_well(&mut trial, &mut worker, &["stale"]);
+}
+
+#[test]
+fn a_wait_that_began_beside_a_run_gets_its_claim_when_the_run_has_ended() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&ALONE);
+    let gate = trial.gate("gate");
+    idle(&mut trial, 1);
+    trial.push(&[call("trial.gated", &["h".into(), gate.to_str().unwrap().into()])]);
+    trial.wait_runs(1);
+    wait::until("a wait with nothing behind it", PATIENCE, || {
+        waits(&mut trial) == [("blmove".to_owned(), false)]
+    });
+    // Woken so, it takes the token from the hand.
+    trial.push(&[mark("beside")]);
+    trial.wait_runs(2);
+    open(&gate);
+    idle(&mut trial, 1);
+    trial.push(&[mark("behind")]);
+    trial.wait_runs(4);
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["+h", "beside", "-h", "behind"]);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn a_worker_of_a_full_redis_waits_without_moving_tokens() {
+    let mut trial = Trial::new();
+    let limit = |trial: &mut Trial, bytes: &str| {
+        let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).query(&mut trial.redis).unwrap();
+    };
+    limit(&mut trial, "1");
+    let mut worker = trial.worker(&ALONE);
+    wait::until("a wait that pops", PATIENCE, || waits(&mut trial) == [("blpop".to_owned(), false)]);
+    limit(&mut trial, "0");
+    let mut pipe = redis::pipe();
+    // It is full again before the worker is woken.
+    pipe.atomic().rpush(QUEUE, mark("full")).rpush("q_noti", "1");
+    pipe.cmd("CONFIG").arg("SET").arg("maxmemory").arg("1");
+    let () = pipe.query(&mut trial.redis).unwrap();
+    trial.wait_runs(1);
+    limit(&mut trial, "0");
+    ends_well(&mut trial, &mut worker, &["full"]);
+    assert!(!worker.printed().contains("waiting for notifications failed"), "{}", worker.printed());
+}
