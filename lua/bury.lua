@@ -16,12 +16,14 @@
 --
 -- Returns an array: 1, or 0 when the slot owned nothing any more (then nothing was moved), and the
 -- number of older dead letters that had to go.
--- Errors  STALE  another call was to come before this one, or this one comes too late; nothing was done.
+-- Errors  STALE  another call was to come before this one, this one comes too late, or which one came
+--                last is not known and this is not the first; nothing was done.
 
 local seq = tonumber(ARGV[1])
 local last = redis.call('HGET', KEYS[2], 'seq')
-if last and tonumber(last) ~= seq - 1 then
-  return redis.error_reply('STALE this is not the next call of this worker: ' .. last .. ' was applied last')
+if tonumber(last or 0) ~= seq - 1 then
+  local known = last and (last .. ' was applied last') or 'none is known'
+  return redis.error_reply('STALE this is not the next call of this worker: ' .. known)
 end
 local before = redis.call('XLEN', KEYS[3])
 redis.call('HLEN', KEYS[4])

@@ -23,8 +23,9 @@
 -- Returns an array: how many released messages this worker owned no more, how many messages still
 -- wait, 0 without suspects, 1 with, 2 when the one claimed message is a suspect that is to run alone,
 -- then the claimed messages, for the wire ids behind the kept.
--- Errors  STALE  another call was to come before this one, this one comes too late, or a slot that the
---                caller takes for free owns a message; nothing was done.
+-- Errors  STALE  another call was to come before this one, this one comes too late, which one came last
+--                is not known and this is not the first, or a slot that the caller takes for free owns a
+--                message; nothing was done.
 
 local BEFORE_IDS = 7
 local STEP, ENOUGH = 64, 8388608 -- messages popped at a time, and bytes after which a reply is large
@@ -33,8 +34,9 @@ local free = #ARGV - BEFORE_IDS - kept
 
 local seq = tonumber(ARGV[1])
 local last = redis.call('HGET', KEYS[4], 'seq')
-if last and tonumber(last) ~= seq - 1 then
-  return redis.error_reply('STALE this is not the next call of this worker: ' .. last .. ' was applied last')
+if tonumber(last or 0) ~= seq - 1 then
+  local known = last and (last .. ' was applied last') or 'none is known'
+  return redis.error_reply('STALE this is not the next call of this worker: ' .. known)
 end
 
 local moved = ARGV[3] == '2'

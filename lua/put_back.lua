@@ -12,12 +12,14 @@
 -- ARGV[…]  wire ids, oldest claim first; the caller sends at most 1000
 --
 -- Returns the number of messages that were put back; the other slots owned nothing any more.
--- Errors  STALE  another call was to come before this one, or this one comes too late; nothing was done.
+-- Errors  STALE  another call was to come before this one, this one comes too late, or which one came
+--                last is not known and this is not the first; nothing was done.
 
 local seq = tonumber(ARGV[1])
 local last = redis.call('HGET', KEYS[4], 'seq')
-if last and tonumber(last) ~= seq - 1 then
-  return redis.error_reply('STALE this is not the next call of this worker: ' .. last .. ' was applied last')
+if tonumber(last or 0) ~= seq - 1 then
+  local known = last and (last .. ' was applied last') or 'none is known'
+  return redis.error_reply('STALE this is not the next call of this worker: ' .. known)
 end
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])

@@ -21,6 +21,8 @@ pub(crate) enum Protection {
     FieldFirst,
     /// A call is refused unless it is the worker's next.
     Numbers,
+    /// Where Redis does not know the number of the worker's last call, it is refused unless it is the first of all.
+    UnknownIsRefused,
     /// A reconcile stores its own number, so that what is still on its way is refused.
     ReconcileFences,
     /// That number is beyond any that was given before, also where numbers went back after a refusal.
@@ -39,8 +41,6 @@ pub(crate) enum Protection {
     WireIdsAreDrawn,
     /// A sweep adds the tokens that are missing.
     TokensAreBalanced,
-    /// A worker that comes to a good end leaves a number that is beyond all of its calls.
-    ResignFences,
 }
 
 const ALL: [Protection; 16] = [
@@ -50,6 +50,7 @@ const ALL: [Protection; 16] = [
     Protection::LiveKeyFirst,
     Protection::FieldFirst,
     Protection::Numbers,
+    Protection::UnknownIsRefused,
     Protection::ReconcileFences,
     Protection::ReconcileJumpsFar,
     Protection::ReconcileRemembersItsAnswer,
@@ -59,7 +60,6 @@ const ALL: [Protection; 16] = [
     Protection::BuryAsksForItsField,
     Protection::WireIdsAreDrawn,
     Protection::TokensAreBalanced,
-    Protection::ResignFences,
 ];
 
 impl Protection {
@@ -72,14 +72,14 @@ impl Protection {
             }
             Self::PutBackAsksForItsField => (scenarios::STOP, ONE_PLACE),
             Self::LiveKeyFirst | Self::LeaseIsAsked => (scenarios::DEATHS, ONCE),
-            Self::FieldFirst => (scenarios::VERY_LATE, RUN),
+            Self::FieldFirst => (scenarios::VERY_LATE_CLAIMS, RUN),
+            Self::UnknownIsRefused => (scenarios::VERY_LATE, RUN),
             Self::Numbers => (scenarios::CUTS, RUN),
             Self::ReconcileFences => (scenarios::CUTS, RUN),
             Self::ReconcileRemembersItsAnswer => (scenarios::CUTS, ONCE),
             Self::ReconcileJumpsFar => (scenarios::REFUSALS, ONCE),
             Self::WireIdsAreDrawn => (scenarios::DEATHS, ONCE),
             Self::TokensAreBalanced => (scenarios::HALVES, NOT_STUCK),
-            Self::ResignFences => (scenarios::LAST_CALLS, RUN),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What does each step do to the state?
 
 use super::protections::Protection;
-use super::system::{Action, State, System, VeryLate};
+use super::system::{Action, State, System};
 use super::worker::{Answer, Kind, Phase, Slot, SlotNumber, Verdict};
 use super::world::{Message, Seq, Wire};
 
@@ -142,12 +142,9 @@ impl State {
         }
         self.world.numbers[worker] = None;
         self.forgotten[worker] = true;
-        let releases = |kind: &Kind| !matches!(kind, Kind::Claim { released: 0, .. } | Kind::Reconcile(_));
-        self.workers[worker].late.retain(|request| match system.very_late {
-            VeryLate::Nothing => false,
-            VeryLate::Claims => !releases(&request.kind),
-            VeryLate::Anything => true,
-        });
+        if !system.very_late {
+            self.workers[worker].late.clear();
+        }
     }
 
     fn resign(&mut self, system: &System, worker: usize) {
@@ -251,7 +248,7 @@ impl State {
     }
 
     /// Leaves out what makes no difference to what may come, so that fewer states are different.
-    pub(super) fn make_small(&mut self) {
+    pub(super) fn make_small(&mut self, system: &System) {
         self.world.processing.sort_unstable();
         self.sweepers.sort_unstable();
         for wire in 0..self.world.live.len() {
@@ -262,6 +259,8 @@ impl State {
         if self.left.late == 0 {
             self.workers.iter_mut().for_each(|worker| worker.late.clear());
         }
+        // Only where numbers are forgotten is the first call told from the others.
+        let least = if system.faults.forget > 0 { 2 } else { 1 };
         for (worker, known) in self.workers.iter_mut().zip(&mut self.world.numbers) {
             let mut known_numbers: Vec<&mut Seq> = Vec::new();
             if let Some(known) = known {
@@ -271,16 +270,16 @@ impl State {
                     known_numbers.extend(applied);
                 }
             }
-            bring_near(known_numbers.into_iter().chain(worker.numbers()).collect());
+            bring_near(least, known_numbers.into_iter().chain(worker.numbers()).collect());
         }
     }
 }
 
-/// Makes numbers small: the same order, the same neighbours, and no wide gaps.
-fn bring_near(mut numbers: Vec<&mut Seq>) {
+/// Makes numbers small: the same order, the same neighbours, no wide gaps, and none that were above `least` below it.
+fn bring_near(least: Seq, mut numbers: Vec<&mut Seq>) {
     numbers.sort_unstable();
     let Some(first) = numbers.first() else { return };
-    let (mut before, mut now) = (**first, 0);
+    let (mut before, mut now) = (**first, (**first).min(least));
     for number in numbers {
         now += (*number - before).min(FAR);
         before = std::mem::replace(number, now);

@@ -50,18 +50,9 @@ pub(super) struct System {
     /// Runs never end.
     pub(super) endless: bool,
     pub(super) faults: Faults,
-    /// What may be read after its worker's number was forgotten.
-    pub(super) very_late: VeryLate,
+    /// Whether requests of a broken connection may be read when the worker's number has expired, four leases later.
+    pub(super) very_late: bool,
     pub(super) without: Option<Protection>,
-}
-
-/// What may still be read from a broken connection when the worker's number has expired, four leases later.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum VeryLate {
-    Nothing,
-    /// What releases nothing.
-    Claims,
-    Anything,
 }
 
 /// What happened to a call: for the properties alone.
@@ -325,7 +316,7 @@ impl Model for System {
     fn next_state(&self, before: &State, action: Action) -> Option<State> {
         let mut state = before.clone();
         state.act(self, action);
-        state.make_small();
+        state.make_small(self);
         Some(state)
     }
 

@@ -147,10 +147,12 @@ impl World {
 
     /// Whether this is the worker's next call.
     fn is_next(&self, worker: usize, seq: Seq) -> Result<(), Stale> {
-        match self.numbers[worker] {
-            Some(numbers) if numbers.seq + 1 != seq && self.has(Protection::Numbers) => Err(Stale),
-            _ => Ok(()),
-        }
+        let protection = match self.numbers[worker] {
+            Some(_) => Protection::Numbers,
+            None => Protection::UnknownIsRefused,
+        };
+        let last = self.numbers[worker].map_or(0, |numbers| numbers.seq);
+        if last + 1 != seq && self.has(protection) { Err(Stale) } else { Ok(()) }
     }
 
     fn applied(&mut self, worker: usize, seq: Seq) {
@@ -343,8 +345,7 @@ impl World {
     }
 
     pub(crate) fn resign(&mut self, worker: usize, wires: &[Wire]) -> bool {
-        let fence = Numbers { seq: LAST, fence: None };
-        self.numbers[worker] = self.has(Protection::ResignFences).then_some(fence);
+        self.numbers[worker] = Some(Numbers { seq: LAST, fence: None });
         wires.iter().for_each(|wire| self.live[usize::from(*wire)] = false);
         std::mem::replace(&mut self.leases[worker], false)
     }

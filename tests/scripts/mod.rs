@@ -203,8 +203,9 @@ fn refuses_stale_calls<T: std::fmt::Debug>(
         assert_eq!(bench.seq(), Some(seq), "expected the number of the call to be stored");
     }
     let () = bench.redis.del(WORKER).unwrap();
-    call(&mut bench, 77).unwrap_or_else(|error| panic!("expected any number when none is known: {error}"));
-    assert_eq!(bench.seq(), Some(77), "expected the number of the call to be stored");
+    bench.refuses(STALE, "call 77 where none is known", |bench| call(bench, 77));
+    call(&mut bench, 1).unwrap_or_else(|error| panic!("expected the first call to be applied: {error}"));
+    assert_eq!(bench.seq(), Some(1), "expected the number of the call to be stored");
 }
 
 /// A call that finds nothing to do stores its number and changes nothing else, also in a full Redis.
