@@ -227,7 +227,7 @@ impl Trial {
 }
 
 /// Waits until a worker serves and hears signals.
-fn ready(worker: &Program) {
+pub(crate) fn ready(worker: &Program) {
     worker.wait_for_line("\"serving\"");
     wait::until("the worker to hear signals", PATIENCE, || {
         let status = std::fs::read_to_string(format!("/proc/{}/status", worker.pid())).unwrap_or_default();
