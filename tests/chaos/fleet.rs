@@ -39,12 +39,12 @@ pub(crate) enum Role {
 /// lives all along and whose descriptors are counted.
 const MEMBERS: [(&str, Role, i32, bool); 14] = [
     ("inline-1", Role::Rust("inline"), 0, true),
-    ("inline-2", Role::Rust("inline"), 3600, false),
+    ("inline-2", Role::Rust("inline"), 7200, false),
     ("inline-3", Role::Rust("inline"), 0, false),
     ("fork-1", Role::Rust("fork"), 0, true),
     ("fork-2", Role::Rust("fork"), 0, false),
     ("prefork-1", Role::Rust("prefork"), 0, true),
-    ("prefork-2", Role::Rust("prefork"), -3600, false),
+    ("prefork-2", Role::Rust("prefork"), -7200, false),
     ("python-1", Role::Python, 0, false),
     ("python-2", Role::Python, 0, false),
     ("go-1", Role::Go, 0, false),
@@ -113,7 +113,18 @@ impl Fleet {
         for at in 0..fleet.members.len() {
             fleet.wait_ready(at);
         }
+        fleet.assert_clocks();
         fleet
+    }
+
+    /// Who is hours off says another hour than the first, also when they started on both sides of a full one.
+    fn assert_clocks(&self) {
+        let hour = |at: usize| self.serving(at)["timestamp"].as_str().map(|time| time[..13].to_owned());
+        for at in self.places(|role| matches!(role, Role::Rust(_))) {
+            let Member { name, clock, .. } = self.members[at];
+            let differs = hour(at) != hour(0);
+            assert!(clock == 0 || differs, "expected the clock of {name} to differ: {:?}", hour(at));
+        }
     }
 
     /// The places of those with such a role.
@@ -152,14 +163,8 @@ impl Fleet {
         if let Role::Rust(isolation) = member.role {
             let threads = if isolation == "inline" { "8" } else { "4" };
             command.args(["worker", "--queue", &format!("{OURS}=2"), "--queue", &format!("{MIXED}=1")]);
-            command.args([
-                "--isolation",
-                isolation,
-                "--concurrency",
-                threads,
-                "--lease",
-                &format!("{LEASE:?}"),
-            ]);
+            command.args(["--isolation", isolation, "--concurrency", threads]);
+            command.args(["--lease", &format!("{LEASE:?}")]);
             // Some leave it to the sweepers.
             command.args((isolation == "fork").then_some("--no-sweep"));
         } else {
@@ -233,19 +238,22 @@ impl Fleet {
         text.lines().map(String::from).collect()
     }
 
+    /// What a Rust worker said when it began to serve: nothing when it has not.
+    fn serving(&self, at: usize) -> Value {
+        let said = self.members[at].program.as_ref().map(Program::printed).unwrap_or_default();
+        let line = said.lines().find(|line| line.contains("\"serving\""));
+        line.and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default()
+    }
+
     /// Tells a worker's fields from those of others: what they begin with.
     pub(crate) fn owner(&self, at: usize) -> Owner {
         let member = &self.members[at];
-        let program = member.program.as_ref().expect("a worker is a process");
-        let said = program.printed();
         match member.role {
             Role::Rust(_) => {
-                let line = said.lines().find(|line| line.contains("\"serving\""));
-                let line: Option<Value> = line.and_then(|line| serde_json::from_str(line).ok());
-                let id = line.and_then(|line| Some(line["worker"].as_str()?.to_owned()));
-                id.map_or(Owner::Nobody, |id| Owner::Ours(format!(":{id}:")))
+                self.serving(at)["worker"].as_str().map_or(Owner::Nobody, |id| Owner::Ours(format!(":{id}:")))
             }
             _ => {
+                let said = member.program.as_ref().map(Program::printed).unwrap_or_default();
                 let id = said.lines().find_map(|line| line.strip_prefix("READY "));
                 id.map_or(Owner::Nobody, |id| Owner::Theirs(id.to_owned()))
             }
@@ -265,6 +273,8 @@ impl Fleet {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Owner {
     Everybody,
+    /// Any worker of Python or Go.
+    Foreign,
     /// It had not come so far that it could own anything.
     Nobody,
     Ours(String),
@@ -275,6 +285,7 @@ impl Owner {
     pub(crate) fn has(&self, field: &str) -> bool {
         match self {
             Self::Everybody => true,
+            Self::Foreign => !field.contains(':'),
             Self::Nobody => false,
             Self::Ours(part) => field.contains(part),
             Self::Theirs(id) => field == id,
