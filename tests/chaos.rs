@@ -9,6 +9,8 @@ mod count;
 mod faults;
 #[path = "chaos/fleet.rs"]
 mod fleet;
+#[path = "chaos/members.rs"]
+mod members;
 #[path = "chaos/plan.rs"]
 mod plan;
 #[path = "chaos/producers.rs"]
@@ -23,7 +25,8 @@ use nix::sys::signal::Signal;
 
 use count::{Count, Runs, stray_keys};
 use faults::Faults;
-use fleet::{Fleet, Role, victims, wait_gone};
+use fleet::{Fleet, wait_gone};
+use members::{Role, victims};
 use producers::{Producers, warm_up};
 use support::tree::{Process, list};
 use support::wait;

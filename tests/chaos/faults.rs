@@ -7,7 +7,8 @@ use nix::sys::signal::Signal;
 use redis::Commands;
 use rmpv::Value;
 
-use super::fleet::{Fleet, LEASE, MIXED, OURS, Owner, Role};
+use super::fleet::{Fleet, LEASE, MIXED, OURS, Owner};
+use super::members::Role;
 use super::plan::{Fault, Kind};
 use crate::support::proxy::{Lose, Mode};
 use crate::support::trial::PATIENCE;
@@ -50,7 +51,7 @@ impl Faults {
     pub(crate) fn run(&mut self, fleet: &mut Fleet) {
         let began = Instant::now();
         for at in 0..self.plan.len() {
-            while began.elapsed() < self.plan[at].at {
+            while began.elapsed() < self.plan[at].at || self.is_hit(fleet, self.plan[at].victim) {
                 self.look(fleet);
                 wait::pause(LOOK);
             }
@@ -61,6 +62,13 @@ impl Faults {
             self.look(fleet);
             wait::pause(LOOK);
         }
+    }
+
+    /// Whether another fault of this victim is not over yet: on a machine that is busy the plan is late.
+    fn is_hit(&self, fleet: &Fleet, victim: Option<usize>) -> bool {
+        let Some(victim) = victim else { return false };
+        let lasts = self.lasting.iter().any(|(at, _)| self.plan[*at].victim == Some(victim));
+        lasts || fleet.members[victim].ending.is_some()
     }
 
     fn somebody_ends(&self, fleet: &Fleet) -> bool {
@@ -132,7 +140,7 @@ impl Faults {
             _ => fleet.owner(victim),
         };
         self.watch(fleet, at, owner.clone(), AFTER);
-        self.bury(fleet, at, victim, &owner);
+        self.foreign_ended(fleet, at, victim, &owner);
         fleet.fill(victim);
     }
 
@@ -150,7 +158,7 @@ impl Faults {
 
     /// A worker of the ancestors is dead. Its live key ends with it, as it would within a minute. What it ran last it
     /// may not have released; Go's never does.
-    fn bury(&mut self, fleet: &Fleet, at: usize, victim: usize, owner: &Owner) {
+    fn foreign_ended(&mut self, fleet: &Fleet, at: usize, victim: usize, owner: &Owner) {
         let Owner::Theirs(id) = owner else { return };
         let _: bool = fleet.server.connection().pexpire(id, 1).expect("Redis is there");
         let last: Option<u64> = fleet.ran(victim).last().and_then(|line| line.parse().ok());
@@ -184,7 +192,7 @@ impl Faults {
             member.proxy.set(mode);
         }
         for victim in dead {
-            self.bury(fleet, at, victim, &fleet.owner(victim));
+            self.foreign_ended(fleet, at, victim, &fleet.owner(victim));
             fleet.fill(victim);
         }
     }
@@ -258,7 +266,7 @@ impl Faults {
             self.surprises.push(format!("{name} ended with {status}:\n    {tail}"));
         }
         if let Some((at, _)) = ending.filter(|_| role == Role::Go) {
-            self.bury(fleet, at, victim, &fleet.owner(victim));
+            self.foreign_ended(fleet, at, victim, &fleet.owner(victim));
         }
         fleet.fill(victim);
     }

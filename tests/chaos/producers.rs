@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use delayed::{Client, GoTask};
 
-use super::fleet::{Fleet, MIXED, OURS, PATH, Role};
+use super::fleet::{Fleet, MIXED, OURS, PATH};
+use super::members::Role;
 use crate::support::trial::PATIENCE;
 use crate::support::wait;
 
