@@ -68,7 +68,9 @@ fn main() -> ExitCode {
     let plan = plan::plan(wanted.seed, wanted.length, victims);
     println!("chaos: seed {}, {} faults in {:?}", wanted.seed, plan.len(), wanted.length);
     if wanted.plan {
-        plan.iter().for_each(|fault| println!("{fault:?}"));
+        for fault in plan {
+            println!("{:7.1} s  {fault}", fault.at.as_secs_f64());
+        }
         return ExitCode::SUCCESS;
     }
     let mut faults = Faults::new(plan);

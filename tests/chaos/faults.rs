@@ -55,7 +55,7 @@ impl Faults {
                 self.look(fleet);
                 wait::pause(LOOK);
             }
-            println!("{:7.1} s  {}", began.elapsed().as_secs_f64(), self.told(fleet, at));
+            println!("{:7.1} s  {}", began.elapsed().as_secs_f64(), self.plan[at]);
             self.begin(fleet, at);
         }
         while !(self.lasting.is_empty() && self.watches.is_empty()) || self.somebody_ends(fleet) {
@@ -73,14 +73,6 @@ impl Faults {
 
     fn somebody_ends(&self, fleet: &Fleet) -> bool {
         fleet.members.iter().any(|member| member.ending.is_some())
-    }
-
-    fn told(&self, fleet: &Fleet, at: usize) -> String {
-        let fault = &self.plan[at];
-        let whom =
-            fault.victim.map_or_else(String::new, |victim| format!(": {}", fleet.members[victim].name));
-        let lasts = if fault.lasts.is_zero() { String::new() } else { format!(", for {:?}", fault.lasts) };
-        format!("{}{whom}{lasts}", fault.kind)
     }
 
     fn begin(&mut self, fleet: &mut Fleet, at: usize) {

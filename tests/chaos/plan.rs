@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::members::MEMBERS;
 use crate::support::trial::Dice;
 
 /// How long a worker is silent that is to lose its lease of [`super::fleet::LEASE`].
@@ -82,6 +83,16 @@ pub(crate) struct Fault {
     pub(crate) victim: Option<usize>,
     /// A number for what else is to be decided.
     pub(crate) roll: u32,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        if let Some(victim) = self.victim {
+            write!(f, ": {}", MEMBERS[victim].0)?;
+        }
+        if self.lasts.is_zero() { Ok(()) } else { write!(f, ", for {:?}", self.lasts) }
+    }
 }
 
 /// The faults of a run, in the order in which they begin. `victims` says whom a kind may hit.
