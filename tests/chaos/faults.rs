@@ -1,6 +1,6 @@
 //! Does to the fleet what the plan says, and notes which calls were in flight then.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -38,13 +38,16 @@ pub(crate) struct Faults {
     watches: Vec<Watch>,
     /// Faults that last, and until when.
     lasting: Vec<(usize, Instant)>,
+    /// When the last trouble with the network of each member was over, and that with Redis under `None`.
+    troubled: HashMap<Option<usize>, Instant>,
 }
 
 impl Faults {
     pub(crate) fn new(plan: Vec<Fault>) -> Self {
         let in_flight = vec![HashSet::new(); plan.len()];
         let slowest = Duration::ZERO;
-        Self { plan, in_flight, surprises: Vec::new(), slowest, watches: Vec::new(), lasting: Vec::new() }
+        let (watches, lasting, troubled) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { plan, in_flight, surprises: Vec::new(), slowest, watches, lasting, troubled }
     }
 
     /// Lets all of them happen.
@@ -69,6 +72,15 @@ impl Faults {
         let Some(victim) = victim else { return false };
         let lasts = self.lasting.iter().any(|(at, _)| self.plan[*at].victim == Some(victim));
         lasts || fleet.members[victim].ending.is_some()
+    }
+
+    /// Whether a Rust worker could beat as it should before Redis went. Then a short absence ends no lease, and the
+    /// worker finds out what became of its calls.
+    fn is_calm(&self, worker: usize) -> bool {
+        let over = |who: Option<usize>| self.troubled.get(&who).is_none_or(|at| at.elapsed() > 2 * LEASE);
+        over(None)
+            && over(Some(worker))
+            && !self.lasting.iter().any(|(at, _)| self.plan[*at].victim == Some(worker))
     }
 
     fn somebody_ends(&self, fleet: &Fleet) -> bool {
@@ -177,9 +189,14 @@ impl Faults {
         fleet.server.restart();
         let away = began.elapsed();
         println!("{:9} Redis was away for {away:.1?}", "");
-        // A Rust worker finds out what became of its calls, and has lost none when its lease has not ended.
-        let owner = if away < LEASE / 2 { Owner::Foreign } else { Owner::Everybody };
-        self.watch(fleet, at, owner, Duration::ZERO);
+        self.watch(fleet, at, Owner::Foreign, Duration::ZERO);
+        for worker in fleet.places(|role| matches!(role, Role::Rust(_))) {
+            if away >= LEASE / 2 || !self.is_calm(worker) {
+                // Until its next beat, a slot's old lease may end although it has claimed again.
+                self.watch(fleet, at, fleet.owner(worker), LEASE / 2);
+            }
+        }
+        self.troubled.insert(None, Instant::now());
         for (member, mode) in fleet.members.iter().zip(modes) {
             member.proxy.set(mode);
         }
@@ -232,6 +249,7 @@ impl Faults {
         let now = Instant::now();
         for (at, _) in self.lasting.iter().filter(|(_, until)| *until <= now) {
             self.end(fleet, *at);
+            self.troubled.insert(self.plan[*at].victim, now);
         }
         self.lasting.retain(|(_, until)| *until > now);
         for victim in 0..fleet.members.len() {

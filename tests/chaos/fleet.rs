@@ -222,7 +222,6 @@ impl Fleet {
 /// Whose a field of `Q_processing` is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Owner {
-    Everybody,
     /// Any worker of Python or Go.
     Foreign,
     /// It had not come so far that it could own anything.
@@ -234,7 +233,6 @@ pub(crate) enum Owner {
 impl Owner {
     pub(crate) fn has(&self, field: &str) -> bool {
         match self {
-            Self::Everybody => true,
             Self::Foreign => !field.contains(':'),
             Self::Nobody => false,
             Self::Ours(part) => field.contains(part),
