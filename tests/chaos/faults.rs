@@ -154,6 +154,8 @@ impl Faults {
         let worker = fleet.members[victim].program.as_ref().expect("it runs");
         let zygote = fleet.zygote(victim).expect("a worker that isolates has a zygote");
         worker.signal(Signal::SIGSTOP);
+        // What it asked for before is answered, also over a slow network.
+        wait::pause(2 * LOOK);
         self.watch(fleet, at, fleet.owner(victim), AFTER);
         zygote.signal(Signal::SIGKILL);
         worker.signal(Signal::SIGCONT);
