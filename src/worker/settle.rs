@@ -247,6 +247,8 @@ impl ClaimLoop {
         let (slots, messages): (Vec<usize>, Vec<Vec<u8>>) = found.into_iter().unzip();
         count(&self.counters.claimed, messages.len() as u64);
         self.lanes[index].dry = false;
+        // The answer that was lost would have said whether there are any; the next one does.
+        self.lanes[index].suspects |= !messages.is_empty();
         self.dispatch(index, &slots, messages, false);
     }
 

@@ -50,6 +50,27 @@ fn what_a_claim_gave_runs_once() {
 }
 
 #[test]
+fn the_success_of_a_suspect_forgives_it_also_when_the_claim_was_in_doubt() {
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let mut worker = trial.worker_at(proxy.url(), &[&LEASE[..], &["--no-sweep"]].concat());
+    trial.push(&[mark("first")]);
+    trial.wait_runs(1);
+    trial.wait_settled();
+    let suspect = mark("suspect");
+    let died = redis::Script::new("redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '1 somebody')");
+    let () = died.key("q_deaths").arg(&suspect).invoke(&mut trial.redis).unwrap();
+    proxy.lose(Lose::Reply, &digest("claim"), 1);
+    trial.push(&[suspect]);
+    trial.wait_runs(2);
+    trial.wait_settled();
+    assert_eq!(proxy.lost(), 1, "expected the claim to be cut");
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["first", "suspect"]);
+    trial.assert_only(&[]);
+}
+
+#[test]
 fn what_was_retried_runs_once_more() {
     for lose in [Lose::Reply, Lose::Request] {
         let messages = [call("trial.flaky", &["a".into(), 2.into()]), mark("b")];

@@ -15,7 +15,9 @@ import (
 
 const usage = `usage: delayed-test COMMAND [flags]
 
-  produce  -redis URL -queue NAME               enqueue the calls read from standard input
+  produce  -redis URL -queue NAME [-acknowledge]
+                                                enqueue the calls read from standard input, and say
+                                                so of each
   produce  -redis URL -queue NAME -repeat N -path PATH [-offset N]
                                                 enqueue PATH(offset), PATH(offset+1), ...
   bytes                                         print in hex what produce would push
@@ -49,6 +51,7 @@ func run(command string, args []string) error {
 		repeat := flags.Int("repeat", 0, "")
 		path := flags.String("path", "", "")
 		offset := flags.Int("offset", 0, "")
+		acknowledge := flags.Bool("acknowledge", false, "")
 		flags.Parse(args)
 		calls := stdinCalls(os.Stdin)
 		if *repeat > 0 {
@@ -57,7 +60,7 @@ func run(command string, args []string) error {
 			}
 			calls = repeatedCalls(*path, *offset, *repeat)
 		}
-		return produce(newQueue(*name, *url), calls, os.Stdout)
+		return produce(newQueue(*name, *url), calls, *acknowledge, os.Stdout)
 	case "bytes":
 		flags.Parse(args)
 		return printBytes(stdinCalls(os.Stdin), os.Stdout)

@@ -7,13 +7,17 @@ import (
 	"io"
 )
 
-func produce(q *queue, calls calls, out io.Writer) error {
+// produce says of each call that it was sent, when it shall acknowledge.
+func produce(q *queue, calls calls, acknowledge bool, out io.Writer) error {
 	sent := 0
 	err := calls(func(message []byte) error {
 		if err := q.enqueue(message); err != nil {
 			return err
 		}
 		sent++
+		if acknowledge {
+			fmt.Fprintln(out, "acknowledged")
+		}
 		return nil
 	})
 	fmt.Fprintf(out, "sent %d\n", sent)

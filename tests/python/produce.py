@@ -41,13 +41,17 @@ def task(call: dict[str, Any]) -> Any:
 
 def main() -> None:
     """Enqueue every line of standard input."""
-    options = arguments(__doc__).parse_args()
+    parser = arguments(__doc__)
+    parser.add_argument("--acknowledge", action="store_true", help="say so of each line")
+    options = parser.parse_args()
     queue: Any = Queue(options.queue, connect(options.redis))
     sent = 0
     for line in sys.stdin:
         if line.strip():
             queue.enqueue(task(json.loads(line, object_hook=value)))
             sent += 1
+            if options.acknowledge:
+                print("acknowledged", flush=True)
     print(f"sent {sent}", flush=True)
 
 

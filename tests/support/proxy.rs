@@ -133,6 +133,11 @@ impl Proxy {
         &self.url
     }
 
+    /// How it behaves now.
+    pub(crate) fn mode(&self) -> Mode {
+        self.shared.lock().mode
+    }
+
     /// Behaves so from now on.
     pub(crate) fn set(&self, mode: Mode) {
         self.shared.lock().mode = mode;

@@ -1,0 +1,188 @@
+//! What came of it? Every call against the ledgers of those who ran it, and all that is left against what may be.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use redis::Commands;
+
+use super::faults::Faults;
+use super::fleet::{Fleet, MIXED, OURS};
+use super::plan::Kind;
+use super::producers::Sent;
+
+/// How often each call was begun and ended, and by whom.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    begun: HashMap<u64, Vec<String>>,
+    ended: HashSet<u64>,
+    /// Runs by the kind of worker.
+    shares: BTreeMap<String, u64>,
+}
+
+impl Runs {
+    /// Reads all ledgers: a run leaves its number, or one line at its begin and one at its end.
+    pub(crate) fn read(fleet: &Fleet) -> Self {
+        let mut runs = Self::default();
+        for entry in std::fs::read_dir(fleet.server.directory()).expect("it is there") {
+            let path = entry.expect("it can be read").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let Some(worker) = name.strip_prefix("ledger-") else { continue };
+            for line in std::fs::read_to_string(&path).expect("a ledger is text").lines() {
+                runs.note(worker, line);
+            }
+        }
+        runs
+    }
+
+    fn note(&mut self, worker: &str, line: &str) {
+        let number = line.trim_start_matches(['+', '-']).parse().expect("a ledger has numbers");
+        if !line.starts_with('-') {
+            let kind = worker.split('-').next().unwrap_or_default().to_owned();
+            *self.shares.entry(kind).or_default() += 1;
+            self.begun.entry(number).or_default().push(worker.to_owned());
+        }
+        if !line.starts_with('+') {
+            self.ended.insert(number);
+        }
+    }
+}
+
+/// The outcome of a run, ready to be judged.
+pub(crate) struct Count {
+    table: Vec<(String, String)>,
+    effects: Vec<Effect>,
+    mistakes: Vec<String>,
+}
+
+impl Count {
+    pub(crate) fn of(sent: &[(&'static str, Sent)], runs: &Runs, faults: &Faults, left: Vec<String>) -> Self {
+        let all = |pick: fn(&Sent) -> &HashSet<u64>| -> BTreeSet<u64> {
+            sent.iter().flat_map(|(_, sent)| pick(sent)).copied().collect()
+        };
+        let (acknowledged, uncertain) = (all(|sent| &sent.acknowledged), all(|sent| &sent.uncertain));
+        let refused = all(|sent| &sent.refused);
+        let lost: Vec<u64> = acknowledged.iter().copied().filter(|n| !runs.ended.contains(n)).collect();
+        let strange: Vec<u64> = runs
+            .begun
+            .keys()
+            .copied()
+            .filter(|n| !acknowledged.contains(n) && !uncertain.contains(n))
+            .collect();
+        let duplicates = Duplicates::of(runs, faults);
+        let effects: Vec<_> = Kind::all().map(|kind| Effect::of(kind, faults, &duplicates)).collect();
+        let in_flight: usize = effects.iter().map(|effect| effect.in_flight).sum();
+        let Duplicates { total: twice, unexplained, .. } = duplicates;
+
+        let mut languages: BTreeMap<&str, usize> = BTreeMap::new();
+        for (language, sent) in sent {
+            *languages.entry(language).or_default() += sent.acknowledged.len();
+        }
+        let listed = |parts: Vec<String>| parts.join(", ");
+        let who = listed(languages.iter().map(|(name, count)| format!("{name} {count}")).collect());
+        let shares = listed(runs.shares.iter().map(|(name, count)| format!("{name} {count}")).collect());
+        let ran = uncertain.iter().filter(|n| runs.begun.contains_key(n)).count();
+        let total: u64 = runs.shares.values().sum();
+        let mut mistakes: Vec<String> = Vec::new();
+        let whereabouts = |n: &u64| format!("{n} (begun by {:?})", runs.begun.get(n).unwrap_or(&Vec::new()));
+        mistakes.extend(lost.iter().map(|n| format!("lost: {}", whereabouts(n))));
+        mistakes.extend(strange.iter().map(|n| format!("run without having been sent: {}", whereabouts(n))));
+        mistakes.extend(unexplained.iter().map(|n| format!("run too often: {}", whereabouts(n))));
+        let out_of_place = left.len() + strange.len();
+        mistakes.extend(left);
+        let row = |name: &str, value: String| (name.to_owned(), value);
+        let table = vec![
+            row("acknowledged", format!("{} ({who})", acknowledged.len())),
+            row("not acknowledged", format!("{}, of which {ran} ran", uncertain.len() + refused.len())),
+            row("runs", format!("{total} ({shares})")),
+            row("lost", lost.len().to_string()),
+            row("duplicates", format!("{twice}, of {in_flight} calls in flight at the faults")),
+            row("duplicates that no fault explains", unexplained.len().to_string()),
+            row("out of place", out_of_place.to_string()),
+            row("longest time that Redis took to answer", format!("{:.0?}", faults.slowest)),
+        ];
+        Self { table, effects, mistakes }
+    }
+
+    /// Prints it, as two tables of Markdown, and gives whether all is well.
+    pub(crate) fn print(&self) -> bool {
+        println!("\n| | |\n|---|---|");
+        for (name, value) in &self.table {
+            println!("| {name} | {value} |");
+        }
+        println!("\n| fault | times | calls in flight | of these, run twice |\n|---|---|---|---|");
+        for Effect { kind, times, in_flight, duplicates } in &self.effects {
+            println!("| {kind} | {times} | {in_flight} | {duplicates} |");
+        }
+        println!();
+        for mistake in self.mistakes.iter().take(50) {
+            println!("{mistake}");
+        }
+        self.mistakes.is_empty()
+    }
+}
+
+/// What runs that were too many are due to.
+#[derive(Debug, Default)]
+struct Duplicates {
+    total: usize,
+    /// Calls that ran more often than faults found them in flight.
+    unexplained: Vec<u64>,
+    by_kind: BTreeMap<Kind, usize>,
+}
+
+impl Duplicates {
+    fn of(runs: &Runs, faults: &Faults) -> Self {
+        let mut this = Self::default();
+        for (n, workers) in runs.begun.iter().filter(|(_, workers)| workers.len() > 1) {
+            let extra = workers.len() - 1;
+            let hits = faults.plan.iter().zip(&faults.in_flight).filter(|(_, calls)| calls.contains(n));
+            let hits: Vec<Kind> = hits.map(|(fault, _)| fault.kind).take(extra).collect();
+            if hits.len() < extra {
+                this.unexplained.push(*n);
+            }
+            this.total += extra;
+            for kind in hits {
+                *this.by_kind.entry(kind).or_default() += 1;
+            }
+        }
+        this
+    }
+}
+
+/// What the faults of one kind did.
+struct Effect {
+    kind: Kind,
+    times: usize,
+    in_flight: usize,
+    duplicates: usize,
+}
+
+impl Effect {
+    fn of(kind: Kind, faults: &Faults, duplicates: &Duplicates) -> Self {
+        let of_kind = faults.plan.iter().zip(&faults.in_flight).filter(|(fault, _)| fault.kind == kind);
+        let sizes: Vec<usize> = of_kind.map(|(_, calls)| calls.len()).collect();
+        let duplicates = duplicates.by_kind.get(&kind).copied().unwrap_or(0);
+        Self { kind, times: sizes.len(), in_flight: sizes.iter().sum(), duplicates }
+    }
+}
+
+/// Keys of Redis that nothing should have left there. A worker that was killed leaves its place among the workers for
+/// a minute, and a foreign one its live key. Deaths of calls that a Python or Go worker ran in the end are forgotten after an hour.
+pub(crate) fn stray_keys(fleet: &Fleet) -> Vec<String> {
+    let mut redis = fleet.server.connection();
+    let keys: Vec<String> = redis.keys("*").expect("Redis is there");
+    let mut stray = Vec::new();
+    for key in keys {
+        let expires = redis.pttl::<_, i64>(&key).expect("Redis is there") != -1;
+        let foreign = key.len() <= 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let expires = expires && (foreign || key.starts_with(MIXED) || key.starts_with(OURS));
+        let lists = [MIXED, OURS].iter().any(|queue| {
+            [*queue, &format!("{queue}_noti"), &format!("{queue}_processing"), &format!("{queue}_dead")]
+                .contains(&key.as_str())
+        });
+        let stays = key == "delayed_queues" || key.ends_with("_workers");
+        if lists || !(expires || stays) || key == format!("{OURS}_deaths") {
+            stray.push(format!("left in Redis: {key}"));
+        }
+    }
+    stray
+}

@@ -1,0 +1,298 @@
+//! Does to the fleet what the plan says, and notes which calls were in flight then.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use redis::Commands;
+use rmpv::Value;
+
+use super::fleet::{Fleet, LEASE, MIXED, OURS, Owner};
+use super::members::Role;
+use super::plan::{Fault, Kind};
+use crate::support::proxy::{Lose, Mode};
+use crate::support::trial::PATIENCE;
+use crate::support::wait;
+
+/// Between two looks at the fleet.
+const LOOK: Duration = Duration::from_millis(25);
+/// How long the fields of whoever was hit are looked at, for what was on its way to Redis.
+const AFTER: Duration = Duration::from_millis(200);
+
+/// Looks for a while which calls its victim owns.
+struct Watch {
+    fault: usize,
+    owner: Owner,
+    until: Instant,
+}
+
+/// What the faults of a run did.
+pub(crate) struct Faults {
+    pub(crate) plan: Vec<Fault>,
+    /// For each fault: the calls that were in flight at those whom it hit.
+    pub(crate) in_flight: Vec<HashSet<u64>>,
+    /// What nobody asked for.
+    pub(crate) surprises: Vec<String>,
+    /// The longest time that Redis took to answer while it ran: a disk or a machine that is busy.
+    pub(crate) slowest: Duration,
+    watches: Vec<Watch>,
+    /// Faults that last, and until when.
+    lasting: Vec<(usize, Instant)>,
+    /// When the last trouble with the network of each member was over, and that with Redis under `None`.
+    troubled: HashMap<Option<usize>, Instant>,
+}
+
+impl Faults {
+    pub(crate) fn new(plan: Vec<Fault>) -> Self {
+        let in_flight = vec![HashSet::new(); plan.len()];
+        let slowest = Duration::ZERO;
+        let (watches, lasting, troubled) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { plan, in_flight, surprises: Vec::new(), slowest, watches, lasting, troubled }
+    }
+
+    /// Lets all of them happen.
+    pub(crate) fn run(&mut self, fleet: &mut Fleet) {
+        let began = Instant::now();
+        for at in 0..self.plan.len() {
+            while began.elapsed() < self.plan[at].at || self.is_hit(fleet, self.plan[at].victim) {
+                self.look(fleet);
+                wait::pause(LOOK);
+            }
+            println!("{:7.1} s  {}", began.elapsed().as_secs_f64(), self.plan[at]);
+            self.begin(fleet, at);
+        }
+        while !(self.lasting.is_empty() && self.watches.is_empty()) || self.somebody_ends(fleet) {
+            self.look(fleet);
+            wait::pause(LOOK);
+        }
+    }
+
+    /// Whether another fault of this victim is not over yet: on a machine that is busy the plan is late.
+    fn is_hit(&self, fleet: &Fleet, victim: Option<usize>) -> bool {
+        let Some(victim) = victim else { return false };
+        let lasts = self.lasting.iter().any(|(at, _)| self.plan[*at].victim == Some(victim));
+        lasts || fleet.members[victim].ending.is_some()
+    }
+
+    /// Whether a Rust worker could beat as it should before Redis went. Then a short absence ends no lease, and the
+    /// worker finds out what became of its calls.
+    fn is_calm(&self, worker: usize) -> bool {
+        let over = |who: Option<usize>| self.troubled.get(&who).is_none_or(|at| at.elapsed() > 2 * LEASE);
+        over(None)
+            && over(Some(worker))
+            && !self.lasting.iter().any(|(at, _)| self.plan[*at].victim == Some(worker))
+    }
+
+    fn somebody_ends(&self, fleet: &Fleet) -> bool {
+        fleet.members.iter().any(|member| member.ending.is_some())
+    }
+
+    fn begin(&mut self, fleet: &mut Fleet, at: usize) {
+        let fault = self.plan[at].clone();
+        let Some(victim) = fault.victim else { return self.kill_redis(fleet, at) };
+        fleet.wait_ready(victim);
+        match fault.kind {
+            Kind::KillWorker | Kind::KillForeign | Kind::KillSweeper => self.kill(fleet, at, victim),
+            Kind::StopWorker | Kind::StopForeign => {
+                fleet.members[victim].program.as_ref().expect("it runs").signal(Signal::SIGSTOP);
+                self.watch(fleet, at, fleet.owner(victim), fault.lasts);
+            }
+            Kind::EndWorker | Kind::EndForeign => {
+                fleet.members[victim].program.as_ref().expect("it runs").signal(Signal::SIGTERM);
+                fleet.members[victim].ending = Some(at);
+            }
+            Kind::KillZygote => self.kill_zygote(fleet, at, victim),
+            Kind::Delay => {
+                let time = Duration::from_millis(5 + u64::from(fault.roll) % 45);
+                fleet.members[victim].proxy.set(Mode::Delay(time));
+            }
+            Kind::Cut => {
+                fleet.members[victim].proxy.set(Mode::Refuse);
+                fleet.members[victim].proxy.cut();
+            }
+            Kind::Swallow => {
+                fleet.members[victim].proxy.set(Mode::Hold);
+                self.watch(fleet, at, fleet.owner(victim), fault.lasts);
+            }
+            Kind::LoseReply | Kind::LoseRequest => {
+                let lose = if fault.kind == Kind::LoseReply { Lose::Reply } else { Lose::Request };
+                fleet.members[victim].proxy.lose(lose, "EVALSHA", 1 + fault.roll % 4);
+            }
+            Kind::KillRedis => unreachable!("it has no victim"),
+        }
+        if !fault.lasts.is_zero() {
+            self.lasting.push((at, Instant::now() + fault.lasts));
+        }
+    }
+
+    fn end(&self, fleet: &Fleet, at: usize) {
+        let fault = &self.plan[at];
+        let Some(member) = fault.victim.map(|victim| &fleet.members[victim]) else { return };
+        match fault.kind {
+            Kind::StopWorker | Kind::StopForeign => {
+                member.program.as_ref().expect("it is stopped").signal(Signal::SIGCONT);
+            }
+            Kind::Delay | Kind::Cut | Kind::Swallow => member.proxy.set(Mode::Pass),
+            _ => {}
+        }
+    }
+
+    fn kill(&mut self, fleet: &mut Fleet, at: usize, victim: usize) {
+        fleet.members[victim].program.as_mut().expect("it runs").kill9();
+        let owner = match fleet.members[victim].role {
+            Role::OurSweeper | Role::PythonSweeper => Owner::Nobody,
+            _ => fleet.owner(victim),
+        };
+        self.watch(fleet, at, owner.clone(), AFTER);
+        self.foreign_ended(fleet, at, victim, &owner);
+        fleet.fill(victim);
+    }
+
+    /// Its worker gives up its lease at once, and a sweep may follow within a moment: so it is held still, while it is
+    /// looked at what it owns.
+    fn kill_zygote(&mut self, fleet: &mut Fleet, at: usize, victim: usize) {
+        let worker = fleet.members[victim].program.as_ref().expect("it runs");
+        let zygote = fleet.zygote(victim).expect("a worker that isolates has a zygote");
+        worker.signal(Signal::SIGSTOP);
+        // What it asked for before is answered, also over a slow network.
+        wait::pause(2 * LOOK);
+        self.watch(fleet, at, fleet.owner(victim), AFTER);
+        zygote.signal(Signal::SIGKILL);
+        worker.signal(Signal::SIGCONT);
+        fleet.members[victim].ending = Some(at);
+    }
+
+    /// A worker of the ancestors is dead. Its live key ends with it, as it would within a minute. What it ran last it
+    /// may not have released; Go's never does.
+    fn foreign_ended(&mut self, fleet: &Fleet, at: usize, victim: usize, owner: &Owner) {
+        let Owner::Theirs(id) = owner else { return };
+        let _: bool = fleet.server.connection().pexpire(id, 1).expect("Redis is there");
+        let last: Option<u64> = fleet.ran(victim).last().and_then(|line| line.parse().ok());
+        self.in_flight[at].extend(last);
+    }
+
+    /// Python's and Go's workers go with it before it is back: after an error their next claim would overwrite what
+    /// the one before may have taken.
+    fn kill_redis(&mut self, fleet: &mut Fleet, at: usize) {
+        (0..fleet.members.len()).for_each(|at| fleet.wait_ready(at));
+        fleet.server.kill();
+        let began = Instant::now();
+        let dead = fleet.places(|role| matches!(role, Role::Python | Role::Go));
+        for victim in &dead {
+            fleet.members[*victim].program.as_mut().expect("it runs").kill9();
+        }
+        wait::pause(self.plan[at].lasts);
+        // Nobody comes near before it is looked at what is owned: leases may have ended meanwhile.
+        let modes: Vec<Mode> = fleet.members.iter().map(|member| member.proxy.mode()).collect();
+        for member in &fleet.members {
+            member.proxy.set(Mode::Refuse);
+            member.proxy.cut();
+        }
+        fleet.server.restart();
+        let away = began.elapsed();
+        println!("{:9} Redis was away for {away:.1?}", "");
+        self.watch(fleet, at, Owner::Foreign, Duration::ZERO);
+        for worker in fleet.places(|role| matches!(role, Role::Rust(_))) {
+            if away >= LEASE / 2 || !self.is_calm(worker) {
+                // Until its next beat, a slot's old lease may end although it has claimed again.
+                self.watch(fleet, at, fleet.owner(worker), LEASE / 2);
+            }
+        }
+        self.troubled.insert(None, Instant::now());
+        for (member, mode) in fleet.members.iter().zip(modes) {
+            member.proxy.set(mode);
+        }
+        for victim in dead {
+            self.foreign_ended(fleet, at, victim, &fleet.owner(victim));
+            fleet.fill(victim);
+        }
+    }
+
+    /// Go's workers are told to end for good: nobody else gives back what they ran last.
+    pub(crate) fn end_of_go(&mut self, fleet: &mut Fleet) {
+        for victim in fleet.places(|role| role == Role::Go) {
+            let time = Duration::ZERO;
+            let kind = Kind::EndForeign;
+            self.plan.push(Fault { kind, at: time, lasts: time, victim: Some(victim), roll: 0 });
+            self.in_flight.push(HashSet::new());
+            fleet.wait_ready(victim);
+            let mut program = fleet.members[victim].program.take().expect("it runs");
+            program.signal(Signal::SIGTERM);
+            program.wait_exit(PATIENCE);
+            let last: Option<u64> = fleet.ran(victim).last().and_then(|line| line.parse().ok());
+            self.in_flight.last_mut().expect("it was pushed").extend(last);
+        }
+    }
+
+    fn watch(&mut self, fleet: &Fleet, fault: usize, owner: Owner, time: Duration) {
+        self.watches.push(Watch { fault, owner, until: Instant::now() + time });
+        self.look_at_fields(fleet);
+    }
+
+    fn look_at_fields(&mut self, fleet: &Fleet) {
+        let began = Instant::now();
+        let mut redis = fleet.server.connection();
+        for queue in [OURS, MIXED] {
+            let fields: BTreeMap<String, Vec<u8>> =
+                redis.hgetall(format!("{queue}_processing")).expect("Redis is there");
+            for (field, message) in fields {
+                for watch in self.watches.iter().filter(|watch| watch.owner.has(&field)) {
+                    self.in_flight[watch.fault].insert(number(&message));
+                }
+            }
+        }
+        self.slowest = self.slowest.max(began.elapsed());
+        self.watches.retain(|watch| watch.until > Instant::now());
+    }
+
+    /// Notes what is in flight, ends what is over, and replaces who has ended.
+    fn look(&mut self, fleet: &mut Fleet) {
+        self.look_at_fields(fleet);
+        let now = Instant::now();
+        for (at, _) in self.lasting.iter().filter(|(_, until)| *until <= now) {
+            self.end(fleet, *at);
+            self.troubled.insert(self.plan[*at].victim, now);
+        }
+        self.lasting.retain(|(_, until)| *until > now);
+        for victim in 0..fleet.members.len() {
+            self.look_after(fleet, victim);
+        }
+    }
+
+    fn look_after(&mut self, fleet: &mut Fleet, victim: usize) {
+        let member = &mut fleet.members[victim];
+        let Some(program) = member.program.as_mut() else { return };
+        if !program.has_ended() {
+            return;
+        }
+        let status = program.wait_exit(Duration::ZERO);
+        let (role, name, printed) = (member.role, member.name, program.printed());
+        let ending = member.ending.map(|at| (at, self.plan[at].kind));
+        let wanted = match ending {
+            Some((_, Kind::KillZygote)) => !status.success(),
+            Some(_) => status.success(),
+            None => false,
+        };
+        if !wanted {
+            let tail = printed.lines().rev().take(5).collect::<Vec<_>>().join("\n    ");
+            self.surprises.push(format!("{name} ended with {status}:\n    {tail}"));
+        }
+        if let Some((at, _)) = ending.filter(|_| role == Role::Go) {
+            self.foreign_ended(fleet, at, victim, &fleet.owner(victim));
+        }
+        fleet.fill(victim);
+    }
+}
+
+/// Which call a message is: its first argument is a number, or a text that is one.
+pub(crate) fn number(message: &[u8]) -> u64 {
+    let value = rmpv::decode::read_value(&mut &*message).expect("a message is an array");
+    let payload = value[1].as_slice().expect("it has a payload");
+    let argument = rmpv::decode::read_value(&mut &*payload).expect("the payload is MessagePack");
+    let first = argument.as_array().map_or(argument.clone(), |list| list[0].clone());
+    let number = match &first {
+        Value::String(text) => text.as_str().and_then(|text| text.parse().ok()),
+        other => other.as_u64(),
+    };
+    number.unwrap_or_else(|| panic!("expected the number of a call: {value}"))
+}

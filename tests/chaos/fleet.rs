@@ -1,0 +1,264 @@
+//! Who takes part? Workers of every kind and language, sweepers, and a Redis that keeps what it was told.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::members::{MEMBERS, Role};
+use crate::support::process::{DELAYED, Program};
+use crate::support::proxy::Proxy;
+use crate::support::redis::{Options, TestRedis};
+use crate::support::tree::{Process, marked};
+use crate::support::trial::{PATIENCE, WORKER, ready};
+use crate::support::{go, python, root, wait};
+
+/// The queue that workers of all languages serve.
+pub(crate) const MIXED: &str = "mixed";
+/// The queue that Rust workers alone serve.
+pub(crate) const OURS: &str = "ours";
+/// What all three languages can run: Python spreads the bytes of the payload over its parameters.
+pub(crate) const PATH: &str = "demo_tasks:record_bytes";
+/// Of a Rust worker.
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
+
+/// One place in the fleet; whoever fills it dies and is replaced.
+pub(crate) struct Member {
+    pub(crate) name: &'static str,
+    pub(crate) role: Role,
+    pub(crate) is_witness: bool,
+    pub(crate) proxy: Proxy,
+    pub(crate) program: Option<Program>,
+    /// It was told to end, by the fault of that number, and is replaced when it has.
+    pub(crate) ending: Option<usize>,
+    clock: i32,
+    generation: usize,
+}
+
+pub(crate) struct Fleet {
+    pub(crate) server: TestRedis,
+    pub(crate) members: Vec<Member>,
+    skew: PathBuf,
+}
+
+impl Fleet {
+    /// All that is started here bears [`Self::mark`].
+    pub(crate) fn start() -> Self {
+        let server = TestRedis::with(Options {
+            append_only: true,
+            extra: ["--appendfsync", "always"].map(Into::into).into(),
+            ..Options::default()
+        });
+        let skew = build_skew(&server);
+        let member = |(name, role, clock, is_witness)| {
+            let proxy = Proxy::unix(&server);
+            Member { name, role, is_witness, proxy, program: None, ending: None, clock, generation: 0 }
+        };
+        let members = MEMBERS.into_iter().map(member).collect();
+        let mut fleet = Self { server, members, skew };
+        for at in 0..fleet.members.len() {
+            fleet.fill(at);
+        }
+        for at in 0..fleet.members.len() {
+            fleet.wait_ready(at);
+        }
+        fleet.assert_clocks();
+        fleet
+    }
+
+    /// Who is hours off says another hour than the first, also when they started on both sides of a full one.
+    fn assert_clocks(&self) {
+        let hour = |at: usize| self.serving(at)["timestamp"].as_str().map(|time| time[..13].to_owned());
+        for at in self.places(|role| matches!(role, Role::Rust(_))) {
+            let Member { name, clock, .. } = self.members[at];
+            let differs = hour(at) != hour(0);
+            assert!(clock == 0 || differs, "expected the clock of {name} to differ: {:?}", hour(at));
+        }
+    }
+
+    /// The places of those with such a role.
+    pub(crate) fn places(&self, has: impl Fn(Role) -> bool) -> Vec<usize> {
+        (0..self.members.len()).filter(|at| has(self.members[*at].role)).collect()
+    }
+
+    /// Starts the next one at this place.
+    pub(crate) fn fill(&mut self, at: usize) {
+        if self.members[at].role == Role::Producers {
+            return;
+        }
+        self.members[at].generation += 1;
+        self.members[at].ending = None;
+        let program = Program::spawn(&mut self.command(&self.members[at]));
+        self.members[at].program = Some(program);
+    }
+
+    pub(crate) fn wait_ready(&self, at: usize) {
+        let member = &self.members[at];
+        let Some(program) = &member.program else { return };
+        match member.role {
+            Role::Rust(_) => ready(program),
+            Role::OurSweeper => drop(program.wait_for_line("\"sweeping\"")),
+            _ => drop(program.wait_for_line("READY")),
+        }
+    }
+
+    fn command(&self, member: &Member) -> Command {
+        let url = member.proxy.url();
+        let mut command = match member.role {
+            Role::Rust(_) => Command::new(WORKER),
+            Role::OurSweeper => Command::new(DELAYED),
+            _ => return self.foreign(member.role, &self.ledger_of(member), url),
+        };
+        if let Role::Rust(isolation) = member.role {
+            let threads = if isolation == "inline" { "8" } else { "4" };
+            command.args(["worker", "--queue", &format!("{OURS}=2"), "--queue", &format!("{MIXED}=1")]);
+            command.args(["--isolation", isolation, "--concurrency", threads]);
+            command.args(["--lease", &format!("{LEASE:?}")]);
+            // Some leave it to the sweepers.
+            command.args((isolation == "fork").then_some("--no-sweep"));
+        } else {
+            command.args(["sweeper", "--interval", "500ms"]);
+        }
+        if member.clock != 0 {
+            command.env("LD_PRELOAD", &self.skew).env("SKEW", member.clock.to_string());
+        }
+        // Deaths are made here, and are no fault of a call that is there each time.
+        command.env("DELAYED_MAX_DEATHS", "1000").env("DELAYED_LOG_FORMAT", "json");
+        self.marked(command.args(["--redis", url]), &self.ledger_of(member));
+        command
+    }
+
+    /// One of the programs of the other languages.
+    fn foreign(&self, role: Role, ledger: &std::path::Path, url: &str) -> Command {
+        let mut command = match role {
+            Role::Go => Command::new(go::program()),
+            _ => Command::new(python::interpreter()),
+        };
+        match role {
+            Role::Go => command.args(["work", "-as", PATH, "-log"]).arg(ledger),
+            Role::PythonSweeper => command.arg(root().join("tests/python/sweep.py")),
+            _ => command.arg(root().join("tests/python/work.py")),
+        };
+        command.args(["--queue", MIXED, "--redis", url]);
+        self.marked(&mut command, ledger);
+        command
+    }
+
+    /// A producer of another language, that says of each line that it was sent.
+    pub(crate) fn producer(&self, role: Role, queue: &str) -> Command {
+        let url = self.members.iter().find(|member| member.role == Role::Producers).map(|it| it.proxy.url());
+        let mut command = match role {
+            Role::Go => Command::new(go::program()),
+            _ => Command::new(python::interpreter()),
+        };
+        match role {
+            Role::Go => command.arg("produce"),
+            _ => command.arg(root().join("tests/python/produce.py")),
+        };
+        command.args(["--acknowledge", "--queue", queue, "--redis", url.expect("the producers are members")]);
+        self.marked(&mut command, &self.server.directory().join("none"));
+        command
+    }
+
+    fn marked(&self, command: &mut Command, ledger: &std::path::Path) {
+        let (name, value) = self.mark();
+        command.env(name, value).env("LEDGER", ledger).env("RECORD_FILE", ledger);
+        command.env("PYTHONPATH", root().join("python-compat/src")).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.current_dir(self.server.directory());
+    }
+
+    fn mark(&self) -> (&'static str, String) {
+        ("CHAOS", self.server.directory().display().to_string())
+    }
+
+    /// All processes of the fleet, however far they went from their parents.
+    pub(crate) fn everybody(&self) -> Vec<Process> {
+        let (name, value) = self.mark();
+        marked(&format!("{name}={value}"))
+    }
+
+    fn ledger_of(&self, member: &Member) -> PathBuf {
+        self.server.directory().join(format!("ledger-{}.{}", member.name, member.generation))
+    }
+
+    /// What the one who fills this place has run.
+    pub(crate) fn ran(&self, at: usize) -> Vec<String> {
+        let text = std::fs::read_to_string(self.ledger_of(&self.members[at])).unwrap_or_default();
+        text.lines().map(String::from).collect()
+    }
+
+    /// What a Rust worker said when it began to serve: nothing when it has not.
+    fn serving(&self, at: usize) -> Value {
+        let said = self.members[at].program.as_ref().map(Program::printed).unwrap_or_default();
+        let line = said.lines().find(|line| line.contains("\"serving\""));
+        line.and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default()
+    }
+
+    /// Tells a worker's fields from those of others: what they begin with.
+    pub(crate) fn owner(&self, at: usize) -> Owner {
+        let member = &self.members[at];
+        match member.role {
+            Role::Rust(_) => {
+                self.serving(at)["worker"].as_str().map_or(Owner::Nobody, |id| Owner::Ours(format!(":{id}:")))
+            }
+            _ => {
+                let said = member.program.as_ref().map(Program::printed).unwrap_or_default();
+                let id = said.lines().find_map(|line| line.strip_prefix("READY "));
+                id.map_or(Owner::Nobody, |id| Owner::Theirs(id.to_owned()))
+            }
+        }
+    }
+
+    /// The zygote of a worker that isolates.
+    pub(crate) fn zygote(&self, at: usize) -> Option<Process> {
+        let all = self.everybody();
+        let child_of = |pid: i32| all.iter().find(|it| it.parent == pid && it.is_alive());
+        let worker = self.members[at].program.as_ref()?.pid().as_raw();
+        child_of(child_of(worker)?.pid).cloned()
+    }
+}
+
+/// Whose a field of `Q_processing` is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Any worker of Python or Go.
+    Foreign,
+    /// It had not come so far that it could own anything.
+    Nobody,
+    Ours(String),
+    Theirs(String),
+}
+
+impl Owner {
+    pub(crate) fn has(&self, field: &str) -> bool {
+        match self {
+            Self::Foreign => !field.contains(':'),
+            Self::Nobody => false,
+            Self::Ours(part) => field.contains(part),
+            Self::Theirs(id) => field == id,
+        }
+    }
+}
+
+fn build_skew(server: &TestRedis) -> PathBuf {
+    let built = server.directory().join("skew.so");
+    let mut command = Command::new("cc");
+    command.args(["-shared", "-fPIC", "-o"]).arg(&built).arg(root().join("tests/chaos/skew.c"));
+    let mut compiler = Program::spawn(&mut command);
+    let status = compiler.wait_exit(PATIENCE);
+    assert!(status.success(), "expected to compile the clock that differs:\n{}", compiler.printed());
+    built
+}
+
+/// Waits until nobody of the fleet is left.
+pub(crate) fn wait_gone(fleet: &Fleet, patience: Duration) -> Vec<Process> {
+    let end = std::time::Instant::now() + patience;
+    loop {
+        let left = fleet.everybody();
+        if left.is_empty() || std::time::Instant::now() > end {
+            return left;
+        }
+        wait::pause(Duration::from_millis(20));
+    }
+}

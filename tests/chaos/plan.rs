@@ -1,0 +1,137 @@
+//! What goes wrong, and when? A schedule that its seed decides, whole before the run begins.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::members::MEMBERS;
+use crate::support::trial::Dice;
+
+/// How long a worker is silent that is to lose its lease of [`super::fleet::LEASE`].
+const SILENCE: [u64; 2] = [4_000, 5_000];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    KillWorker,
+    StopWorker,
+    EndWorker,
+    KillZygote,
+    KillForeign,
+    StopForeign,
+    EndForeign,
+    KillSweeper,
+    KillRedis,
+    Delay,
+    Cut,
+    Swallow,
+    LoseReply,
+    LoseRequest,
+}
+
+impl Kind {
+    /// Each kind, how often it stands in a deck, and the shortest and the longest time in milliseconds that it lasts.
+    const DECK: [(Self, usize, [u64; 2]); 14] = [
+        (Self::KillWorker, 3, [0, 0]),
+        (Self::StopWorker, 2, SILENCE),
+        (Self::EndWorker, 2, [0, 0]),
+        (Self::KillZygote, 2, [0, 0]),
+        (Self::KillForeign, 2, [0, 0]),
+        (Self::StopForeign, 1, [1_000, 3_000]),
+        (Self::EndForeign, 2, [0, 0]),
+        (Self::KillSweeper, 2, [0, 0]),
+        (Self::KillRedis, 2, [50, 800]),
+        (Self::Delay, 2, [1_000, 3_000]),
+        (Self::Cut, 3, [20, 800]),
+        (Self::Swallow, 1, SILENCE),
+        (Self::LoseReply, 2, [0, 0]),
+        (Self::LoseRequest, 2, [0, 0]),
+    ];
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Self::DECK.into_iter().map(|(kind, ..)| kind)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::KillWorker => "Rust worker killed (SIGKILL)",
+            Self::StopWorker => "Rust worker stopped beyond its lease",
+            Self::EndWorker => "Rust worker told to end (SIGTERM)",
+            Self::KillZygote => "zygote killed",
+            Self::KillForeign => "Python or Go worker killed",
+            Self::StopForeign => "Python or Go worker stopped",
+            Self::EndForeign => "Python or Go worker told to end",
+            Self::KillSweeper => "sweeper killed",
+            Self::KillRedis => "Redis killed and started again",
+            Self::Delay => "network slow",
+            Self::Cut => "network cut",
+            Self::Swallow => "network silent beyond the lease",
+            Self::LoseReply => "reply of a script lost",
+            Self::LoseRequest => "request of a script lost",
+        })
+    }
+}
+
+/// One thing that goes wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) kind: Kind,
+    /// When it begins, from the begin of the faults.
+    pub(crate) at: Duration,
+    pub(crate) lasts: Duration,
+    /// Which member of the fleet it hits. Redis is none.
+    pub(crate) victim: Option<usize>,
+    /// A number for what else is to be decided.
+    pub(crate) roll: u32,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        if let Some(victim) = self.victim {
+            write!(f, ": {}", MEMBERS[victim].0)?;
+        }
+        if self.lasts.is_zero() { Ok(()) } else { write!(f, ", for {:?}", self.lasts) }
+    }
+}
+
+/// The faults of a run, in the order in which they begin. `victims` says whom a kind may hit.
+pub(crate) fn plan(seed: u64, length: Duration, victims: impl Fn(Kind) -> Vec<usize>) -> Vec<Fault> {
+    // A state of 0 stays 0, and small seeds begin alike.
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    for _ in 0..8 {
+        dice.roll(2);
+    }
+    let mut faults: Vec<Fault> = Vec::new();
+    let mut deck = Vec::new();
+    let mut at = Duration::from_secs(1);
+    while at < length {
+        if deck.is_empty() {
+            deck = shuffled(&mut dice);
+        }
+        let (kind, [shortest, longest]) = deck.pop().expect("it was filled");
+        let lasts = Duration::from_millis(shortest + dice.roll((longest - shortest) as usize + 1) as u64);
+        // Whoever is hit already is left alone until that is over and it has come back.
+        let rests = |victim: &usize| {
+            let mut hits = faults.iter().filter(|fault| fault.victim == Some(*victim));
+            hits.all(|fault| fault.at + fault.lasts + Duration::from_secs(1) < at)
+        };
+        let candidates = victims(kind);
+        let free: Vec<usize> = candidates.iter().copied().filter(rests).collect();
+        if candidates.is_empty() || !free.is_empty() {
+            let victim = (!free.is_empty()).then(|| free[dice.roll(free.len())]);
+            faults.push(Fault { kind, at, lasts, victim, roll: dice.roll(1 << 16) as u32 });
+        }
+        at += Duration::from_millis(200 + dice.roll(900) as u64);
+    }
+    faults
+}
+
+fn shuffled(dice: &mut Dice) -> Vec<(Kind, [u64; 2])> {
+    let mut deck: Vec<_> =
+        Kind::DECK.into_iter().flat_map(|(kind, count, lasts)| vec![(kind, lasts); count]).collect();
+    for i in (1..deck.len()).rev() {
+        deck.swap(i, dice.roll(i + 1));
+    }
+    deck
+}

@@ -1,0 +1,158 @@
+//! Who sends the calls? Producers in three languages, which note what was acknowledged to them.
+
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use delayed::{Client, GoTask};
+
+use super::fleet::{Fleet, MIXED, OURS, PATH};
+use super::members::Role;
+use crate::support::trial::PATIENCE;
+use crate::support::wait;
+
+/// Between two calls of a producer.
+const REST: Duration = Duration::from_millis(20);
+/// Calls before the first fault, several for each slot of the fleet, and how long each takes in milliseconds.
+const WARM: u64 = 300;
+const WARM_LENGTH: u64 = 100;
+/// Numbers of calls that one producer has for itself.
+const SHARE: u64 = 10_000_000;
+/// After which a call is not to run: a day, which no clock of the fleet is off by.
+const DEADLINE: Duration = Duration::from_secs(86_400);
+
+/// What became of the calls that were sent.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) acknowledged: HashSet<u64>,
+    /// Whoever sent it heard nothing: it may run or not.
+    pub(crate) uncertain: HashSet<u64>,
+    /// Our client said that it was not sent: it may not run.
+    pub(crate) refused: HashSet<u64>,
+}
+
+pub(crate) struct Producers {
+    stop: Arc<AtomicBool>,
+    threads: Vec<(&'static str, JoinHandle<Sent>)>,
+}
+
+impl Producers {
+    /// One for each language and queue.
+    pub(crate) fn start(fleet: &Fleet) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        let url = fleet.members.iter().find(|it| it.role == Role::Producers).expect("they are members");
+        let url = url.proxy.url();
+        for (queue, base) in [(OURS, 1), (MIXED, 4)] {
+            let numbers = |place: u64| (base + place) * SHARE;
+            let client = Client::connect_blocking(url).expect("Redis is there at first");
+            let (ours, halt) = (numbers(0), Arc::clone(&stop));
+            threads.push(("Rust", std::thread::spawn(move || rust(&client, queue, ours, &halt))));
+            for (name, role, first) in [("Python", Role::Python, numbers(1)), ("Go", Role::Go, numbers(2))] {
+                let (command, halt) = (fleet.producer(role, queue), Arc::clone(&stop));
+                threads.push((name, std::thread::spawn(move || foreign(command, role, queue, first, &halt))));
+            }
+        }
+        Self { stop, threads }
+    }
+
+    /// Lets them end, and gives what each language sent.
+    pub(crate) fn end(self) -> Vec<(&'static str, Sent)> {
+        self.stop.store(true, Ordering::Relaxed);
+        let end =
+            |(name, thread): (_, JoinHandle<Sent>)| (name, thread.join().expect("a producer that is well"));
+        self.threads.into_iter().map(end).collect()
+    }
+}
+
+/// Calls until each Rust worker has been full, so that it has all that it needs for its runs.
+pub(crate) fn warm_up(fleet: &Fleet) -> Sent {
+    let client = Client::connect_blocking(&fleet.server.url()).expect("Redis is there at first");
+    let calls = (0..WARM).map(|n| GoTask::new("trial.span").arg(n.to_string()).arg(WARM_LENGTH).queue(OURS));
+    client.enqueue_many_blocking(calls).expect("Redis is there at first");
+    for at in fleet.places(|role| matches!(role, Role::Rust(_))) {
+        wait::until("each worker to run something", PATIENCE, || !fleet.ran(at).is_empty());
+    }
+    Sent { acknowledged: (0..WARM).collect(), ..Sent::default() }
+}
+
+/// How long the run of a call takes, in milliseconds.
+fn length(n: u64) -> u64 {
+    n % 401
+}
+
+fn rust(client: &Client, queue: &'static str, first: u64, stop: &AtomicBool) -> Sent {
+    let mut sent = Sent::default();
+    for n in (first..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+        let call = if queue == MIXED {
+            GoTask::new(PATH).arg(n).queue(MIXED)
+        } else {
+            let call = GoTask::new("trial.span").arg(n.to_string()).arg(length(n)).queue(OURS);
+            call.retry(3).with_id().deadline(SystemTime::now() + DEADLINE)
+        };
+        let fate = match client.enqueue_blocking(call) {
+            Ok(_) => &mut sent.acknowledged,
+            Err(error) if error.may_have_been_applied() => &mut sent.uncertain,
+            Err(_) => &mut sent.refused,
+        };
+        fate.insert(n);
+        wait::pause(REST);
+    }
+    sent
+}
+
+/// A program that reads a line for each call, and says when it was sent. It ends when a connection breaks.
+struct Foreign {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Foreign {
+    fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("a producer starts");
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        Self { child, input, output }
+    }
+
+    fn send(&mut self, line: &str) -> bool {
+        let Some(input) = &mut self.input else { return false };
+        let mut answer = String::new();
+        let sent = input.write_all(line.as_bytes()).is_ok() && self.output.read_line(&mut answer).is_ok();
+        sent && answer == "acknowledged\n"
+    }
+
+    fn end(mut self) {
+        drop(self.input.take());
+        self.child.wait().expect("it was started");
+    }
+}
+
+fn foreign(mut command: Command, role: Role, queue: &str, first: u64, stop: &AtomicBool) -> Sent {
+    let mut sent = Sent::default();
+    let mut program = Foreign::start(&mut command);
+    for n in (first..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+        let (path, arguments) = if queue == MIXED {
+            (PATH, if role == Role::Go { format!("[{n}]") } else { n.to_string() })
+        } else {
+            ("trial.span", format!("[\"{n}\", {}]", length(n)))
+        };
+        let line = format!("{{\"kind\": \"go\", \"path\": \"{path}\", \"args\": {arguments}}}\n");
+        if program.send(&line) {
+            sent.acknowledged.insert(n);
+        } else {
+            sent.uncertain.insert(n);
+            program.end();
+            program = Foreign::start(&mut command);
+        }
+        wait::pause(REST);
+    }
+    program.end();
+    sent
+}
