@@ -233,8 +233,10 @@ fn an_order_that_no_beat_takes_expires_and_the_run_goes_on() {
     // A beat that was on its way is not.
     wait::until("the lease to end", PATIENCE, || !trial.redis.exists::<_, bool>(&slot).unwrap());
     let () = trial.redis.set(&slot, "1").unwrap();
-    assert_eq!(ending(&trial, &slot), Ending::Late);
+    // Nor is it silent for so long that its number is forgotten.
     let (worker_key, _) = slot.rsplit_once(':').unwrap();
+    let () = trial.redis.persist(worker_key).unwrap();
+    assert_eq!(ending(&trial, &slot), Ending::Late);
     assert!(!trial.redis.exists::<_, bool>(format!("{worker_key}:kill")).unwrap(), "expected no order");
     worker.signal(Signal::SIGCONT);
     open(&gate);
