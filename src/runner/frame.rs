@@ -140,6 +140,17 @@ pub(super) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     from_slice(bytes).ok()
 }
 
+/// What the bytes are as an order, as news, as a request and as a report: its text, and its bytes. For fuzzing.
+#[cfg(feature = "testing")]
+pub fn read_frames(bytes: &[u8]) -> [Option<(String, Vec<u8>)>; 4] {
+    fn read<'a, T: Deserialize<'a> + Serialize + std::fmt::Debug>(
+        bytes: &'a [u8],
+    ) -> Option<(String, Vec<u8>)> {
+        decode::<T>(bytes).map(|frame| (format!("{frame:?}"), encode(&frame)))
+    }
+    [read::<Order>(bytes), read::<News>(bytes), read::<Request<'_>>(bytes), read::<Report>(bytes)]
+}
+
 /// At most `limit` bytes of a text, cut between characters.
 pub(super) fn cut(mut text: String, limit: usize) -> String {
     if text.len() > limit {
