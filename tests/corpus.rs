@@ -37,6 +37,20 @@ fn each_file_of_the_corpus_holds_what_its_target_holds() {
 }
 
 #[test]
+fn the_corpus_reaches_each_task() {
+    let tasks: BTreeSet<&str> = fuzz::all_tasks().iter().map(|task| task.name).collect();
+    let reached = |target: &str, reach: fn(&[u8]) -> Vec<&'static str>| -> BTreeSet<&str> {
+        let directory = corpus().join(target);
+        names(directory.clone())
+            .iter()
+            .flat_map(|name| reach(&fs::read(directory.join(name)).unwrap()))
+            .collect()
+    };
+    assert_eq!(reached("arguments", fuzz::read), tasks);
+    assert_eq!(reached("json", fuzz::accept), tasks);
+}
+
+#[test]
 fn each_target_has_a_program_and_a_corpus() {
     let targets: BTreeSet<String> = fuzz::TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(names(corpus()), targets);

@@ -97,7 +97,8 @@ pub(crate) mod tasks {
     }
 }
 
-pub(crate) fn all_tasks() -> [&'static Registration; 12] {
+/// The tasks that are tried.
+pub fn all_tasks() -> [&'static Registration; 12] {
     [
         tasks::nothing::registration(),
         tasks::number::registration(),
@@ -142,14 +143,17 @@ pub(crate) fn run(task: &'static Registration, message: &Message<'_>) -> Option<
     SEEN.take()
 }
 
-/// The bytes are a payload, and what follows the path in Python's form.
-pub(crate) fn target(bytes: &[u8]) {
+/// The bytes are a payload, and what follows the path in Python's form. Gives the tasks that could read them.
+pub fn read(bytes: &[u8]) -> Vec<&'static str> {
+    let mut readers = Vec::new();
     for message in [go_task("t", bytes), [b"\x93\xa1t", bytes].concat()] {
         let Ok(message) = Message::decode(&message) else { continue };
         for task in all_tasks() {
             let Some(seen) = run(task, &message) else { continue };
             let again = Message::decode(&seen.again).expect("a call is a message");
             assert_eq!(run(task, &again).as_ref(), Some(&seen), "of {}", task.signature());
+            readers.push(task.name);
         }
     }
+    readers
 }

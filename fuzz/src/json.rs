@@ -9,8 +9,10 @@ use serde_json::Value;
 
 use super::arguments::{all_tasks, run};
 
-pub(crate) fn target(input: &[u8]) {
-    let Ok(text) = std::str::from_utf8(input) else { return };
+/// Gives the tasks whose arguments it can be.
+pub fn accept(input: &[u8]) -> Vec<&'static str> {
+    let Ok(text) = std::str::from_utf8(input) else { return Vec::new() };
+    let mut accepted = Vec::new();
     for task in all_tasks() {
         let Some(payload) = json_payload(task, text) else { continue };
         let ours = go_task(task.name, &payload);
@@ -29,5 +31,7 @@ pub(crate) fn target(input: &[u8]) {
         });
         assert!(ours.is_some(), "{} refuses what was accepted", task.signature());
         assert_eq!(ours, python, "of {}", task.signature());
+        accepted.push(task.name);
     }
+    accepted
 }
