@@ -32,14 +32,18 @@ local oldest = math.max(0, redis.call('TIME')[1] * 1000 - tonumber(ARGV[6]))
 local scan = redis.call('HSCAN', KEYS[3], ARGV[1], 'COUNT', ARGV[2])
 local slots = scan[2]
 local requeued, buried, dead = 0, 0, {}
+local is_counted = false
+-- ours are queue:worker:slot; an ancestor's worker has one slot, named as the worker
+local ours = '^(.+:' .. string.rep('[a-z2-7]', 16) .. '):%d+$'
 local counted = {} -- messages whose deaths this call has counted: what fell together fell by one event
 for i = 1, #slots, 2 do
   local id, message = slots[i], slots[i + 1]
   if redis.call('EXISTS', id) == 0 and redis.call('HEXISTS', KEYS[3], id) == 1 then
     dead[#dead + 1] = id
-    redis.call('PERSIST', KEYS[1]) -- the first write needs no memory; the field goes last, so that nothing is lost
-    -- ours are queue:worker:slot; an ancestor's worker has one slot, named as the worker
-    local process = string.match(id, '^(.+:' .. string.rep('[a-z2-7]', 16) .. '):%d+$') or id
+    if #dead == 1 then
+      redis.call('PERSIST', KEYS[1]) -- the first write needs no memory; a field goes last, so that nothing is lost
+    end
+    local process = string.match(id, ours) or id
     local digest = redis.sha1hex(message)
     local deaths, processes = string.match(redis.call('HGET', KEYS[5], digest) or '', '^(%d+) (.+)$')
     deaths, processes = tonumber(deaths) or 0, processes or ''
@@ -57,7 +61,7 @@ for i = 1, #slots, 2 do
       if new then
         processes = string.sub(processes, -4000) -- as many names as are worth remembering
         redis.call('HSET', KEYS[5], digest, deaths .. ' ' .. processes .. ' ' .. process)
-        redis.call('PEXPIRE', KEYS[5], forget)
+        is_counted = true
       end
       redis.call('LPUSH', KEYS[1], message)
       redis.call('LPUSH', KEYS[2], '1')
@@ -65,5 +69,8 @@ for i = 1, #slots, 2 do
     end
     redis.call('HDEL', KEYS[3], id)
   end
+end
+if is_counted then
+  redis.call('PEXPIRE', KEYS[5], forget)
 end
 return { tonumber(scan[1]), requeued, buried, dead }

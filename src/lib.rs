@@ -63,11 +63,15 @@ pub use delayed_macros::task;
 #[doc(hidden)]
 pub mod __private {
     //! What the code that `#[delayed::task]` writes refers to. Not for use by hand.
+    #[cfg(all(feature = "testing", feature = "cli"))]
+    pub use crate::cli::json_payload;
     #[cfg(all(feature = "testing", feature = "broker"))]
     pub use crate::crash::point as crash_point;
     pub use crate::isolation::{Isolation, Limits, Timeouts};
     pub use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
     pub use crate::protocol::encode::Encoder;
+    #[cfg(all(feature = "testing", feature = "worker"))]
+    pub use crate::runner::read_frames;
     pub use crate::task::argument;
     pub use crate::task::handler::{
         Handler, Returned, RunFuture, SettleError, SettleResult, SettleValue, boxed,

@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
 
-/// How many slots one script call looks at: about two milliseconds of Redis when all are dead. What is found by one call
-/// counts as one event.
+/// How many slots one script call looks at: some milliseconds of Redis when all are dead. What is found by one call counts
+/// as one event.
 const SLOTS: u32 = 500;
 /// How many sweeps lie between two scans for queues that nobody registered.
 const SCAN_EVERY: u64 = 15;

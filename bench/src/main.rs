@@ -3,11 +3,12 @@
 //!
 //! `bench/run` builds and runs all of it; `bench/run drain` one part.
 //!
-//! With the word `worker` this program is the worker that is measured, as any program whose `main` is
-//! `delayed::main()`.
+//! With the word `worker` or `sweeper` this program is the one that is measured, as any program whose `main` is
+//! `delayed::main()`; with the word `load` it is `scripts/load`.
 
 mod bare;
 mod isolation;
+mod load;
 mod server;
 mod tasks;
 
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use server::{Server, cpu, resident};
+use server::{Server, cpu, resident, used};
 use tasks::{PICKED_UP, RUNS};
 
 const CALLS: usize = 300_000;
@@ -36,11 +37,12 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     // The roles in which this program starts itself.
     match words.split_first() {
-        Some((role, _)) if role == "worker" => return delayed::main(),
+        Some((role, _)) if role == "worker" || role == "sweeper" => return delayed::main(),
         Some((role, rest)) if role == "send" => return isolation::send(rest),
         Some((role, rest)) if role == "fork-loop" => return isolation::fork_loop(rest),
         Some((role, rest)) if role == "exec-child" => return isolation::exec_child(rest),
         Some((role, rest)) if role == "idle-worker" => return idle_worker(rest),
+        Some((role, rest)) if role == "load" => return load::run(rest),
         _ => {}
     }
     let (parts, plan) = match read(&words) {
@@ -288,11 +290,6 @@ fn decode(_: &tokio::runtime::Runtime) {
 fn memory(runtime: &tokio::runtime::Runtime) {
     let server = Server::start();
     let client = runtime.block_on(delayed::Client::connect(&server.url())).expect("connects");
-    let used = |connection: &mut redis::Connection| -> u64 {
-        let info: String = redis::cmd("INFO").arg("memory").query(connection).expect("answers");
-        let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("says");
-        line.trim().parse().expect("a number")
-    };
     let mut connection = server.connect();
     let message = tasks::noop::call(CALLS as i64, "x".into(), true).encode().expect("encodes").len();
     let before = used(&mut connection);

@@ -51,6 +51,11 @@ impl Server {
         version.unwrap_or_default().trim().into()
     }
 
+    /// Its resident memory, in bytes.
+    pub fn resident(&self) -> u64 {
+        resident(self.process.id())
+    }
+
     /// Seconds of processor time that Redis has used.
     pub fn cpu(&self) -> f64 {
         cpu(self.process.id())
@@ -72,6 +77,40 @@ pub fn cpu(pid: u32) -> f64 {
     let ticks: u64 =
         after_name.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     ticks as f64 / 100.0
+}
+
+/// Seconds of processor time that the threads which a process has now have used. Finer than [`cpu`], which tells
+/// hundredths of a second: an idle worker takes many seconds for one of them.
+pub fn cpu_of_threads(pid: u32) -> f64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let nanoseconds = threads.filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        stat.split(' ').next()?.parse::<u64>().ok()
+    });
+    nanoseconds.sum::<u64>() as f64 / 1e9
+}
+
+/// The bytes that Redis has allocated.
+pub fn used(connection: &mut redis::Connection) -> u64 {
+    let info: String = redis::cmd("INFO").arg("memory").query(connection).expect("answers");
+    let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("says");
+    line.trim().parse().expect("a number")
+}
+
+/// Comes back when this holds.
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < Duration::from_secs(120), "waited for this in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Memory that a process shares with no other, in bytes.
+pub fn private(pid: u32) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let lines = rollup.lines().filter(|line| line.starts_with("Private_"));
+    lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum::<u64>() * 1024
 }
 
 /// Resident memory of a process, in bytes.

@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub static RUNS: AtomicU64 = AtomicU64::new(0);
 pub static PICKED_UP: Mutex<Option<tokio::sync::mpsc::UnboundedSender<Instant>>> = Mutex::new(None);
@@ -23,4 +23,14 @@ pub async fn picked_up() {
     if let Some(sender) = &*PICKED_UP.lock().expect("no panics") {
         let _ = sender.send(now);
     }
+}
+
+#[delayed::task(queue = "bench")]
+pub async fn takes_a_while(_number: i64) {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
+
+#[delayed::task(queue = "bench", retry = 1)]
+pub async fn fails_once(context: delayed::Context, _number: i64) -> Result<(), &'static str> {
+    if context.attempt() == 1 { Err("the first time") } else { Ok(()) }
 }

@@ -90,7 +90,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Forwarder {
         join(&mut fields, &text.fields);
         let line = Line {
             level: number(*event.metadata().level()),
-            target: cut(event.metadata().target().to_owned(), 256),
+            target: cut(event.metadata().target().to_owned(), MAX_TARGET),
             message: cut(text.message, MAX_TEXT),
             fields: cut(fields, MAX_TEXT),
         };
@@ -180,6 +180,8 @@ pub(super) fn log(line: &Line, origin: Origin<'_>) {
 const FIELDS: &[&str] = &["message", "task", "queue", "pid", "fields"];
 /// How many pairs of a level and a target are kept. A program has as many as it has modules that log.
 const MOST_TARGETS: usize = 4096;
+/// The most bytes of a target: it is the path of a module.
+const MAX_TARGET: usize = 256;
 
 /// What `tracing` wants to know of the place of an event lives as long as the program; so each is made once.
 fn metadata_for(line: &Line) -> Option<&'static Metadata<'static>> {
@@ -198,7 +200,8 @@ fn metadata_for(line: &Line) -> Option<&'static Metadata<'static>> {
     if let Some(metadata) = known.get(&key) {
         return Some(metadata);
     }
-    if known.len() >= MOST_TARGETS {
+    // A longer one is not of our logger: whatever else writes there must not fill the memory.
+    if known.len() >= MOST_TARGETS || line.target.len() > MAX_TARGET + '…'.len_utf8() {
         return None;
     }
     let target: &'static str = Box::leak(line.target.clone().into_boxed_str());
@@ -236,3 +239,19 @@ static PLACE_METADATA: Metadata<'static> = Metadata::new(
     FieldSet::new(FIELDS, Identifier(&PLACE)),
     Kind::EVENT,
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(target: String) -> Line {
+        Line { level: 3, target, message: "sent".into(), fields: String::new() }
+    }
+
+    #[test]
+    fn only_targets_that_a_child_can_have_are_kept_for_ever() {
+        assert!(metadata_for(&line(cut("m".repeat(MAX_TARGET + 1), MAX_TARGET))).is_some());
+        assert!(metadata_for(&line("m".repeat(MAX_TEXT))).is_none());
+        assert!(metadata_for(&Line { level: 6, ..line("m".into()) }).is_none());
+    }
+}

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::isolation::Limits;
+use crate::protocol::decode::from_slice;
 use crate::sys::wait::{Status, Used};
 
 /// From the worker to the zygote.
@@ -136,9 +137,18 @@ pub(super) fn encode(frame: &impl Serialize) -> Vec<u8> {
 
 /// Reads a frame; none when it is none.
 pub(super) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
-    let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
-    reader.set_max_depth(16);
-    T::deserialize(&mut reader).ok()
+    from_slice(bytes).ok()
+}
+
+/// What the bytes are as an order, as news, as a request and as a report: its text, and its bytes. For fuzzing.
+#[cfg(feature = "testing")]
+pub fn read_frames(bytes: &[u8]) -> [Option<(String, Vec<u8>)>; 4] {
+    fn read<'a, T: Deserialize<'a> + Serialize + std::fmt::Debug>(
+        bytes: &'a [u8],
+    ) -> Option<(String, Vec<u8>)> {
+        decode::<T>(bytes).map(|frame| (format!("{frame:?}"), encode(&frame)))
+    }
+    [read::<Order>(bytes), read::<News>(bytes), read::<Request<'_>>(bytes), read::<Report>(bytes)]
 }
 
 /// At most `limit` bytes of a text, cut between characters.
@@ -195,6 +205,7 @@ mod tests {
         for end in 0..good.len() {
             assert_eq!(decode::<Report>(&good[..end]), None, "{end} bytes of it");
         }
+        assert_eq!(decode::<Report>(&[&good[..], &[0xc0]].concat()), None, "more than it");
         for bytes in [&b""[..], b"garbage", &[0xc1; 64], &[0x91; 4096], &[0xdf, 0xff, 0xff, 0xff, 0xff]] {
             assert_eq!(decode::<Report>(bytes), None, "{bytes:?}");
         }

@@ -17,6 +17,8 @@ mod timeout;
 mod watch;
 mod zygote;
 
+#[cfg(feature = "testing")]
+pub use self::frame::read_frames;
 pub(crate) use self::inline::{Run, run_blocking, start};
 pub(crate) use self::job::{Done, Job};
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 mod full;
 mod killed_worker;
+mod many_lost;
 mod network;
 mod paused;
 mod points;

@@ -77,11 +77,7 @@ fn native(
 ) -> Result<Vec<u8>, Failure> {
     let payload = match task {
         None => given.payload(&args.path)?,
-        Some(task) => {
-            let given = given.by_place(task.params);
-            check(task, &given, states)?;
-            given.payload_for(task.params)?
-        }
+        Some(task) => checked(task, given, states)?,
     };
     let meta = Meta {
         attempts: 0,
@@ -91,6 +87,19 @@ fn native(
         timeout_ms: args.timeout.map(meta::milliseconds),
     };
     Ok(crate::protocol::encode::native(&args.path, &payload, &meta))
+}
+
+/// The payload for a task that is compiled in.
+fn checked(task: &'static Registration, given: &Given, states: &States) -> Result<Vec<u8>, Failure> {
+    let given = given.by_place(task.params);
+    check(task, &given, states)?;
+    given.payload_for(task.params)
+}
+
+/// The payload that `enqueue` makes of this JSON; none where it refuses it. For fuzzing.
+#[cfg(feature = "testing")]
+pub fn json_payload(task: &'static Registration, text: &str) -> Option<Vec<u8>> {
+    checked(task, &Given::parse(Some(text)).ok()?, &States::new()).ok()
 }
 
 fn python(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {

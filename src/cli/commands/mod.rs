@@ -17,6 +17,8 @@ mod workers;
 
 use std::process::ExitCode;
 
+#[cfg(feature = "testing")]
+pub use self::enqueue::json_payload;
 use crate::cli::Program;
 use crate::cli::args::{Command, Tasks, TasksVerb};
 use crate::cli::exit::Failure;

@@ -1,0 +1,85 @@
+//! What becomes of a Redis and its workers under load? `scripts/load` builds and runs it.
+
+mod idle;
+mod scripts;
+mod soak;
+mod sweep;
+mod waiting;
+
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+type Part = fn(&Runtime);
+const PARTS: [(&str, Part); 3] = [("waiting", waiting::run), ("sweep", sweep::run), ("idle", idle::run)];
+
+/// Runs the parts that are named, or all of them; a soak only when it is asked for.
+pub fn run(words: &[String]) -> ExitCode {
+    let (mut parts, mut minutes) = (Vec::new(), None);
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        match word {
+            "--soak" => {
+                match words.next().and_then(|value| value.parse::<u64>().ok()).filter(|value| *value > 0) {
+                    Some(value) => minutes = Some(value),
+                    None => return refuse("--soak takes a number of minutes"),
+                }
+            }
+            _ => match PARTS.iter().find(|(name, _)| *name == word) {
+                Some(part) => parts.push(part),
+                None => {
+                    return refuse(&format!(
+                        "no such part: {word}; there are waiting, sweep, idle, --soak MINUTES"
+                    ));
+                }
+            },
+        }
+    }
+    if parts.is_empty() && minutes.is_none() {
+        parts.extend(&PARTS);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    conditions();
+    for (name, run) in parts {
+        println!("\n## {name}");
+        run(&runtime);
+    }
+    match minutes {
+        Some(minutes) => {
+            println!("\n## soak of {minutes} minutes");
+            soak::run(&runtime, Duration::from_secs(60 * minutes))
+        }
+        None => ExitCode::SUCCESS,
+    }
+}
+
+fn refuse(problem: &str) -> ExitCode {
+    eprintln!("error: {problem}");
+    ExitCode::from(2)
+}
+
+/// Without these no figure can be compared.
+fn conditions() {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    let busy = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let version = crate::server::Server::start().version();
+    println!("{cores} cores, load before {}, Redis {version}", busy.split(' ').next().unwrap_or_default());
+}
+
+/// This program in another role.
+fn start(role: &[&str]) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(role)
+        .env("RUST_LOG", "off")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.spawn().expect("starts")
+}
+
+/// The value at a share of a sorted list.
+fn at<T: Copy>(sorted: &[T], share: f64) -> T {
+    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
+}
