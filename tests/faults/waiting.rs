@@ -66,6 +66,15 @@ fn ends_well(trial: &mut Trial, worker: &mut Program, runs: &[&str]) {
     trial.assert_only(&[]);
 }
 
+/// Whether each thread of a process is stopped.
+fn stands_still(program: &Program) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", program.pid())).unwrap();
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('T'))
+    })
+}
+
 #[test]
 fn a_worker_that_is_killed_while_it_waits_takes_nothing_with_it() {
     let mut trial = Trial::new();
@@ -88,6 +97,7 @@ fn a_worker_that_is_killed_right_after_its_claim_was_run_is_taken_over() {
     idle(&mut trial, 1);
     // It stands still, and Redis runs its claim all the same.
     first.signal(Signal::SIGSTOP);
+    wait::until("all threads to stand still", PATIENCE, || stands_still(&first));
     trial.push(&[mark("taken")]);
     wait::until("it to be owned", PATIENCE, || owned(&mut trial) == 1);
     assert_eq!((trial.state().tokens, trial.ledger.total()), (0, 0), "expected it to be taken and not run");
