@@ -65,21 +65,14 @@ fn interoperate(site: &mut Site) {
     stop(Rust, ours);
 }
 
-/// The tests of the scripts, of faults and of the way of a call, in a process that finds this server.
+/// The tests of the scripts and of faults, in a process that finds this server.
 fn try_tests(server: &std::path::Path, is_valkey: bool) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     if is_valkey {
         // They read what Redis says of a client that blocks; Valkey says it otherwise.
         command.args(["--skip", "faults::waiting::"]);
     }
-    let suites = [
-        "scripts::",
-        "model::against_redis::",
-        "faults::",
-        "worker_behaviour::",
-        "--skip",
-        "faults::points::",
-    ];
+    let suites = ["scripts::", "model::against_redis::", "faults::", "--skip", "faults::points::"];
     let mut tests = Program::spawn(command.args(suites).env("DELAYED_TEST_SERVER", server));
     let status = tests.wait_exit(10 * PATIENCE);
     assert!(status.success(), "expected the tests to pass on {}:\n{}", server.display(), tests.printed());
