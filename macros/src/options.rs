@@ -18,7 +18,8 @@ const KNOWN: &str = "the options are `name`, `queue`, `retry`, `isolation`, `tim
 const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry for ever";
 
 /// As in `src/protocol/names.rs` of `delayed`, whose tests hold the two together.
-const SUFFIXES: [&str; 7] = ["_noti", "_processing", "_workers", "_dead", "_deaths", "_sweep", "_scheduled"];
+const SUFFIXES: [&str; 8] =
+    ["_noti", "_hand", "_processing", "_workers", "_dead", "_deaths", "_sweep", "_scheduled"];
 const MAX_QUEUE_NAME: usize = 200;
 
 /// A process does with no fewer descriptors: its streams, its pipes, and what its runtime opens.
