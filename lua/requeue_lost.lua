@@ -3,19 +3,23 @@
 -- Looks at a part of the slots; the caller comes back with the cursor until it is 0. A slot is dead
 -- when it has no live key. What a process owned when it died may have killed it: its death is counted
 -- for each message, once however many slots held the same bytes, and once for processes that fell
--- together. A message that took too many processes down, one after the other, is buried.
+-- together, whose slots one sweep finds. A message that took too many processes down, one after the
+-- other, is buried.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
 -- KEYS[3]  processing     HASH    wire id -> the message that this slot owns
 -- KEYS[4]  dead           STREAM  dead letters, oldest first
--- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths, then the processes that died
+-- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths, when the last was counted (ms), and
+--                                 the processes that died
 -- ARGV[1]  cursor      0 at first
 -- ARGV[2]  count       how many slots to look at, about
 -- ARGV[3]  max_deaths  at which a message is buried
 -- ARGV[4]  forget      milliseconds after which a count without a death is forgotten
 -- ARGV[5]  max_count   how many dead letters are kept
 -- ARGV[6]  max_age     for how many milliseconds they are kept
+-- ARGV[7]  since       when this event began, in milliseconds of the server's clock: a death that was
+--                      counted from then on is the same one
 --
 -- Reads the live key of each slot under the name of its field.
 -- Returns an array: the next cursor, the number of messages requeued, the number buried, and the wire
@@ -28,14 +32,16 @@ redis.call('HLEN', KEYS[5])
 
 local max_deaths = tonumber(ARGV[3])
 local forget = math.min(tonumber(ARGV[4]), 1e14) -- PEXPIRE raises when the time overflows
-local oldest = math.max(0, redis.call('TIME')[1] * 1000 - tonumber(ARGV[6]))
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local oldest, since = math.max(0, now - tonumber(ARGV[6])), tonumber(ARGV[7])
 local scan = redis.call('HSCAN', KEYS[3], ARGV[1], 'COUNT', ARGV[2])
 local slots = scan[2]
 local requeued, buried, dead = 0, 0, {}
 local is_counted = false
 -- ours are queue:worker:slot; an ancestor's worker has one slot, named as the worker
 local ours = '^(.+:' .. string.rep('[a-z2-7]', 16) .. '):%d+$'
-local counted = {} -- messages whose deaths this call has counted: what fell together fell by one event
+local counted = {} -- by digest: whether this call has counted a death
 for i = 1, #slots, 2 do
   local id, message = slots[i], slots[i + 1]
   if redis.call('EXISTS', id) == 0 and redis.call('HEXISTS', KEYS[3], id) == 1 then
@@ -45,9 +51,11 @@ for i = 1, #slots, 2 do
     end
     local process = string.match(id, ours) or id
     local digest = redis.sha1hex(message)
-    local deaths, processes = string.match(redis.call('HGET', KEYS[5], digest) or '', '^(%d+) (.+)$')
-    deaths, processes = tonumber(deaths) or 0, processes or ''
-    local new = not counted[digest] and not string.find(' ' .. processes .. ' ', ' ' .. process .. ' ', 1, true)
+    local known = redis.call('HGET', KEYS[5], digest) or ''
+    local deaths, at, processes = string.match(known, '^(%d+) (%d+) (.+)$')
+    deaths, at, processes = tonumber(deaths) or 0, tonumber(at) or 0, processes or ''
+    local same = counted[digest] or (deaths > 0 and at >= since)
+    local new = not same and not string.find(' ' .. processes .. ' ', ' ' .. process .. ' ', 1, true)
     counted[digest] = true
     deaths = math.max(1, deaths + (new and 1 or 0))
     if deaths >= max_deaths then
@@ -60,7 +68,7 @@ for i = 1, #slots, 2 do
     else
       if new then
         processes = string.sub(processes, -4000) -- as many names as are worth remembering
-        redis.call('HSET', KEYS[5], digest, deaths .. ' ' .. processes .. ' ' .. process)
+        redis.call('HSET', KEYS[5], digest, string.format('%d %.0f %s %s', deaths, now, processes, process))
         is_counted = true
       end
       redis.call('LPUSH', KEYS[1], message)

@@ -1,6 +1,7 @@
 //! What did the dead leave behind? A sweeper requeues what they owned and mends what others left uneven.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::broker::{Broker, BrokerError, DeadLimits, DeathLimits};
 use crate::config::{Config, DeadConfig, SweeperConfig};
@@ -8,9 +9,11 @@ use crate::error::Error;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
 
-/// How many slots one script call looks at: some milliseconds of Redis when all are dead. What is found by one call counts
-/// as one event.
-const SLOTS: u32 = 500;
+/// How many slots one script call looks at: a millisecond or two of Redis when all are dead.
+const SLOTS: u32 = 200;
+/// Deaths that were counted so short a time before a sweep are those that it finds, counted by another sweeper: whoever
+/// dies of a message that was requeued meanwhile has a live key for longer, as no lease is shorter than a second.
+const SAME_EVENT: Duration = Duration::from_millis(500);
 /// How many sweeps lie between two scans for queues that nobody registered.
 const SCAN_EVERY: u64 = 15;
 
@@ -133,7 +136,12 @@ impl Sweeper {
     /// Sweeps one queue once.
     pub(crate) async fn sweep_queue(&self, keys: &QueueKeys) -> Result<SweepReport, BrokerError> {
         let mut report = SweepReport::default();
-        let deaths = DeathLimits { max_deaths: self.config.max_deaths, forget: SweeperConfig::FORGET_DEATHS };
+        let began = self.broker.server_time().await?;
+        let deaths = DeathLimits {
+            max_deaths: self.config.max_deaths,
+            forget: SweeperConfig::FORGET_DEATHS,
+            since: began.saturating_sub(SAME_EVENT),
+        };
         let dead = DeadLimits { max_count: self.dead.max_count, max_age: self.dead.max_age };
         let mut cursor = 0;
         loop {
@@ -165,7 +173,7 @@ impl Sweeper {
                 break;
             }
         }
-        self.broker.forget_workers(keys).await?;
+        self.broker.forget_workers(keys, began).await?;
         Ok(report)
     }
 }

@@ -1,6 +1,7 @@
 //! What stands in Redis? Reads that change nothing, and the few single commands of an operator.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
 
 use redis::Value;
 
@@ -61,9 +62,10 @@ impl Broker {
         self.read("config", redis::cmd("CONFIG").arg("GET").arg(pattern)).await
     }
 
-    /// The server's clock: seconds and microseconds.
-    pub(crate) async fn server_time(&self) -> Result<(u64, u64), BrokerError> {
-        self.read("time", &redis::cmd("TIME")).await
+    /// The server's clock: the time since 1970.
+    pub(crate) async fn server_time(&self) -> Result<Duration, BrokerError> {
+        let (seconds, micros): (u64, u64) = self.read("time", &redis::cmd("TIME")).await?;
+        Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
     }
 
     /// Asks for an answer that costs the server nothing.

@@ -28,6 +28,8 @@ pub(crate) struct DeathLimits {
     pub(crate) max_deaths: u32,
     /// After how long without a death they are forgotten.
     pub(crate) forget: Duration,
+    /// By the server's clock: a death that was counted from then on is the same one.
+    pub(crate) since: Duration,
 }
 
 /// What one call of `requeue_lost` did.
@@ -53,14 +55,15 @@ impl Broker {
     ) -> Result<Swept, BrokerError> {
         let script_keys =
             [keys.queue.as_str(), &keys.notifications, &keys.processing, &keys.dead, &keys.deaths];
-        let mut command = script::REQUEUE_LOST.command(&script_keys, 6, 64);
+        let mut command = script::REQUEUE_LOST.command(&script_keys, 7, 80);
         command
             .arg(cursor)
             .arg(count)
             .arg(deaths.max_deaths)
             .arg(milliseconds(deaths.forget))
             .arg(dead.max_count)
-            .arg(milliseconds(dead.max_age));
+            .arg(milliseconds(dead.max_age))
+            .arg(milliseconds(deaths.since));
         let reply = script::REQUEUE_LOST.run(&mut self.commands.clone(), &command).await?;
         redis::from_redis_value::<(u64, u64, u64, Vec<String>)>(reply)
             .map(|(cursor, requeued, buried, dead)| Swept { cursor, requeued, buried, dead })
@@ -131,13 +134,12 @@ impl Broker {
         }
     }
 
-    /// Forgets workers whose leases ended more than a minute ago, by the server's clock.
-    pub(crate) async fn forget_workers(&self, keys: &QueueKeys) -> Result<(), BrokerError> {
-        let (seconds, _) = self.server_time().await?;
+    /// Forgets workers whose leases ended more than a minute before `now`, by the server's clock.
+    pub(crate) async fn forget_workers(&self, keys: &QueueKeys, now: Duration) -> Result<(), BrokerError> {
         redis::cmd("ZREMRANGEBYSCORE")
             .arg(&keys.workers)
             .arg("-inf")
-            .arg(seconds.saturating_sub(60) * 1000)
+            .arg(milliseconds(now.saturating_sub(Duration::from_secs(60))))
             .query_async(&mut self.commands.clone())
             .await
             .map_err(|error| BrokerError::from_redis("forget_workers", &error))

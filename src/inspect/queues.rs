@@ -78,7 +78,7 @@ impl Inspector {
 
     /// The server's clock in milliseconds since 1970.
     pub(super) async fn server_ms(&self) -> Result<u64, BrokerError> {
-        let (seconds, micros) = self.broker.server_time().await?;
-        Ok(seconds * 1000 + micros / 1000)
+        let now = self.broker.server_time().await?;
+        Ok(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
     }
 }

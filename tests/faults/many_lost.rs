@@ -13,8 +13,8 @@ use crate::support::trial::PATIENCE;
 const WORKERS: usize = 100;
 /// Of each worker.
 const SLOTS: usize = 500;
-/// The most that one script call may move: the sweeper asks for 500 slots, and Redis gives whole buckets of its hash.
-const MOST_IN_A_CALL: usize = 1_000;
+/// The most that one script call may move: the sweeper asks for 200 slots, and Redis gives whole buckets of its hash.
+const MOST_IN_A_CALL: usize = 400;
 
 /// Sees how many messages each script call takes out of its slot, until somebody says `over`.
 fn watch(server: &TestRedis) -> JoinHandle<Vec<usize>> {
@@ -36,22 +36,31 @@ fn watch(server: &TestRedis) -> JoinHandle<Vec<usize>> {
     })
 }
 
-#[test]
-fn fifty_thousand_slots_of_the_dead_are_swept_at_once() {
-    let server = TestRedis::start();
-    let mut connection = server.connection();
+/// Lets each of the workers have died with so many slots that owned something.
+fn lose(connection: &mut redis::Connection, slots: usize, message: impl Fn(usize, usize) -> String) {
     let letter = |number: usize| char::from(b'a' + (number % 26) as u8);
     for worker in 0..WORKERS {
         let id: String = [letter(worker / 26), letter(worker)].into_iter().chain(['x'; 14]).collect();
         let owned: Vec<(String, String)> =
-            (0..SLOTS).map(|slot| (format!("q:{id}:{slot}"), format!("{worker} {slot}"))).collect();
+            (0..slots).map(|slot| (format!("q:{id}:{slot}"), message(worker, slot))).collect();
         let () = connection.hset_multiple("q_processing", &owned).unwrap();
     }
+}
+
+fn sweep(server: &TestRedis) -> delayed::SweepReport {
+    tokio::runtime::Runtime::new()
+        .unwrap()
+        .block_on(async { delayed::Sweeper::connect(&server.url()).await.unwrap().sweep().await.unwrap() })
+}
+
+#[test]
+fn fifty_thousand_slots_of_the_dead_are_swept_at_once() {
+    let server = TestRedis::start();
+    let mut connection = server.connection();
+    lose(&mut connection, SLOTS, |worker, slot| format!("{worker} {slot}"));
 
     let watcher = watch(&server);
-    let report = tokio::runtime::Runtime::new()
-        .unwrap()
-        .block_on(async { delayed::Sweeper::connect(&server.url()).await.unwrap().sweep().await.unwrap() });
+    let report = sweep(&server);
     let _: String = redis::cmd("ECHO").arg("over").query(&mut connection).unwrap();
     let moved = watcher.join().unwrap();
 
@@ -67,4 +76,21 @@ fn fifty_thousand_slots_of_the_dead_are_swept_at_once() {
     assert_eq!(moved.iter().sum::<usize>(), 50_000, "expected all moves to be seen");
     let most = moved.iter().max().unwrap();
     assert!(*most <= MOST_IN_A_CALL, "expected small steps, one script call moved {most}");
+}
+
+#[test]
+fn a_fleet_that_ran_the_same_call_everywhere_died_once() {
+    let server = TestRedis::start();
+    let mut connection = server.connection();
+    lose(&mut connection, 50, |_, _| "alike".to_owned());
+    let report = sweep(&server);
+    assert_eq!(
+        (report.requeued, report.buried),
+        (5_000, 0),
+        "expected one death, found in many script calls"
+    );
+    let state = snapshot(&mut connection, "q");
+    assert_eq!((state.waiting.len(), state.tokens), (5_000, 5_000), "expected all of them to wait again");
+    let counts: Vec<&str> = state.deaths.values().filter_map(|deaths| deaths.split(' ').next()).collect();
+    assert_eq!(counts, ["1"], "expected one event to be counted");
 }

@@ -246,7 +246,7 @@ impl Pair {
                 let (seq, wire) = (self.seq(*worker, *number), worker * SLOTS + slot);
                 let reply = self.bench.call("bury", |call| {
                     call.key(PROCESSING).key(worker_key(*worker)).key(DEAD).key(DEATHS);
-                    call.arg(seq).arg(wire_id(wire)).arg(1000).arg(1_000_000_000);
+                    call.arg(seq).arg(wire_id(wire)).arg(1000).arg(1_000_000_000).arg(1_u64 << 50);
                     call.arg("failed").arg("why").arg(1).arg("where").arg("");
                 });
                 let expected = self.world.bury(usize::from(*worker), seq, wire, 0);
@@ -276,7 +276,13 @@ impl Pair {
             Step::RequeueLost => {
                 let reply = self.bench.call("requeue_lost", |call| {
                     call.key(QUEUE).key(TOKENS).key(PROCESSING).key(DEAD).key(DEATHS);
-                    call.arg(0).arg(500).arg(MAX_DEATHS).arg(3_600_000).arg(1000).arg(1_000_000_000);
+                    call.arg(0)
+                        .arg(500)
+                        .arg(MAX_DEATHS)
+                        .arg(3_600_000)
+                        .arg(1000)
+                        .arg(1_000_000_000)
+                        .arg(1_u64 << 50);
                 });
                 let swept = self.world.requeue_lost(MAX_DEATHS);
                 let name = |wire: &Wire| Value::BulkString(wire_id(*wire).into_bytes());
@@ -392,7 +398,7 @@ impl Pair {
         }
         for (message, died) in &world.deaths {
             let names: Vec<String> = died.iter().map(|worker| worker_key(*worker)).collect();
-            pipe.hset(DEATHS, digest(&text(*message)), format!("{} {}", died.len(), names.join(" ")));
+            pipe.hset(DEATHS, digest(&text(*message)), format!("{} 1 {}", died.len(), names.join(" ")));
         }
         let () = pipe.query(&mut self.bench.redis).unwrap();
         let owned = world.processing.iter().map(|(_, message)| message);
@@ -408,10 +414,10 @@ impl Pair {
         let state = self.bench.state();
         let alive: Vec<String> = self.bench.redis.zrange(WORKERS, 0, -1).unwrap();
         let seen = state.deaths.into_iter().map(|(hash, deaths)| {
-            let (count, names) = deaths.split_once(' ').expect("a count and names");
-            let died: Vec<u8> =
-                names.split_whitespace().map(|name| name.as_bytes()[QUEUE.len() + 1] - b'a').collect();
-            assert_eq!(count, died.len().to_string(), "expected as many names as deaths: {deaths}");
+            let mut words = deaths.split_whitespace();
+            let (count, _time) = (words.next(), words.next());
+            let died: Vec<u8> = words.map(|name| name.as_bytes()[QUEUE.len() + 1] - b'a').collect();
+            assert_eq!(count, Some(&*died.len().to_string()), "expected as many names as deaths: {deaths}");
             (self.digests[&hash], died)
         });
         let deaths = seen.collect();

@@ -8,10 +8,14 @@ pub(super) struct Sweep {
     forget: u64,
     max_count: u64,
     max_age: u64,
+    since: u64,
 }
 
+/// No death is the same event as one that was counted by an earlier call.
+const FUTURE: u64 = 1 << 50;
+
 pub(super) const ASK: Sweep =
-    Sweep { count: 100, max_deaths: 3, forget: 3_600_000, max_count: 100, max_age: 3_600_000 };
+    Sweep { count: 100, max_deaths: 3, forget: 3_600_000, max_count: 100, max_age: 3_600_000, since: FUTURE };
 
 /// The next cursor, how many were requeued and buried, and the dead slots.
 pub(super) fn sweep(
@@ -22,7 +26,7 @@ pub(super) fn sweep(
     bench.call("requeue_lost", |call| {
         call.key(QUEUE).key(TOKENS).key(PROCESSING).key(DEAD).key(DEATHS);
         call.arg(cursor).arg(ask.count).arg(ask.max_deaths).arg(ask.forget);
-        call.arg(ask.max_count).arg(ask.max_age);
+        call.arg(ask.max_count).arg(ask.max_age).arg(ask.since);
     })
 }
 
@@ -42,6 +46,12 @@ impl Bench {
     /// Takes all that waits away again, so that the next sweep is seen alone.
     fn take_all(&mut self) {
         let () = self.redis.del(&[QUEUE, TOKENS]).unwrap();
+    }
+
+    /// The server's clock, in milliseconds.
+    fn now(&mut self) -> u64 {
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut self.redis).unwrap();
+        seconds * 1000 + micros / 1000
     }
 
     /// How many deaths are counted for a message.
@@ -144,6 +154,22 @@ fn counts_one_event_for_processes_that_fell_together() {
 }
 
 #[test]
+fn counts_one_event_for_all_that_a_sweep_finds() {
+    let mut bench = Bench::new();
+    let began = bench.now();
+    for process in ['b', 'c', 'd', 'e'] {
+        bench.die(&[(&of(process, 0), "alike")]);
+        let reply = sweep(&mut bench, 0, &Sweep { since: began, ..ASK }).unwrap();
+        assert_eq!((reply.1, reply.2), (1, 0), "expected it to be requeued in each call of the sweep");
+        assert_eq!(bench.deaths("alike"), 1, "expected the calls of one sweep to count one event");
+    }
+    bench.die(&[(&of('f', 0), "alike")]);
+    let later = bench.now() + 1;
+    sweep(&mut bench, 0, &Sweep { since: later, ..ASK }).unwrap();
+    assert_eq!(bench.deaths("alike"), 2, "expected a later sweep to find another death");
+}
+
+#[test]
 fn buries_one_of_many_alike_for_three_processes_that_died() {
     let mut bench = Bench::new();
     let mut reply = (0, 0, 0, Vec::new());
@@ -187,7 +213,7 @@ fn a_foreign_worker_is_a_process_of_its_own() {
 
 #[test]
 fn a_message_is_lost_for_no_count_that_it_cannot_read() {
-    for value in ["", "2", "many q:w", "-", " "] {
+    for value in ["", "2", "2 q:w", "many 1 q:w", "-", " "] {
         let mut bench = Bench::new();
         let () = bench.redis.hset(DEATHS, digest("m"), value).unwrap();
         bench.die(&[(&of('b', 0), "m")]);
@@ -266,7 +292,7 @@ fn looks_at_ten_thousand_slots_part_by_part() {
 fn seed(bench: &mut Bench) {
     bench.wait(&["x"]);
     bench.die(&[(&of('b', 0), "m"), (&of('c', 0), "poison")]);
-    let () = bench.redis.hset(DEATHS, digest("poison"), format!("2 q:{}", "d".repeat(16))).unwrap();
+    let () = bench.redis.hset(DEATHS, digest("poison"), format!("2 1 q:{}", "d".repeat(16))).unwrap();
     bench.letter("*", "old");
 }
 
