@@ -71,27 +71,29 @@ impl Fresh {
         ticket: &Ticket,
     ) -> Result<(), String> {
         send(requests, ticket).map_err(|error| format!("no process could be had: {error}"))?;
-        let end = {
-            let mut watched = pin!(watch(&mut process, ticket));
-            // A run that is quick is not to share the machine with the fork of the next child.
-            let early = tokio::time::timeout(QUICK, &mut watched).await;
-            tokio::spawn(Arc::clone(self).stock());
-            match early {
-                Ok(end) => end,
-                Err(_) => watched.await,
-            }
-        };
-        let begun = match end.outcome {
-            Some(Outcome::Crashed(exit)) if requests.unread().contains(&ticket.run) => {
-                Err(format!("before it could begin, {exit}"))
-            }
-            outcome => {
-                ticket.finish(outcome, end.traces);
-                Ok(())
-            }
-        };
-        see_off(process).await;
-        begun
+        let mut ran = pin!(async {
+            let end = watch(&mut process, ticket).await;
+            let begun = match end.outcome {
+                Some(Outcome::Crashed(exit)) if requests.unread().contains(&ticket.run) => {
+                    Err(format!("before it could begin, {exit}"))
+                }
+                outcome => {
+                    ticket.finish(outcome, end.traces);
+                    Ok(())
+                }
+            };
+            // The loop that settles may wait for this thread.
+            tokio::task::yield_now().await;
+            see_off(process).await;
+            begun
+        });
+        // A run that is quick, and the word of its end, are not to share the machine with the fork of the next child.
+        let early = tokio::time::timeout(QUICK, &mut ran).await;
+        tokio::spawn(Arc::clone(self).stock());
+        match early {
+            Ok(begun) => begun,
+            Err(_) => ran.await,
+        }
     }
 
     fn spares(&self) -> MutexGuard<'_, Spares> {

@@ -297,7 +297,7 @@ fn signal(process: &Process, due: Due) {
 
 async fn sleep_until(at: Option<Instant>) {
     match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
+        Some(at) => sys::timer::sleep_until(at).await,
         None => std::future::pending().await,
     }
 }

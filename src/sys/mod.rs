@@ -5,6 +5,7 @@ pub(crate) mod fork;
 pub(crate) mod limits;
 pub(crate) mod packets;
 pub(crate) mod signals;
+pub(crate) mod timer;
 pub(crate) mod wait;
 pub(crate) mod watched;
 

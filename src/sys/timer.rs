@@ -1,0 +1,56 @@
+//! How is a moment met to a fraction of a millisecond? tokio's timers go by whole ones, and come up to two late.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::unistd::read;
+use tokio::io::Interest;
+
+use crate::sys::watched::Watched;
+
+/// How long before the moment a timer of the kernel takes over: it costs a descriptor, and most waits end before.
+const CLOSE: Duration = Duration::from_millis(3);
+
+/// Waits until `at`, or a little longer where the kernel has no timer left. Cancel-safe.
+pub(crate) async fn sleep_until(at: Instant) {
+    if let Some(close) = at.checked_sub(CLOSE) {
+        tokio::time::sleep_until(close.into()).await;
+    }
+    if wait_until(at).await.is_err() {
+        tokio::time::sleep_until(at.into()).await;
+    }
+}
+
+async fn wait_until(at: Instant) -> io::Result<()> {
+    let left = at.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Ok(());
+    }
+    let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
+    timer.set(Expiration::OneShot(TimeSpec::from_duration(left)), TimerSetTimeFlags::empty())?;
+    let timer = Watched::new(timer.into(), Interest::READABLE)?;
+    timer.when_ready(Interest::READABLE, |timer| Ok(read(timer, &mut [0; 8])?)).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_moment_has_come() {
+        for ahead in [0, 100, 2_900, 5_000].map(Duration::from_micros) {
+            let at = Instant::now() + ahead;
+            sleep_until(at).await;
+            assert!(Instant::now() >= at, "expected {ahead:?} to have passed");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_kernel_keeps_the_time() {
+        let at = Instant::now() + Duration::from_millis(1);
+        wait_until(at).await.unwrap();
+        assert!(Instant::now() >= at, "expected the timer to ring, and not before");
+    }
+}
