@@ -122,6 +122,11 @@ impl Link {
         self.0.zygote.hang_up();
     }
 
+    /// Comes when the zygote has ended, for whatever reason, and all that it forked.
+    pub(super) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.0.zygote.end()
+    }
+
     /// Comes when the zygote has died of itself. Cancel-safe.
     pub(super) fn death(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut dead = self.0.dead.subscribe();

@@ -114,6 +114,11 @@ impl Processes {
         RunHandle { ticket, pool: Arc::clone(pool) }
     }
 
+    /// Comes when no process is left, after these have been dropped or the zygote has died.
+    pub(crate) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.0.link.end()
+    }
+
     /// Comes when the zygote is dead. Cancel-safe.
     pub(crate) fn death(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.link.death()

@@ -5,7 +5,7 @@ mod warden;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::wait::waitpid;
@@ -33,7 +33,8 @@ use crate::task::{Registry, RegistryError, States};
 #[derive(Debug)]
 pub struct Zygote {
     control: OwnedFd,
-    warden: Pid,
+    /// None once it has ended.
+    warden: Arc<Mutex<Option<Pid>>>,
 }
 
 /// Why there is no zygote.
@@ -111,7 +112,7 @@ impl ZygoteBuilder {
         let (control, theirs) = packets::pair().map_err(refused)?;
         let worker = nix::unistd::getpid();
         match alone.fork().map_err(refused)? {
-            Side::Parent(warden) => Ok(Zygote { control, warden }),
+            Side::Parent(warden) => Ok(Zygote { control, warden: Arc::new(Mutex::new(Some(warden))) }),
             Side::Child => {
                 let household = Household { registry, states: Arc::new(self.states) };
                 warden::run(alone, worker, theirs, household)
@@ -132,6 +133,15 @@ impl Zygote {
         self.control.try_clone()
     }
 
+    /// Comes when it has ended, with all that it had forked: nothing else takes that away.
+    pub(super) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
+        let warden = Arc::clone(&self.warden);
+        async move {
+            let waited = tokio::task::spawn_blocking(move || wait_for(&warden)).await;
+            debug_assert!(waited.is_ok(), "waiting does not panic");
+        }
+    }
+
     /// Ends the connection, whoever may hold a copy of the descriptor, and so the zygote.
     pub(super) fn hang_up(&self) {
         // It may be dead.
@@ -143,6 +153,13 @@ impl Drop for Zygote {
     fn drop(&mut self) {
         self.hang_up();
         // It ends within milliseconds; without this it would be a zombie until the program ends.
-        let _ = waitpid(self.warden, None);
+        wait_for(&self.warden);
+    }
+}
+
+/// Waits until this child has ended. Once: afterwards its number may be that of another.
+fn wait_for(child: &Mutex<Option<Pid>>) {
+    if let Some(pid) = child.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        while waitpid(pid, None) == Err(nix::Error::EINTR) {}
     }
 }

@@ -176,6 +176,8 @@ impl Worker {
             })
         });
 
+        let all_gone = processes.as_ref().map(Processes::end);
+
         let (say, said) = unbounded_channel();
         let answers = Owned::spawn(orders::say(self.broker.clone(), said));
         let shared = Shared { states: Arc::clone(&self.states), unheard: Cancellation::new() };
@@ -217,6 +219,10 @@ impl Worker {
 
         let zygote_died = death.is_some_and(|death| death.0.is_finished());
         drop((sweeps, signals));
+        if let Some(all_gone) = all_gone {
+            // They would lose whoever sees to their end when this process ends first.
+            all_gone.await;
+        }
         // The loop is gone, and what it had said is soon said to the end.
         let _ = tokio::time::timeout(LAST_ANSWERS, answers.join()).await;
         // Only now: a worker that drains still owns messages.
