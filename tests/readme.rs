@@ -1,10 +1,10 @@
 //! Is what the README shows true? Its commands are run, and its programs are the examples.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::time::Duration;
 
+use super::support::example::example;
 use super::support::process::Program;
 use super::support::{directory, python, root, wait};
 
@@ -68,30 +68,6 @@ fn commands(block: &str) -> Vec<(String, Vec<String>)> {
     commands
 }
 
-/// The example, which is up to date in a run of all tests and is built in a run of these alone.
-fn quickstart() -> PathBuf {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    let build = || {
-        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-        let mut command = Command::new(cargo);
-        command.args(["build", "--quiet", "--locked", "--all-features", "--example", "quickstart"]);
-        command.args(["--message-format", "json-render-diagnostics"]).current_dir(root());
-        if !cfg!(debug_assertions) {
-            command.arg("--release");
-        }
-        let output = command.stderr(Stdio::inherit()).output().expect("expected to start cargo");
-        assert!(output.status.success(), "expected the quickstart to compile");
-        let lines = String::from_utf8(output.stdout).unwrap();
-        let built = lines.lines().find_map(|line| {
-            let line: serde_json::Value = serde_json::from_str(line).unwrap();
-            let ours = line["target"]["name"] == "quickstart";
-            line["executable"].as_str().filter(|_| ours).map(PathBuf::from)
-        });
-        built.expect("expected cargo to say where the quickstart is")
-    };
-    BUILT.get_or_init(build).clone()
-}
-
 /// A directory that has what the commands of the README name.
 fn reader() -> tempfile::TempDir {
     let place = directory();
@@ -105,7 +81,7 @@ fn reader() -> tempfile::TempDir {
 fn shell(place: &Path, command: &str) -> Command {
     let mut bash = Command::new("bash");
     bash.arg("-c").arg(format!("{SHELL}{command}")).current_dir(place);
-    bash.env("QUICKSTART", quickstart()).env("PWD", place).env_remove("DELAYED_REDIS_URL");
+    bash.env("QUICKSTART", example("quickstart")).env("PWD", place).env_remove("DELAYED_REDIS_URL");
     bash.env("PYTHONPATH", root().join("python-compat/src")).env("PYTHONDONTWRITEBYTECODE", "1");
     bash
 }
@@ -169,7 +145,8 @@ fn every_command_that_the_readme_names_exists() {
     for line in table.lines().filter(|line| line.starts_with("| `") && !line.starts_with("| `SIG")) {
         let names = line.split('|').nth(1).unwrap().split('`').skip(1).step_by(2);
         for name in names {
-            let status = Command::new(quickstart()).args(name.split(' ')).arg("--help").output().unwrap();
+            let status =
+                Command::new(example("quickstart")).args(name.split(' ')).arg("--help").output().unwrap();
             assert!(status.status.success(), "expected the command `{name}`");
             words += 1;
         }
