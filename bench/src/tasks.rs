@@ -4,6 +4,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::isolation::ledger;
+
 pub static RUNS: AtomicU64 = AtomicU64::new(0);
 pub static PICKED_UP: Mutex<Option<tokio::sync::mpsc::UnboundedSender<Instant>>> = Mutex::new(None);
 
@@ -33,4 +35,14 @@ pub async fn takes_a_while(_number: i64) {
 #[delayed::task(queue = "bench", retry = 1)]
 pub async fn fails_once(context: delayed::Context, _number: i64) -> Result<(), &'static str> {
     if context.attempt() == 1 { Err("the first time") } else { Ok(()) }
+}
+
+/// Hangs when it runs for the first time, as a file in that directory tells.
+#[delayed::task]
+pub async fn hangs_once(number: u64, marks: String) {
+    ledger::record(number);
+    let mark = std::path::Path::new(&marks).join(number.to_string());
+    if std::fs::File::create_new(mark).is_ok() {
+        std::future::pending::<()>().await;
+    }
 }

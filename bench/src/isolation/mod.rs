@@ -3,7 +3,7 @@
 
 mod bare_fork;
 mod effort;
-mod ledger;
+pub mod ledger;
 mod processes;
 mod report;
 mod sender;

@@ -1,6 +1,7 @@
 //! What becomes of a Redis and its workers under load? `scripts/load` builds and runs it.
 
 mod idle;
+mod recovery;
 mod scripts;
 mod soak;
 mod sweep;
@@ -12,7 +13,8 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 type Part = fn(&Runtime);
-const PARTS: [(&str, Part); 3] = [("waiting", waiting::run), ("sweep", sweep::run), ("idle", idle::run)];
+const PARTS: [(&str, Part); 4] =
+    [("waiting", waiting::run), ("sweep", sweep::run), ("idle", idle::run), ("recovery", recovery::run)];
 
 /// Runs the parts that are named, or all of them; a soak only when it is asked for.
 pub fn run(words: &[String]) -> ExitCode {
@@ -30,7 +32,7 @@ pub fn run(words: &[String]) -> ExitCode {
                 Some(part) => parts.push(part),
                 None => {
                     return refuse(&format!(
-                        "no such part: {word}; there are waiting, sweep, idle, --soak MINUTES"
+                        "no such part: {word}; there are waiting, sweep, idle, recovery, --soak MINUTES"
                     ));
                 }
             },
@@ -69,6 +71,10 @@ fn conditions() {
 
 /// This program in another role.
 fn start(role: &[&str]) -> Child {
+    command(role).spawn().expect("starts")
+}
+
+fn command(role: &[&str]) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command
         .args(role)
@@ -76,7 +82,7 @@ fn start(role: &[&str]) -> Child {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    command.spawn().expect("starts")
+    command
 }
 
 /// The value at a share of a sorted list.
