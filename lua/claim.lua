@@ -43,7 +43,6 @@ local moved = ARGV[3] == '2'
 local in_hand = moved and math.min(1, redis.call('LLEN', KEYS[6])) or tonumber(ARGV[3])
 local waiting = redis.call('LLEN', KEYS[1])
 local tokens = redis.call('LLEN', KEYS[2])
-redis.call('HLEN', KEYS[3])
 
 local wanted = math.min(free, waiting, tokens + in_hand)
 local overlap = released - kept -- slots that are released and claimed again
@@ -54,6 +53,8 @@ if wanted > overlap then
       return redis.error_reply('STALE a slot that should be free owns a message')
     end
   end
+else
+  redis.call('HLEN', KEYS[3])
 end
 
 local suspects = math.min(1, redis.call('HLEN', KEYS[5]))

@@ -25,7 +25,7 @@ const END_WAIT_EVERY: Duration = Duration::from_millis(10);
 
 /// For how many slots a claim stands behind a wait: a token comes for one message, and each wire id costs Redis time. When
 /// more have come, the next claim is for all slots.
-const STANDING: usize = 16;
+const STANDING: usize = 4;
 
 /// What a wait ended with: a lane and its token, or nothing.
 pub(super) type Woken = Option<(usize, Token)>;
