@@ -334,8 +334,13 @@ impl World {
         let now = self.gap();
         let change = if gap > 0 { now.clamp(0, gap) } else { now.clamp(gap, 0) };
         self.tokens = self.tokens.checked_add_signed(change).expect("no more are taken than there are");
-        let used = if now > 0 { usize::try_from(change).unwrap_or(0) } else { self.hand };
-        self.hand = self.hand.saturating_sub(used);
+        if now <= 0 {
+            self.hand = 0;
+        } else if gap > 0 {
+            // Tokens that are nowhere are made, before others are taken out of the hand.
+            let made = (now - self.hand.cast_signed()).clamp(0, change);
+            self.hand -= (change - made).cast_unsigned();
+        }
         change
     }
 
