@@ -2,8 +2,9 @@
 --
 -- The caller has watched the gap for a while and says how much of it is real: a token that a worker
 -- holds between its BLPOP and its claim is no gap. A write that needs no memory comes first, so the
--- workers of a Redis that is full can be woken to drain it. Tokens that were left in the hand are taken
--- before new ones are made, and dropped where no message lacks one.
+-- workers of a Redis that is full can be woken to drain it. A message may lack a token that is in the
+-- hand, or one that is nowhere. The latter are made first, since a claim may just be coming for what is
+-- in the hand; then those are moved back that were left there. They are dropped where no message lacks one.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message
@@ -21,13 +22,13 @@ end
 if wanted > 0 and gap > 0 then
   local add = math.min(wanted, gap, 10000)
   redis.call('PERSIST', KEYS[2]) -- needs no memory
-  local moved = math.min(add, hand)
-  for _ = 1, moved do
+  local made = math.min(add, math.max(gap - hand, 0))
+  for _ = made + 1, add do
     redis.call('LMOVE', KEYS[3], KEYS[2], 'LEFT', 'RIGHT')
   end
-  for first = moved + 1, add, 1000 do
+  for first = 1, made, 1000 do
     local tokens = {}
-    for i = 1, math.min(1000, add - first + 1) do
+    for i = 1, math.min(1000, made - first + 1) do
       tokens[i] = '1'
     end
     redis.call('RPUSH', KEYS[2], unpack(tokens))

@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 
 use crate::broker::Broker;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
-use crate::broker::queue::{ClaimRequest, Claimed};
+use crate::broker::queue::{ClaimRequest, Claimed, Token};
 use crate::crash;
 use crate::protocol::keys::QueueKeys;
 
@@ -115,9 +115,20 @@ impl Broker {
             .map_err(|error| BrokerError::from_redis("unblock", &error))
     }
 
-    /// Gives a token back that we were woken with and that is of no use to us, so that another worker wakes; unless the
-    /// message was taken meanwhile.
-    pub(crate) async fn give_token_back(&self, keys: &QueueKeys) -> Result<(), BrokerError> {
-        self.balance(keys, 1).await.map(drop)
+    /// Gives a token back that we were woken with and that is of no use to us, so that another worker wakes: one of those
+    /// in the hand, or, unless the message was taken meanwhile, one like that which we popped.
+    pub(crate) async fn give_token_back(&self, keys: &QueueKeys, token: Token) -> Result<(), BrokerError> {
+        match token {
+            Token::Popped => self.balance(keys, 1).await.map(drop),
+            Token::Moved => redis::cmd("LMOVE")
+                .arg(&keys.hand)
+                .arg(&keys.notifications)
+                .arg("LEFT")
+                .arg("RIGHT")
+                .query_async::<Value>(&mut self.commands.clone())
+                .await
+                .map(drop)
+                .map_err(|error| BrokerError::from_redis("give_token_back", &error)),
+        }
     }
 }

@@ -197,14 +197,14 @@ impl ClaimLoop {
         if accepts && room && first && lane.token.is_none() {
             lane.token = Some(token);
         } else {
-            self.give_token_back(index);
+            self.give_token_back(index, token);
         }
     }
 
-    fn give_token_back(&self, index: usize) {
+    fn give_token_back(&self, index: usize, token: Token) {
         let (broker, lane) = (self.sender.broker.clone(), Arc::clone(&self.lanes[index].lane));
         tokio::spawn(async move {
-            if let Err(error) = broker.give_token_back(&lane.keys).await {
+            if let Err(error) = broker.give_token_back(&lane.keys, token).await {
                 tracing::warn!(queue = %lane.queue, %error, "could not give a notification back; a sweeper will");
             }
         });
@@ -275,8 +275,8 @@ impl ClaimLoop {
 
     fn give_tokens_back(&mut self) {
         for index in 0..self.lanes.len() {
-            if self.lanes[index].token.take().is_some() {
-                self.give_token_back(index);
+            if let Some(token) = self.lanes[index].token.take() {
+                self.give_token_back(index, token);
             }
         }
     }

@@ -355,6 +355,36 @@ fn a_wait_that_began_beside_a_run_gets_its_claim_when_the_run_has_ended() {
 }
 
 #[test]
+fn a_token_that_comes_to_a_quiet_worker_goes_back() {
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let mut worker = trial.worker_at(proxy.url(), &ALONE);
+    let gate = trial.gate("gate");
+    idle(&mut trial, 1);
+    trial.push(&[call("trial.gated", &["h".into(), gate.to_str().unwrap().into()])]);
+    trial.wait_runs(1);
+    // The next wait beside that run, of which the worker shall hear late.
+    proxy.catch(Lose::Reply, "BLMOVE", 1);
+    wait::until("another wait", PATIENCE, || proxy.passed() == 1);
+    trial.push(&[mark("back")]);
+    wait::until("a token to have moved", PATIENCE, || proxy.has_caught());
+    // One whose token somebody else has popped.
+    let () = trial.redis.rpush("q", mark("popped")).unwrap();
+    worker.signal(Signal::SIGUSR1);
+    worker.wait_for_line("no more calls are claimed");
+    proxy.let_go();
+    wait::until("the token to be back", PATIENCE, || {
+        let state = trial.state();
+        state.tokens == 1 && !state.keys.contains(&"q_hand".to_owned())
+    });
+    let () = trial.redis.rpush("q_noti", "1").unwrap();
+    open(&gate);
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["+h", "-h"]);
+    trial.assert_only(&["q", "q_noti"]);
+}
+
+#[test]
 fn a_worker_of_a_full_redis_waits_without_moving_tokens() {
     let mut trial = Trial::new();
     let limit = |trial: &mut Trial, bytes: &str| {

@@ -9,5 +9,6 @@ pub(crate) mod protections;
 mod scenarios;
 mod steps;
 mod system;
+mod wait;
 mod worker;
 pub(crate) mod world;

@@ -3,7 +3,7 @@
 
 use stateright::{Checker, HasDiscoveries};
 
-use super::properties::{NOT_STUCK, ONCE, ONE_PLACE, RUN};
+use super::properties::{FOUND, NOT_STUCK, ONCE, ONE_PLACE, RUN};
 use super::scenarios::{self, Scenario, explore};
 use super::system::System;
 
@@ -41,9 +41,21 @@ pub(crate) enum Protection {
     WireIdsAreDrawn,
     /// A sweep adds the tokens that are missing.
     TokensAreBalanced,
+    /// A wait of ours moves its token into the hand, where others find it.
+    TokenIsMoved,
+    /// A claim takes a token out of the hand only when one is there.
+    HandIsCounted,
+    /// The claim behind a wait looks into the hand also when that wait has ended without a token.
+    EveryWaitLooksInTheHand,
+    /// For a sweep, a token in the hand is none for those who pop.
+    SweepDoesNotCountTheHand,
+    /// A token that is missing is made anew before one is taken out of the hand, where a claim may come for it.
+    MissingTokensAreMade,
+    /// A claim that stood behind a wait gives live keys a whole lease.
+    StandingClaimRenews,
 }
 
-const ALL: [Protection; 16] = [
+const ALL: [Protection; 22] = [
     Protection::ClaimIsOneStep,
     Protection::RetryIsOneStep,
     Protection::RequeueIsOneStep,
@@ -60,6 +72,12 @@ const ALL: [Protection; 16] = [
     Protection::BuryAsksForItsField,
     Protection::WireIdsAreDrawn,
     Protection::TokensAreBalanced,
+    Protection::TokenIsMoved,
+    Protection::HandIsCounted,
+    Protection::EveryWaitLooksInTheHand,
+    Protection::SweepDoesNotCountTheHand,
+    Protection::MissingTokensAreMade,
+    Protection::StandingClaimRenews,
 ];
 
 impl Protection {
@@ -80,6 +98,11 @@ impl Protection {
             Self::ReconcileJumpsFar => (scenarios::REFUSALS, ONCE),
             Self::WireIdsAreDrawn => (scenarios::DEATHS, ONCE),
             Self::TokensAreBalanced => (scenarios::HALVES, NOT_STUCK),
+            Self::TokenIsMoved | Self::EveryWaitLooksInTheHand => (scenarios::WAITS, NOT_STUCK),
+            Self::HandIsCounted => (scenarios::MIXED, FOUND),
+            Self::MissingTokensAreMade => (scenarios::MIXED, NOT_STUCK),
+            Self::SweepDoesNotCountTheHand => (scenarios::BESIDE_OTHERS, NOT_STUCK),
+            Self::StandingClaimRenews => (scenarios::WAITS, ONCE),
         }
     }
 }
@@ -94,7 +117,7 @@ fn without_any_of_them_something_goes_wrong() {
             HasDiscoveries::AnyOf([expected].into()),
         );
         let mut found = checker.discoveries();
-        found.retain(|name, _| [ONE_PLACE, RUN, ONCE, NOT_STUCK].contains(name));
+        found.retain(|name, _| [ONE_PLACE, RUN, ONCE, NOT_STUCK, FOUND].contains(name));
         let states = checker.unique_state_count();
         match found.remove(expected) {
             Some(path) => {

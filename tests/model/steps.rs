@@ -2,6 +2,7 @@
 
 use super::protections::Protection;
 use super::system::{Action, State, System};
+use super::wait::Token;
 use super::worker::{Answer, Kind, Phase, Slot, SlotNumber, Verdict};
 use super::world::{Message, Seq, Wire};
 
@@ -39,12 +40,14 @@ impl State {
             }
             Action::Pop(worker) => {
                 self.world.tokens -= 1;
-                self.workers[worker].token = true;
+                self.workers[worker].token = Some(Token::Popped);
             }
             Action::PopReplyLost => {
                 self.left.reply_lost -= 1;
                 self.world.tokens -= 1;
             }
+            Action::Wait(worker, step) => self.act_wait(worker, step),
+            Action::Reader(step) => self.act_reader(step),
             Action::Asks(worker, ask) => self.workers[worker].send(ask, system.jump()),
             Action::RedisReads(worker) => self.read(system, worker),
             Action::RedisRefuses(worker) => {
@@ -54,6 +57,7 @@ impl State {
             Action::RedisReadsLate(worker, at) => {
                 self.left.late -= 1;
                 let request = self.workers[worker].late.remove(at);
+                self.workers[worker].late_wait &= !request.is_standing();
                 let answer = request.apply(&mut self.world, worker, system.slots);
                 self.note(&answer);
                 self.finish_read(system, worker, &request.kind, answer);
@@ -144,6 +148,7 @@ impl State {
         self.forgotten[worker] = true;
         if !system.very_late {
             self.workers[worker].late.clear();
+            self.workers[worker].late_wait = false;
         }
     }
 
@@ -257,7 +262,10 @@ impl State {
             self.lapsed[wire] &= owned && !self.world.live[wire];
         }
         if self.left.late == 0 {
-            self.workers.iter_mut().for_each(|worker| worker.late.clear());
+            for worker in &mut self.workers {
+                worker.late.clear();
+                worker.late_wait = false;
+            }
         }
         // Only where numbers are forgotten is the first call told from the others.
         let least = if system.faults.forget > 0 { 2 } else { 1 };

@@ -3,7 +3,8 @@
 use stateright::{Model, Property};
 
 use super::protections::Protection;
-use super::worker::{Ask, Phase, Slot, SlotNumber, Verdict, Worker, wire_of};
+use super::wait::{Reader, ReaderStep, WaitStep};
+use super::worker::{Ask, Phase, Request, Slot, SlotNumber, Verdict, Worker, wire_of};
 use super::world::{Message, Seq, Wire, World};
 
 /// How far a reconcile jumps ahead.
@@ -42,8 +43,14 @@ pub(super) struct Faults {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct System {
     pub(super) workers: usize,
+    /// How many of the workers move tokens into the hand and claim behind their waits; the others pop them.
+    pub(super) movers: usize,
     pub(super) slots: usize,
     pub(super) messages: usize,
+    /// Whether a foreign worker pops tokens too.
+    pub(super) reader: bool,
+    /// Whether sweepers mend the tokens.
+    pub(super) balances: bool,
     /// Whether the producer pushes message and token in two steps.
     pub(super) two_pushes: bool,
     pub(super) max_deaths: usize,
@@ -80,6 +87,9 @@ pub(super) struct State {
     pub(super) world: World,
     pub(super) workers: Vec<Worker>,
     pub(super) sweepers: [Sweeper; 2],
+    pub(super) reader: Option<Reader>,
+    /// The foreign worker had a token and found no message.
+    pub(super) found_nothing: bool,
     pub(super) calls: Vec<Call>,
     /// By wire id: its live key went since its owner was silent, or dead.
     pub(super) lapsed: Vec<bool>,
@@ -100,6 +110,8 @@ pub(super) enum Action {
     ProducerDies,
     Pop(usize),
     PopReplyLost,
+    Wait(usize, WaitStep),
+    Reader(ReaderStep),
     Asks(usize, Ask),
     RedisReads(usize),
     RedisRefuses(usize),
@@ -144,13 +156,13 @@ impl System {
         } else if usize::from(state.next) < self.messages {
             actions.push(if self.two_pushes { Action::Push } else { Action::Enqueue });
         }
-        let tempting = !state.world.waiting.is_empty() && state.world.tokens > 0;
+        let tempting = state.is_tempting();
         for (number, worker) in state.workers.iter().enumerate() {
-            if worker.listens() && state.world.tokens > 0 {
+            if self.listens(number, worker) && state.world.tokens > 0 {
                 actions.push(Action::Pop(number));
             }
             actions.extend(worker.may_ask(tempting).into_iter().map(|ask| Action::Asks(number, ask)));
-            if worker.answers.len() < worker.asked.len() {
+            if worker.can_be_read() {
                 actions.push(Action::RedisReads(number));
             }
             if !worker.answers.is_empty() {
@@ -164,12 +176,11 @@ impl System {
             if worker.lives() && owned.iter().any(|slot| self.is_owned_and_dead(state, number, *slot)) {
                 actions.push(Action::Beats(number));
             }
-            let closing =
-                worker.phase == Phase::Closing && worker.asked.is_empty() && worker.doubt.is_empty();
-            if closing && owned.is_empty() {
+            if worker.may_resign() {
                 actions.push(Action::Resigns(number));
             }
         }
+        self.waiting(state, actions);
         for (wire, _) in &state.world.processing {
             if state.world.live[usize::from(*wire)] && !self.is_covered(state, *wire) {
                 actions.push(Action::LiveKeyExpires(*wire));
@@ -206,12 +217,13 @@ impl System {
                 }
             }
         }
-        if !self.has(Protection::TokensAreBalanced) {
+        if !(self.balances && self.has(Protection::TokensAreBalanced)) {
             return;
         }
         let gap = state.world.gap();
         for (number, sweeper) in state.sweepers.iter().enumerate() {
-            if sweeper.gap != 0 {
+            // Also without a gap: what was left in the hand is dropped.
+            if sweeper.gap != 0 || (gap <= 0 && state.world.hand > 0) {
                 actions.push(Action::Balances(number));
             } else if gap < 0 || (gap > 0 && state.world.tokens == 0) {
                 actions.push(Action::Looks(number));
@@ -221,11 +233,13 @@ impl System {
 
     fn faults(&self, state: &State, actions: &mut Vec<Action>) {
         let left = &state.left;
+        self.wait_faults(state, left, actions);
         if left.reply_lost > 0 {
             if !self.two_pushes && usize::from(state.next) < self.messages {
                 actions.push(Action::EnqueueReplyLost);
             }
-            if state.world.tokens > 0 && state.workers.iter().any(Worker::listens) {
+            let mut workers = state.workers.iter().enumerate();
+            if state.world.tokens > 0 && workers.any(|(number, worker)| self.listens(number, worker)) {
                 actions.push(Action::PopReplyLost);
             }
         }
@@ -245,10 +259,10 @@ impl System {
             if left.crash > 0 {
                 actions.push(Action::Crashes(number));
             }
-            if left.cut > 0 && !worker.asked.is_empty() {
+            if left.cut > 0 && !worker.asked.is_empty() && !worker.stands() {
                 actions.push(Action::ConnectionBreaks(number));
             }
-            if left.refuse > 0 && worker.answers.len() < worker.asked.len() {
+            if left.refuse > 0 && worker.can_be_read() {
                 actions.push(Action::RedisRefuses(number));
             }
             let mut slots = 0..SlotNumber::try_from(self.slots).expect("few slots");
@@ -276,7 +290,8 @@ impl System {
     /// Nothing goes on, and nothing will until somebody acts.
     pub(super) fn is_at_rest(&self, state: &State) -> bool {
         let busy = |worker: &Worker| {
-            !worker.asked.is_empty() || worker.slots.iter().any(|slot| matches!(slot, Slot::Runs(_)))
+            !worker.asked.iter().all(Request::is_standing)
+                || worker.slots.iter().any(|slot| matches!(slot, Slot::Runs(_)))
         };
         if state.half || usize::from(state.next) < self.messages || state.workers.iter().any(busy) {
             return false;
@@ -295,17 +310,21 @@ impl Model for System {
         let mut world = World::new(self.workers, self.slots);
         world.without = self.without;
         world.leases.fill(true);
-        vec![State {
+        let mut state = State {
             lapsed: vec![false; world.live.len()],
             forgotten: vec![false; self.workers],
             workers: vec![Worker::new(self.slots); self.workers],
             sweepers: Default::default(),
+            reader: self.reader.then_some(Reader::Waits),
+            found_nothing: false,
             calls: vec![Call::default(); self.messages],
             next: 0,
             half: false,
             left: self.faults,
             world,
-        }]
+        };
+        self.begin_waits(&mut state);
+        vec![state]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -316,6 +335,7 @@ impl Model for System {
     fn next_state(&self, before: &State, action: Action) -> Option<State> {
         let mut state = before.clone();
         state.act(self, action);
+        self.begin_waits(&mut state);
         state.make_small(self);
         Some(state)
     }

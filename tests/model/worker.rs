@@ -2,7 +2,8 @@
 //! `claim.rs`, `settle.rs` and `lane.rs`, for one queue.
 
 use super::protections::Protection;
-use super::world::{Claim, Claimed, Message, Place, Reconciled, Seq, Stale, Wire, World};
+use super::wait::{Token, Wait};
+use super::world::{Claim, Claimed, MOVED, Message, Place, Reconciled, Seq, Stale, Wire, World};
 
 /// A slot of a worker, by number.
 pub(super) type SlotNumber = u8;
@@ -42,7 +43,9 @@ pub(super) enum Kind {
         slots: Vec<SlotNumber>,
         released: usize,
         claims: bool,
-        in_hand: bool,
+        in_hand: Option<Token>,
+        /// It was sent behind a wait.
+        standing: bool,
     },
     Settle(SlotNumber, Message, Verdict),
     PutBack(Vec<(SlotNumber, Message)>),
@@ -71,8 +74,10 @@ pub(super) enum Answer {
 pub(super) struct Worker {
     pub(super) phase: Phase,
     pub(super) slots: Vec<Slot>,
-    /// A token is in hand.
-    pub(super) token: bool,
+    /// The token that it was woken with.
+    pub(super) token: Option<Token>,
+    /// Its wait, on a connection of its own.
+    pub(super) wait: Option<Wait>,
     pub(super) seq: Seq,
     pub(super) applied: Seq,
     pub(super) refused: bool,
@@ -84,6 +89,8 @@ pub(super) struct Worker {
     pub(super) doubt: Vec<Request>,
     /// Requests that Redis may still read from a connection that is broken.
     pub(super) late: Vec<Request>,
+    /// Redis does not know yet that the connection of its wait is broken.
+    pub(super) late_wait: bool,
 }
 
 impl From<Stale> for Answer {
@@ -108,15 +115,29 @@ impl Request {
         let owner = if world.has(Protection::WireIdsAreDrawn) { worker } else { 0 };
         let wire = |slot: SlotNumber| wire_of(owner, slots, slot);
         let done = match &self.kind {
-            Kind::Claim { slots, released, claims, in_hand } => {
+            Kind::Claim { slots, released, claims, in_hand, standing } => {
                 let ask = Claim {
-                    in_hand: usize::from(*in_hand),
+                    in_hand: match in_hand {
+                        None => 0,
+                        Some(Token::Popped) => 1,
+                        Some(Token::Moved) => MOVED,
+                    },
                     forgive: *released,
                     released: *released,
                     kept: if *claims { 0 } else { *released },
                     wires: slots.iter().map(|slot| wire(*slot)).collect(),
                 };
-                world.claim(worker, seq, &ask).map(Answer::Claimed)
+                let claimed = world.claim(worker, seq, &ask);
+                if let Ok(claimed) = &claimed
+                    && *standing
+                    && !world.has(Protection::StandingClaimRenews)
+                {
+                    let live = &mut world.live;
+                    ask.wires[..claimed.messages.len()]
+                        .iter()
+                        .for_each(|wire| live[usize::from(*wire)] = false);
+                }
+                claimed.map(Answer::Claimed)
             }
             Kind::Settle(slot, message, Verdict::Retry) => {
                 world.retry(worker, seq, wire(*slot), *message).map(Answer::Settled)
@@ -147,7 +168,8 @@ impl Worker {
         Self {
             phase: Phase::Up,
             slots: vec![Slot::Free; slots],
-            token: false,
+            token: None,
+            wait: None,
             seq: 0,
             applied: 0,
             refused: false,
@@ -155,6 +177,7 @@ impl Worker {
             answers: Vec::new(),
             doubt: Vec::new(),
             late: Vec::new(),
+            late_wait: false,
         }
     }
 
@@ -175,13 +198,28 @@ impl Worker {
         self.lives() && self.slots[usize::from(slot)] != Slot::Free
     }
 
+    /// Whether it is done: nothing is left to settle, and a claim in doubt that stood behind a wait is not waited for.
+    pub(super) fn may_resign(&self) -> bool {
+        let doubtful: Vec<SlotNumber> = self.doubt.iter().flat_map(Request::slots).collect();
+        self.phase == Phase::Closing
+            && self.asked.is_empty()
+            && self.wait.is_none()
+            && self.token.is_none()
+            && self.doubt.iter().all(Request::is_standing)
+            && self.these(|slot| *slot != Slot::Free).iter().all(|slot| doubtful.contains(slot))
+    }
+
     fn is_open(&self) -> bool {
-        self.lives() && self.doubt.is_empty() && !self.refused && self.asked.len() < REQUESTS
+        self.lives()
+            && self.doubt.is_empty()
+            && !self.refused
+            && self.asked.len() < REQUESTS
+            && !self.stands()
     }
 
     /// Whether it waits for a token.
     pub(super) fn listens(&self) -> bool {
-        self.phase == Phase::Up && !self.token && self.has(|slot| *slot == Slot::Free)
+        self.phase == Phase::Up && self.token.is_none() && self.has(|slot| *slot == Slot::Free)
     }
 
     fn ask(&mut self, kind: Kind) {
@@ -205,7 +243,8 @@ impl Worker {
             asks.push(Ask::Settle(*slot));
         }
         if self.phase == Phase::Up {
-            if finished || (self.has(|slot| *slot == Slot::Free) && (self.token || tempting)) {
+            let wakes = self.token.is_some() || (tempting && self.wait.is_none());
+            if finished || (wakes && self.has(|slot| *slot == Slot::Free)) {
                 asks.push(Ask::Claim);
             }
         } else if finished {
@@ -219,16 +258,16 @@ impl Worker {
     /// Sends what it asks for.
     pub(super) fn send(&mut self, ask: Ask, jump: Seq) {
         match ask {
-            Ask::Claim | Ask::Release => {
+            Ask::Claim | Ask::Release | Ask::Standing => {
                 let mut slots = self.these(|slot| *slot == Slot::Succeeded);
                 let released = slots.len();
-                let claims = ask == Ask::Claim;
+                let (claims, standing) = (ask != Ask::Release, ask == Ask::Standing);
                 if claims {
                     slots.extend(self.these(|slot| *slot == Slot::Free));
                 }
                 self.mark(&slots);
-                let in_hand = claims && std::mem::take(&mut self.token);
-                self.ask(Kind::Claim { slots, released, claims, in_hand });
+                let in_hand = if standing { Some(Token::Moved) } else { self.token.take_if(|_| claims) };
+                self.ask(Kind::Claim { slots, released, claims, in_hand, standing });
             }
             Ask::Settle(slot) => {
                 let Slot::Failed(message, verdict) = self.slots[usize::from(slot)] else { return };
@@ -265,6 +304,9 @@ impl Worker {
     /// Hears the next answer. Gives the messages that it runs from now on.
     pub(super) fn hear(&mut self) -> Vec<Message> {
         let (request, answer) = (self.asked.remove(0), self.answers.remove(0));
+        if request.is_standing() {
+            self.wait = None; // It has heard the end of that too.
+        }
         if !matches!(answer, Answer::Stale | Answer::Refused) {
             self.applied = self.applied.max(request.seq);
         }
@@ -308,7 +350,7 @@ impl Worker {
                 for (place, slot) in slots.into_iter().enumerate() {
                     self.set(slot, if place < released { Slot::Succeeded } else { Slot::Free });
                 }
-                self.token |= in_hand;
+                self.token = self.token.or(in_hand);
             }
             Kind::Settle(slot, message, verdict) => self.set(slot, Slot::Failed(message, verdict)),
             Kind::PutBack(slots) => {
@@ -331,7 +373,7 @@ impl Worker {
             let applied = reconciled.applied.is_none_or(|applied| request.seq <= applied);
             match request.kind {
                 Kind::Claim { slots, released, in_hand, .. } => {
-                    self.token |= in_hand && !applied;
+                    self.token = self.token.or(in_hand.filter(|_| !applied));
                     for (place, slot) in slots.into_iter().enumerate() {
                         match take(slot) {
                             Some(_) if !applied && place < released => self.set(slot, Slot::Succeeded),
@@ -371,8 +413,9 @@ impl Worker {
     /// It ends, in whatever way: only what is on its way to Redis is left of it.
     pub(super) fn end(&mut self, phase: Phase) {
         self.late.extend_from_slice(&self.asked[self.answers.len()..]);
+        let late_wait = self.late_wait || self.wait == Some(Wait::Blocks);
         let (slots, late) = (self.slots.len(), std::mem::take(&mut self.late));
-        *self = Self { phase, late, ..Self::new(slots) };
+        *self = Self { phase, late, late_wait, ..Self::new(slots) };
     }
 
     /// Every number of it, to be made small.
@@ -390,6 +433,8 @@ impl Worker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Ask {
     Claim,
+    /// Behind its wait.
+    Standing,
     Release,
     Settle(SlotNumber),
     PutBack,

@@ -170,7 +170,10 @@ impl World {
         let (over, open) = ask.wires.split_at(ask.kept);
         let again = ask.released - ask.kept;
         let moved = ask.in_hand == MOVED;
-        let in_hand = if moved { self.hand.min(1) } else { ask.in_hand };
+        let in_hand = match moved {
+            true if self.has(Protection::HandIsCounted) => self.hand.min(1),
+            _ => ask.in_hand.min(1),
+        };
         let wanted = open.len().min(self.waiting.len()).min(self.tokens + in_hand);
         let overwrites = |wire: &Wire| self.owned_by(*wire).is_some();
         if self.has(Protection::FieldFirst) && open[..wanted].iter().skip(again).any(overwrites) {
@@ -195,7 +198,7 @@ impl World {
         };
         let messages: Vec<Message> = self.waiting.drain(..count).collect();
         self.tokens -= count.saturating_sub(in_hand);
-        self.hand -= if moved { count.min(in_hand) } else { 0 };
+        self.hand = self.hand.saturating_sub(if moved { count.min(in_hand) } else { 0 });
 
         let mut claimed = Claimed { suspects, waiting: self.waiting.len(), ..Claimed::default() };
         for (at, (wire, message)) in open.iter().zip(&messages).enumerate() {
@@ -323,20 +326,40 @@ impl World {
         swept
     }
 
+    /// `BLMOVE`: a token goes into the hand.
+    pub(super) fn move_token(&mut self) {
+        self.tokens -= 1;
+        self.hand += usize::from(self.has(Protection::TokenIsMoved));
+    }
+
     /// How many tokens are missing.
     pub(super) fn gap(&self) -> isize {
         let count = |number| isize::try_from(number).expect("few messages");
-        count(self.waiting.len()) - count(self.tokens)
+        let hand = if self.has(Protection::SweepDoesNotCountTheHand) { 0 } else { self.hand };
+        count(self.waiting.len()) - count(self.tokens + hand)
     }
 
     /// Adds tokens, or takes some away when `gap` is negative. Gives how many.
     pub(crate) fn balance(&mut self, gap: isize) -> isize {
         let now = self.gap();
         let change = if gap > 0 { now.clamp(0, gap) } else { now.clamp(gap, 0) };
-        self.tokens = self.tokens.checked_add_signed(change).expect("no more are taken than there are");
-        let used = if now > 0 { usize::try_from(change).unwrap_or(0) } else { self.hand };
-        self.hand = self.hand.saturating_sub(used);
+        self.tokens = self.tokens.saturating_add_signed(change);
+        if now <= 0 {
+            self.hand = 0;
+        } else if gap > 0 {
+            // Tokens that are nowhere are made, before others are taken out of the hand.
+            let made = (now - self.hand.cast_signed()).clamp(0, change);
+            let made = if self.has(Protection::MissingTokensAreMade) { made } else { 0 };
+            self.hand = self.hand.saturating_sub((change - made).cast_unsigned());
+        }
         change
+    }
+
+    /// A token that was moved and is of no use goes back.
+    pub(super) fn move_back(&mut self) {
+        let had = usize::from(self.hand > 0);
+        self.hand -= had;
+        self.tokens += had;
     }
 
     pub(crate) fn beat(&mut self, worker: usize, wires: &[Wire]) {

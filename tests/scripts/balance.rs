@@ -62,7 +62,7 @@ fn closes_a_gap_of_a_hundred_thousand_in_steps() {
 }
 
 #[test]
-fn what_was_left_in_the_hand_comes_first_and_is_dropped_when_nothing_lacks_it() {
+fn what_is_nowhere_is_made_and_what_was_left_in_the_hand_comes_back_or_is_dropped() {
     for (waiting, tokens, hand, asked, changed, left) in [
         // One is missing and one is in the hand: it is that one.
         (3, 2, 1, 1, 1, 0),
@@ -71,6 +71,9 @@ fn what_was_left_in_the_hand_comes_first_and_is_dropped_when_nothing_lacks_it() 
         // It may be on its way to a claim: nobody has watched.
         (3, 2, 1, 0, 0, 1),
         (3, 1, 2, 1, 1, 1),
+        // One is nowhere, as one that was popped and is given back. A claim may be coming for what is in the hand.
+        (2, 0, 1, 1, 1, 1),
+        (5, 2, 1, 2, 2, 1),
         // No message lacks a token.
         (3, 3, 2, 0, 0, 0),
         (3, 3, 2, 1, 0, 0),
