@@ -8,6 +8,7 @@ mod queue;
 mod read;
 mod recovery;
 mod script;
+mod tls;
 mod wait;
 
 pub(crate) use self::connection::Broker;
