@@ -193,6 +193,7 @@ impl ClaimLoop {
             lane.backoff.expire(now);
             lane.rest.expire(now);
             lane.losses.expire(now);
+            lane.burials.expire(now);
         }
         self.on_time_up(now);
         if self.help_at.is_some_and(|at| at <= now) {
@@ -238,6 +239,9 @@ impl ClaimLoop {
                 && let Some((slot, settlement)) = lane.settlements.pop_front()
             {
                 return Some(self.numbered(index, RequestKind::Settle { slot, settlement }));
+            }
+            if let Some(request) = self.next_burial(index) {
+                return Some(request);
             }
         }
         let preferred = if self.accepts() { self.preferred() } else { None };
@@ -327,6 +331,7 @@ impl ClaimLoop {
                 match answer {
                     Answer::Claimed(claimed) => self.on_claimed(request, claimed),
                     Answer::Settled(owned) => self.on_settled(&request, owned),
+                    Answer::Unburied => self.on_unburied(request),
                     Answer::PutBack(_) => {}
                     Answer::Reconciled(reconciled) => self.on_reconciled(request, reconciled),
                 }

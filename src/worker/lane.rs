@@ -156,6 +156,10 @@ pub(super) struct LaneState {
     pub(super) rest: Backoff,
     /// The pause after a call was put back that got no process, or lost it.
     pub(super) losses: Backoff,
+    /// What could not be buried, and keeps its slots.
+    pub(super) unburied: VecDeque<(usize, Settlement)>,
+    /// The pause after that.
+    pub(super) burials: Backoff,
 }
 
 impl LaneState {
@@ -182,6 +186,8 @@ impl LaneState {
             round: 0,
             rest: Backoff::rest(),
             losses: Backoff::rest(),
+            unburied: VecDeque::new(),
+            burials: Backoff::default(),
             lane,
         }
     }
@@ -198,7 +204,7 @@ impl LaneState {
 
     /// When its pauses end.
     pub(super) fn pauses(&self) -> impl Iterator<Item = Instant> {
-        [&self.backoff, &self.rest, &self.losses].into_iter().filter_map(Backoff::until)
+        [&self.backoff, &self.rest, &self.losses, &self.burials].into_iter().filter_map(Backoff::until)
     }
 
     /// Notes that messages were claimed, and others still wait.
@@ -224,7 +230,7 @@ impl LaneState {
         }
     }
 
-    /// Whether something is left to do about what it owned. A claim that stood behind a wait when the connection broke
+    /// Whether something is left to do about what it owned, as far as that can be done. A claim that stood behind a wait when the connection broke
     /// has hardly taken anything.
     pub(super) fn has_work(&self) -> bool {
         !self.finished.is_empty()

@@ -92,7 +92,8 @@ impl ClaimLoop {
                 }
                 count(&self.counters.buried, 1);
                 tracing::error!(queue = %lane.lane.queue, task, reason, detail, attempt, "sent to the dead letters");
-                Settlement::Bury { reason, detail, attempt, output }
+                self.bury(running.lane, slot, Settlement::Bury { reason, detail, attempt, output });
+                return;
             }
             Verdict::Leave => {
                 count(&self.counters.lost, 1);
@@ -138,7 +139,7 @@ impl ClaimLoop {
                     lane.on_foreign();
                 }
             }
-            Settlement::Bury { .. } => {}
+            Settlement::Bury { .. } => self.on_buried(request.lane),
         }
     }
 
@@ -230,7 +231,10 @@ impl ClaimLoop {
                     }
                 }
                 RequestKind::Settle { slot, settlement } => match owned.remove(&slot).flatten() {
-                    Some(_) if !applied => lane.settlements.push_back((slot, settlement)),
+                    // What was buried would not be there: the dead letters could not be written.
+                    Some(_) if !applied || matches!(settlement, Settlement::Bury { .. }) => {
+                        lane.settlements.push_back((slot, settlement));
+                    }
                     Some(message) => {
                         self.orders.on_settled(slot, true);
                         found.push((slot, message));
@@ -273,6 +277,7 @@ impl ClaimLoop {
         }
         self.take_ended();
         let ordered = self.give_up_ordered();
+        self.give_up_burials();
         if self.lanes.iter().any(|lane| lane.standing) {
             // Its reply comes when the wait before it has ended.
             self.hang_up(last).await;
