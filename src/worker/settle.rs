@@ -357,7 +357,7 @@ impl ClaimLoop {
                     tokio::time::sleep(pause).await;
                     // Whatever became of it, a later number is accepted again after this.
                     self.lanes[index].seq += JUMP;
-                    let (seq, ids) = (self.lanes[index].seq, lane.ids(&slots));
+                    let (seq, ids) = (self.lanes[index].seq, lane.ids(&slots[..1]));
                     let lease = sender.lease;
                     if let Err(error) =
                         sender.broker.reconcile(&lane.keys, &lane.worker_key, seq, lease, &ids).await

@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use redis::Commands;
 
 use crate::support::proxy::{Lose, Proxy};
-use crate::support::trial::{Trial, call, count, mark, marks, open};
+use crate::support::trial::{Trial, call, count, mark, marks, message, open};
 use crate::worker_behaviour::digest;
 
 /// No lease ends within a test.
@@ -87,6 +88,55 @@ fn what_was_buried_is_dead_once() {
         assert_eq!(trial.dead(), 2, "{:#?}", trial.state().dead);
         trial.assert_only(&["q_dead"]);
     }
+}
+
+#[test]
+fn what_could_not_be_buried_is_not_run_again() {
+    for lose in [Lose::Reply, Lose::Request] {
+        let mut trial = Trial::new();
+        let () = trial.redis.set("q_dead", "x").unwrap();
+        let proxy = Proxy::unix(&trial.server);
+        let mut worker = trial.worker_at(proxy.url(), &LEASE);
+        proxy.lose(lose, &digest("bury"), 1);
+        trial.push(&[call("trial.shown", &["a".into()]), mark("b")]);
+        worker.wait_for_line("rename or delete it");
+        assert_eq!(proxy.lost(), 1, "expected one bury to be cut");
+        trial.wait_runs(2);
+        let () = trial.redis.del("q_dead").unwrap();
+        trial.wait_settled();
+        assert_eq!(trial.dead(), 1, "{:#?}", trial.state().dead);
+        trial.stop(&mut worker);
+        trial.ledger.assert_each_once(["a", "b"]);
+        trial.assert_only(&["q_dead"]);
+    }
+}
+
+#[test]
+fn large_messages_of_a_claim_in_doubt_run_once() {
+    // Of 30 MB in all: no reply of `reconcile` has so much.
+    let length = |n: usize| (1 << 20) + n;
+    let messages: Vec<Vec<u8>> = (0..30)
+        .map(|n| {
+            let mut payload = Vec::new();
+            rmp::encode::write_bin(&mut payload, &vec![0; length(n)]).unwrap();
+            message("trial.length", &payload)
+        })
+        .collect();
+    let lengths: Vec<String> = (0..30).map(|n| length(n).to_string()).collect();
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let words = [&LEASE[..], &["--concurrency", "64", "--no-sweep"]].concat();
+    // All wait when it claims: one claim takes them.
+    trial.push(&messages);
+    proxy.lose(Lose::Reply, &digest("claim"), 1);
+    let mut worker = trial.worker_at(proxy.url(), &words);
+    trial.wait_runs(30);
+    trial.wait_settled();
+    assert_eq!(proxy.lost(), 1, "expected the claim to be cut");
+    let stopped = trial.stop(&mut worker);
+    assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
+    trial.ledger.assert_each_once(lengths);
+    trial.assert_only(&[]);
 }
 
 #[test]
