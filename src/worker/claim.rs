@@ -308,6 +308,10 @@ impl ClaimLoop {
         lane.requests += 1;
         lane.claims += usize::from(matches!(request.kind, RequestKind::Claim { .. }));
         lane.standing |= request.is_standing();
+        if let RequestKind::Claim { slots, kept, standing: false, .. } = &request.kind {
+            // A reply may take longer than a lease.
+            slots[*kept..].iter().for_each(|slot| lane.lane.may_own(*slot));
+        }
         self.under_way.push(Box::pin(self.sender.clone().send(Arc::clone(&lane.lane), request, waiter)));
         // Polled once, so that requests go out in the order of their numbers, and now.
         if let Some(Some(reply)) = unconstrained(self.under_way.next()).now_or_never() {
@@ -342,15 +346,12 @@ impl ClaimLoop {
     }
 
     fn on_claimed(&mut self, request: Request, claimed: Claimed) {
-        let RequestKind::Claim { slots, released, kept, .. } = request.kind else { return };
+        let RequestKind::Claim { slots, kept, .. } = request.kind else { return };
         let lane = &mut self.lanes[request.lane];
         let Claimed { lost, waiting, suspects, alone, messages } = claimed;
         if lost > 0 {
             count(&self.counters.lost, lost);
             tracing::warn!(queue = %lane.lane.queue, lost, "finished runs of messages that were taken away from us: the lease had ended, they run again elsewhere");
-        }
-        for slot in &slots[..released] {
-            lane.lane.disown(*slot);
         }
         let (over, open) = slots.split_at(kept);
         let (filled, empty) = open.split_at(messages.len().min(open.len()));
@@ -358,6 +359,7 @@ impl ClaimLoop {
             lane.claimed_by[*slot] = request.seq;
         }
         for slot in empty.iter().rev().chain(over) {
+            lane.lane.disown(*slot);
             self.slots.give(*slot);
         }
         lane.waiting = waiting;

@@ -32,7 +32,7 @@ pub(super) struct Lane {
     began: Instant,
     /// By slot: when its live key was last given a whole lease, in milliseconds after `began`; 0 is never.
     covered: Vec<AtomicU64>,
-    /// One bit for each slot that owns a message.
+    /// One bit for each slot that owns a message, as far as we know.
     owned: Vec<AtomicU64>,
     /// One bit for each slot that owned a message since the last beat: it will soon own another.
     recent: Vec<AtomicU64>,
@@ -75,6 +75,11 @@ impl Lane {
         let bit = 1 << (slot % 64);
         self.owned[slot / 64].fetch_or(bit, Ordering::Relaxed);
         self.recent[slot / 64].fetch_or(bit, Ordering::Relaxed);
+    }
+
+    /// Notes that a slot may own a message, of which we shall hear: its live key is kept until then.
+    pub(super) fn may_own(&self, slot: usize) {
+        self.owned[slot / 64].fetch_or(1 << (slot % 64), Ordering::Relaxed);
     }
 
     /// Notes that a slot owns nothing.

@@ -164,7 +164,9 @@ impl ClaimLoop {
             return; // What it asked about is still in doubt.
         }
         if error.may_have_been_applied() || error.kind() == BrokerErrorKind::Stale {
-            self.lanes[index].doubt.push(request);
+            let lane = &mut self.lanes[index];
+            request.slots().iter().for_each(|slot| lane.lane.may_own(*slot));
+            lane.doubt.push(request);
         } else {
             self.lanes[index].refused = true;
             self.take_back(request);
@@ -180,6 +182,7 @@ impl ClaimLoop {
                     if place < released {
                         lane.finished.push((slot, place < forgive));
                     } else {
+                        lane.lane.disown(slot);
                         self.slots.give(slot);
                     }
                 }

@@ -6,7 +6,8 @@ use nix::sys::signal::Signal;
 use redis::Commands;
 
 use crate::support::proxy::{Lose, Proxy};
-use crate::support::trial::{Trial, call, count, mark, marks, message, open};
+use crate::support::trial::{PATIENCE, Trial, call, count, mark, marks, message, open};
+use crate::support::wait;
 use crate::worker_behaviour::digest;
 
 /// No lease ends within a test.
@@ -47,6 +48,35 @@ fn what_a_claim_gave_runs_once() {
             let mut trial = loses(lose, "claim", nth, &marks(12), &runs);
             trial.assert_only(&[]);
         }
+    }
+}
+
+#[test]
+fn what_a_claim_gave_is_ours_however_long_its_reply_takes() {
+    for lost in [false, true] {
+        let mut trial = Trial::new();
+        let proxy = Proxy::unix(&trial.server);
+        let _sweeper = trial.sweeper(&["--interval", "50ms"]);
+        trial.push(&marks(12));
+        if lost {
+            proxy.lose(Lose::Reply, &digest("claim"), 1);
+            proxy.catch(Lose::Request, &digest("reconcile"), 1);
+        } else {
+            proxy.catch(Lose::Reply, &digest("claim"), 1);
+        }
+        let words = ["--concurrency", "12", "--lease", "1s", "--no-sweep"];
+        let mut worker = trial.worker_at(proxy.url(), &words);
+        wait::until("the claim to be held", PATIENCE, || proxy.has_caught());
+        assert_eq!(trial.left(), (0, 12), "expected them to be owned");
+        // It beats all the while.
+        wait::pause(Duration::from_millis(2500));
+        assert_eq!(trial.left(), (0, 12), "expected nobody else to have got them");
+        proxy.let_go();
+        trial.wait_settled();
+        let stopped = trial.stop(&mut worker);
+        assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (12, 0), "{stopped}");
+        trial.ledger.assert_each_once(0..12);
+        trial.assert_only(&[]);
     }
 }
 
@@ -175,14 +205,12 @@ fn a_reply_that_is_lost_again_and_again() {
     trial.wait_settled();
     proxy.lose(Lose::Reply, &digest("claim"), 1);
     trial.push(&marks(6));
-    crate::support::wait::until("a lost claim", crate::support::trial::PATIENCE, || proxy.lost() >= 1);
+    wait::until("a lost claim", PATIENCE, || proxy.lost() >= 1);
     for lost in 2..=4 {
         // The answer of the reconciliation is lost too, or it had come already: then the next claim's.
         proxy.lose(Lose::Reply, &digest("reconcile"), 1);
         let done = || trial.ledger.lines().len() == 7;
-        crate::support::wait::until("a lost answer", crate::support::trial::PATIENCE, || {
-            proxy.lost() >= lost || done()
-        });
+        wait::until("a lost answer", PATIENCE, || proxy.lost() >= lost || done());
     }
     trial.wait_runs(7);
     trial.wait_settled();
