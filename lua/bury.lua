@@ -14,8 +14,8 @@
 -- ARGV[8]  where      host/pid/worker id
 -- ARGV[9]  output     what its process wrote last; empty: the letter has no such field
 --
--- Returns an array: 1, or 0 when the slot owned nothing any more (then nothing was moved), and the
--- number of older dead letters that had to go.
+-- Returns an array: 1, or 0 when the slot owned nothing any more, or -1 when the key of the dead letters
+-- holds another type (then nothing was moved), and the number of older dead letters that had to go.
 -- Errors  STALE  another call was to come before this one, this one comes too late, or which one came
 --                last is not known and this is not the first; nothing was done.
 
@@ -25,14 +25,14 @@ if tonumber(last or 0) ~= seq - 1 then
   local known = last and (last .. ' was applied last') or 'none is known'
   return redis.error_reply('STALE this is not the next call of this worker: ' .. known)
 end
-local before = redis.call('XLEN', KEYS[3])
+local before = redis.pcall('XLEN', KEYS[3])
 redis.call('HLEN', KEYS[4])
 
 local message = redis.call('HGET', KEYS[1], ARGV[2])
-redis.call('PERSIST', KEYS[3]) -- the first write needs no memory
-if not message then
+redis.call('PERSIST', KEYS[1]) -- the first write needs no memory
+if not message or type(before) ~= 'number' then
   redis.call('HSET', KEYS[2], 'seq', seq)
-  return { 0, 0 }
+  return { message and -1 or 0, 0 }
 end
 -- Before the field goes, so that a letter that is refused loses nothing.
 local letter = { 'message', message, 'reason', ARGV[5], 'detail', ARGV[6], 'attempt', ARGV[7], 'worker', ARGV[8] }

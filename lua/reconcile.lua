@@ -13,8 +13,11 @@
 -- ARGV[…]  the wire ids of the slots in question, at least one; the caller sends at most 2000
 --
 -- Returns an array: the number of the last call that was applied (-1 when Redis does not know), then
--- the message of each slot, or nil.
+-- the message of each slot, or nil. A reply that gets large ends early: the caller asks for the other
+-- slots with the same number.
 -- Errors  STALE  a later call was applied; nothing was done.
+
+local FIRST_ID, ENOUGH = 3, 8388608 -- bytes after which a reply is large
 
 local seq = tonumber(ARGV[1])
 local worker = redis.call('HMGET', KEYS[2], 'seq', 'fence', 'applied')
@@ -26,7 +29,15 @@ end
 if fenced then
   applied = tonumber(worker[3])
 end
-local owned = redis.call('HMGET', KEYS[1], unpack(ARGV, 3))
+local owned, bytes = {}, 0
+for i = FIRST_ID, #ARGV do
+  local message = redis.call('HGET', KEYS[1], ARGV[i])
+  owned[#owned + 1] = message
+  bytes = bytes + (message and #message or 0)
+  if bytes >= ENOUGH then
+    break
+  end
+end
 
 redis.call('PEXPIRE', KEYS[2], 4 * tonumber(ARGV[2])) -- the first write: needs no memory
 redis.call('HSET', KEYS[2], 'seq', seq, 'fence', seq, 'applied', applied)

@@ -4,7 +4,7 @@
 -- when it has no live key. What a process owned when it died may have killed it: its death is counted
 -- for each message, once however many slots held the same bytes, and once for processes that fell
 -- together, whose slots one sweep finds. A message that took too many processes down, one after the
--- other, is buried.
+-- other, is buried; where the key of the dead letters holds another type, it stays where it is.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
@@ -22,12 +22,12 @@
 --                      counted from then on is the same one
 --
 -- Reads the live key of each slot under the name of its field.
--- Returns an array: the next cursor, the number of messages requeued, the number buried, and the wire
--- ids of the dead slots.
+-- Returns an array: the next cursor, the number of messages requeued, the number buried, the wire ids of
+-- their dead slots, and the number of messages that could not be buried.
 
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
-redis.call('XLEN', KEYS[4])
+local may_bury = type(redis.pcall('XLEN', KEYS[4])) == 'number'
 redis.call('HLEN', KEYS[5])
 
 local max_deaths = tonumber(ARGV[3])
@@ -37,7 +37,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local oldest, since = math.max(0, now - tonumber(ARGV[6])), tonumber(ARGV[7])
 local scan = redis.call('HSCAN', KEYS[3], ARGV[1], 'COUNT', ARGV[2])
 local slots = scan[2]
-local requeued, buried, dead = 0, 0, {}
+local requeued, buried, unburied, dead = 0, 0, 0, {}
 local is_counted = false
 -- ours are queue:worker:slot; an ancestor's worker has one slot, named as the worker
 local ours = '^(.+:' .. string.rep('[a-z2-7]', 16) .. '):%d+$'
@@ -45,10 +45,6 @@ local counted = {} -- by digest: whether this call has counted a death
 for i = 1, #slots, 2 do
   local id, message = slots[i], slots[i + 1]
   if redis.call('EXISTS', id) == 0 and redis.call('HEXISTS', KEYS[3], id) == 1 then
-    dead[#dead + 1] = id
-    if #dead == 1 then
-      redis.call('PERSIST', KEYS[1]) -- the first write needs no memory; a field goes last, so that nothing is lost
-    end
     local process = string.match(id, ours) or id
     local digest = redis.sha1hex(message)
     local known = redis.call('HGET', KEYS[5], digest) or ''
@@ -58,27 +54,35 @@ for i = 1, #slots, 2 do
     local new = not same and not string.find(' ' .. processes .. ' ', ' ' .. process .. ' ', 1, true)
     counted[digest] = true
     deaths = math.max(1, deaths + (new and 1 or 0))
-    if deaths >= max_deaths then
-      redis.call('HDEL', KEYS[5], digest)
-      redis.call('XADD', KEYS[4], 'MAXLEN', ARGV[5], '*', 'message', message, 'reason', 'lost',
-        'detail', deaths .. ' processes died while they owned this message, the last one as ' .. id,
-        'attempt', deaths, 'worker', id)
-      redis.call('XTRIM', KEYS[4], 'MINID', oldest)
-      buried = buried + 1
+    if deaths >= max_deaths and not may_bury then
+      unburied = unburied + 1
     else
-      if new then
-        processes = string.sub(processes, -4000) -- as many names as are worth remembering
-        redis.call('HSET', KEYS[5], digest, string.format('%d %.0f %s %s', deaths, now, processes, process))
-        is_counted = true
+      dead[#dead + 1] = id
+      if #dead == 1 then
+        redis.call('PERSIST', KEYS[1]) -- the first write needs no memory; a field goes last, so that nothing is lost
       end
-      redis.call('LPUSH', KEYS[1], message)
-      redis.call('LPUSH', KEYS[2], '1')
-      requeued = requeued + 1
+      if deaths >= max_deaths then
+        redis.call('HDEL', KEYS[5], digest)
+        redis.call('XADD', KEYS[4], 'MAXLEN', ARGV[5], '*', 'message', message, 'reason', 'lost',
+          'detail', deaths .. ' processes died while they owned this message, the last one as ' .. id,
+          'attempt', deaths, 'worker', id)
+        redis.call('XTRIM', KEYS[4], 'MINID', oldest)
+        buried = buried + 1
+      else
+        if new then
+          processes = string.sub(processes, -4000) -- as many names as are worth remembering
+          redis.call('HSET', KEYS[5], digest, string.format('%d %.0f %s %s', deaths, now, processes, process))
+          is_counted = true
+        end
+        redis.call('LPUSH', KEYS[1], message)
+        redis.call('LPUSH', KEYS[2], '1')
+        requeued = requeued + 1
+      end
+      redis.call('HDEL', KEYS[3], id)
     end
-    redis.call('HDEL', KEYS[3], id)
   end
 end
 if is_counted then
   redis.call('PEXPIRE', KEYS[5], forget)
 end
-return { tonumber(scan[1]), requeued, buried, dead }
+return { tonumber(scan[1]), requeued, buried, dead, unburied }

@@ -64,7 +64,7 @@ pub use delayed_macros::task;
 pub mod __private {
     //! What the code that `#[delayed::task]` writes refers to. Not for use by hand.
     #[cfg(all(feature = "testing", feature = "cli"))]
-    pub use crate::cli::json_payload;
+    pub use crate::cli::json_message;
     #[cfg(all(feature = "testing", feature = "broker"))]
     pub use crate::crash::point as crash_point;
     pub use crate::isolation::{Isolation, Limits, Timeouts};

@@ -158,6 +158,15 @@ impl Sweeper {
                     "found messages of dead workers"
                 );
             }
+            if swept.unburied > 0 {
+                tracing::error!(
+                    queue = keys.queue,
+                    key = keys.dead,
+                    messages = swept.unburied,
+                    "messages that took too many workers down cannot be buried: this key holds another type than a \
+                     stream; rename or delete it"
+                );
+            }
             cursor = swept.cursor;
             if cursor == 0 {
                 break;

@@ -12,4 +12,5 @@ mod model;
 mod readme;
 mod scripts;
 mod support;
+mod tls;
 mod worker_behaviour;

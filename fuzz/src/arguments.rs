@@ -95,10 +95,25 @@ pub(crate) mod tasks {
     pub(crate) async fn rest(a: u32, #[task(variadic)] b: Vec<i64>) {
         saw(&(a, &b), rest::call(a, b.clone()));
     }
+
+    #[delayed::task]
+    pub(crate) async fn anything(#[task(variadic)] a: Vec<serde_json::Value>) {
+        saw(&a, anything::call(a.clone()));
+    }
+
+    #[delayed::task]
+    pub(crate) async fn anything_more(a: String, #[task(variadic)] b: Vec<serde_json::Value>) {
+        saw(&(&a, &b), anything_more::call(a.clone(), b.clone()));
+    }
+
+    #[delayed::task]
+    pub(crate) async fn lists(a: u32, #[task(variadic)] b: Vec<Vec<i64>>) {
+        saw(&(a, &b), lists::call(a, b.clone()));
+    }
 }
 
 /// The tasks that are tried.
-pub fn all_tasks() -> [&'static Registration; 12] {
+pub fn all_tasks() -> [&'static Registration; 15] {
     [
         tasks::nothing::registration(),
         tasks::number::registration(),
@@ -112,6 +127,9 @@ pub fn all_tasks() -> [&'static Registration; 12] {
         tasks::moments::registration(),
         tasks::all::registration(),
         tasks::rest::registration(),
+        tasks::anything::registration(),
+        tasks::anything_more::registration(),
+        tasks::lists::registration(),
     ]
 }
 

@@ -1,9 +1,8 @@
 //! Any text as the arguments of `enqueue PATH JSON`: what is accepted is read by the task's handler, as the same values
 //! as when Python sends them by place or by keyword.
 
-use delayed::__private::json_payload;
+use delayed::__private::json_message;
 use delayed::PyTask;
-use delayed::protocol::encode::go_task;
 use delayed::protocol::message::Message;
 use serde_json::Value;
 
@@ -14,8 +13,7 @@ pub fn accept(input: &[u8]) -> Vec<&'static str> {
     let Ok(text) = std::str::from_utf8(input) else { return Vec::new() };
     let mut accepted = Vec::new();
     for task in all_tasks() {
-        let Some(payload) = json_payload(task, text) else { continue };
-        let ours = go_task(task.name, &payload);
+        let Some(ours) = json_message(task, text) else { continue };
         let python = PyTask::new(task.name);
         let python = match serde_json::from_str(text) {
             Ok(Value::Array(values)) => values.into_iter().fold(python, PyTask::arg),

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisError};
 
 use crate::broker::error::{BrokerError, BrokerErrorKind};
-use crate::broker::script;
+use crate::broker::{script, tls};
 use crate::config::RedisConfig;
 
 /// The oldest server that has all the commands that the scripts use (`LPOP` with a count).
@@ -42,7 +42,7 @@ impl Broker {
             .set_pipeline_buffer_size(1024);
         let commands = ConnectionManager::new_with_config(target.client.clone(), settings)
             .await
-            .map_err(|error| BrokerError::connecting("connect", &error))?;
+            .map_err(|error| target.not_connected("connect", &error))?;
         let broker = Self { commands, target: Arc::new(target) };
         broker.check_version().await?;
         script::load_all(&mut broker.commands.clone()).await?;
@@ -80,8 +80,41 @@ impl Target {
         };
         let info = config.url.as_str().into_connection_info().map_err(address)?;
         let info = info.set_tcp_settings(tcp_settings(config.timeout));
-        let client = Client::open(info).map_err(address)?;
-        Ok(Self { client, timeout: config.timeout })
+        let refused = |kind, problem: &str| Err(BrokerError::new("connect", kind, problem));
+        let client = match (info.addr(), tls::certificates(config)?) {
+            (ConnectionAddr::TcpTls { insecure: true, .. }, _) => {
+                let problem =
+                    "`#insecure` is not supported: name the authority of the certificate as `redis.tls_ca`";
+                return refused(BrokerErrorKind::Address, problem);
+            }
+            (ConnectionAddr::TcpTls { .. }, Some(certificates)) => Client::build_with_tls(info, certificates),
+            (_, Some(_)) => {
+                let problem =
+                    "`redis.tls_ca`, `redis.tls_cert` and `redis.tls_key` are for an address with rediss://";
+                return refused(BrokerErrorKind::Tls, problem);
+            }
+            (_, None) => Client::open(info),
+        };
+        Ok(Self { client: client.map_err(address)?, timeout: config.timeout })
+    }
+
+    /// Why there is no connection. Which of the two sides speaks TLS can only be guessed from how it failed.
+    fn not_connected(&self, op: &'static str, error: &RedisError) -> BrokerError {
+        let found = BrokerError::connecting(op, error);
+        match self.client.get_connection_info().addr() {
+            ConnectionAddr::TcpTls { .. } if error.kind() == ErrorKind::InvalidClientConfig => {
+                BrokerError::new(op, BrokerErrorKind::Tls, error.to_string())
+            }
+            ConnectionAddr::TcpTls { .. } if error.is_timeout() => found.advised(
+                "Redis does not answer: check that it runs, and that it speaks TLS at this port, or use redis://",
+            ),
+            ConnectionAddr::Tcp(..) if error.is_connection_dropped() && !error.is_connection_refusal() => {
+                found.advised(
+                    "the server closed the connection at once: if it speaks TLS, the address begins with rediss://",
+                )
+            }
+            _ => found,
+        }
     }
 
     /// A connection of its own for one reader that blocks on the server for up to `longest`.
@@ -95,7 +128,7 @@ impl Target {
         self.client
             .get_multiplexed_async_connection_with_config(&settings)
             .await
-            .map_err(|error| BrokerError::connecting("wait", &error))
+            .map_err(|error| self.not_connected("wait", &error))
     }
 
     /// A connection that blocks its thread, for up to `longest` at a time.
@@ -107,7 +140,7 @@ impl Target {
             connection.set_write_timeout(Some(timeout))?;
             Ok(connection)
         };
-        connect().map_err(|error| BrokerError::connecting("beat", &error))
+        connect().map_err(|error| self.not_connected("beat", &error))
     }
 
     /// Where Redis is, without user and password.

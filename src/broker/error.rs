@@ -4,11 +4,14 @@ use std::fmt;
 
 use redis::{ErrorKind, RedisError};
 
+use crate::broker::tls;
+
 /// Why a call to Redis failed.
 #[derive(Debug, Clone)]
 pub struct BrokerError {
     op: &'static str,
     kind: BrokerErrorKind,
+    advice: &'static str,
     detail: String,
 }
 
@@ -36,17 +39,27 @@ pub enum BrokerErrorKind {
     Unsupported,
     /// The address cannot be understood.
     Address,
+    /// TLS did not come about: a certificate, or one side speaks none. Nothing was applied.
+    Tls,
     /// Redis answered something that we did not expect.
     Reply,
 }
 
 impl BrokerError {
     pub(crate) fn new(op: &'static str, kind: BrokerErrorKind, detail: impl Into<String>) -> Self {
-        Self { op, kind, detail: detail.into() }
+        Self { op, kind, advice: advice(kind), detail: detail.into() }
+    }
+
+    /// The same, with another word on what to do.
+    pub(super) fn advised(self, advice: &'static str) -> Self {
+        Self { advice, ..self }
     }
 
     /// An error that was met while a connection was being made: nothing was sent yet.
     pub(super) fn connecting(op: &'static str, error: &RedisError) -> Self {
+        if let Some(advice) = tls::refused_by_us(error).or_else(|| tls::refused_by_server(error)) {
+            return Self::new(op, BrokerErrorKind::Tls, error.to_string()).advised(advice);
+        }
         let mut this = Self::from_redis(op, error);
         if this.kind == BrokerErrorKind::Uncertain {
             this.kind = BrokerErrorKind::Unreachable;
@@ -57,6 +70,10 @@ impl BrokerError {
     pub(super) fn from_redis(op: &'static str, error: &RedisError) -> Self {
         use BrokerErrorKind as Kind;
         let text = error.to_string();
+        // Of a connection that is made anew.
+        if let Some(advice) = tls::refused_by_us(error) {
+            return Self::new(op, Kind::Tls, text).advised(advice);
+        }
         // A script's error may come wrapped in another one (before Redis 7), so its word is looked for.
         let says = |word: &str| error.code() == Some(word) || text.contains(word);
         let kind = match error.kind() {
@@ -112,42 +129,42 @@ impl BrokerError {
                 | BrokerErrorKind::ReadOnly
         )
     }
-
-    fn advice(&self) -> &'static str {
-        match self.kind {
-            BrokerErrorKind::Unreachable => {
-                "Redis cannot be reached: check that it runs and that the address is right"
-            }
-            BrokerErrorKind::Uncertain => "the connection to Redis broke: the call may have been applied",
-            BrokerErrorKind::NotReady => "Redis is not ready yet: try again later",
-            BrokerErrorKind::Full => {
-                "Redis is full: raise `maxmemory`, or let the workers drain the queues; keep `maxmemory-policy noeviction`"
-            }
-            BrokerErrorKind::ReadOnly => {
-                "Redis takes no writes: connect to the master, and check that it can save its data"
-            }
-            BrokerErrorKind::Denied => {
-                "Redis refused us: put the user and password into the address (redis://user:password@host)"
-            }
-            BrokerErrorKind::WrongType => {
-                "a key of this queue holds another type: rename or delete that key, or use another queue name"
-            }
-            BrokerErrorKind::Stale => "a later call of this worker was applied already",
-            BrokerErrorKind::Unsupported => {
-                "this server is too old: Redis 6.2 or newer, or Valkey, is needed"
-            }
-            BrokerErrorKind::Address => {
-                "the address is not understood: use redis://host:port/db, rediss://… for TLS, or unix:///path"
-            }
-            BrokerErrorKind::Reply => "Redis answered something unexpected",
-        }
-    }
 }
 
 impl fmt::Display for BrokerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} ({})", self.op, self.advice(), self.detail)
+        write!(f, "{}: {} ({})", self.op, self.advice, self.detail)
     }
 }
 
 impl std::error::Error for BrokerError {}
+
+/// What to do about it, where nothing better is known.
+fn advice(kind: BrokerErrorKind) -> &'static str {
+    match kind {
+        BrokerErrorKind::Unreachable => {
+            "Redis cannot be reached: check that it runs and that the address is right"
+        }
+        BrokerErrorKind::Uncertain => "the connection to Redis broke: the call may have been applied",
+        BrokerErrorKind::NotReady => "Redis is not ready yet: try again later",
+        BrokerErrorKind::Full => {
+            "Redis is full: raise `maxmemory`, or let the workers drain the queues; keep `maxmemory-policy noeviction`"
+        }
+        BrokerErrorKind::ReadOnly => {
+            "Redis takes no writes: connect to the master, and check that it can save its data"
+        }
+        BrokerErrorKind::Denied => {
+            "Redis refused us: put the user and password into the address (redis://user:password@host)"
+        }
+        BrokerErrorKind::WrongType => {
+            "a key of this queue holds another type: rename or delete that key, or use another queue name"
+        }
+        BrokerErrorKind::Stale => "a later call of this worker was applied already",
+        BrokerErrorKind::Unsupported => "this server is too old: Redis 6.2 or newer, or Valkey, is needed",
+        BrokerErrorKind::Address => {
+            "the address is not understood: use redis://host:port/db, rediss://… for TLS, or unix:///path"
+        }
+        BrokerErrorKind::Tls => "a connection with TLS cannot be made with these settings",
+        BrokerErrorKind::Reply => "Redis answered something unexpected",
+    }
+}

@@ -101,8 +101,27 @@ impl Broker {
         script::RESIGN.run(&mut self.commands.clone(), &command).await.map(drop)
     }
 
-    /// Finds out what became of calls whose replies were lost, and refuses those still on their way.
+    /// Finds out what became of calls whose replies were lost, and refuses those still on their way. Large messages come
+    /// in several replies.
     pub(crate) async fn reconcile(
+        &self,
+        keys: &QueueKeys,
+        worker_key: &str,
+        seq: u64,
+        lease: Duration,
+        wire_ids: &[&str],
+    ) -> Result<Reconciled, BrokerError> {
+        let mut all = self.reconcile_some(keys, worker_key, seq, lease, wire_ids).await?;
+        while all.owned.len() < wire_ids.len() {
+            let left = &wire_ids[all.owned.len()..];
+            let more = self.reconcile_some(keys, worker_key, seq, lease, left).await?;
+            all.owned.extend(more.owned);
+        }
+        Ok(all)
+    }
+
+    /// Does so for at least the first of these slots.
+    async fn reconcile_some(
         &self,
         keys: &QueueKeys,
         worker_key: &str,
@@ -131,7 +150,9 @@ impl Broker {
                 other => return Err(script::RECONCILE.unexpected(&other)),
             });
         }
-        owned.resize(wire_ids.len(), None);
+        if owned.is_empty() {
+            return Err(script::RECONCILE.unexpected(&Value::Nil));
+        }
         Ok(Reconciled { applied: u64::try_from(applied).ok(), owned })
     }
 }

@@ -90,6 +90,17 @@ pub(crate) struct BuryRequest<'a> {
     pub(crate) output: &'a str,
 }
 
+/// What `bury` answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Buried {
+    /// It is a dead letter, and so many older ones had to go.
+    Done { trimmed: u64 },
+    /// The slot owned nothing any more.
+    Lost,
+    /// The key of the dead letters holds another type: the slot owns its message as before.
+    WrongType,
+}
+
 impl ClaimRequest<'_> {
     /// Sends it over `connection`.
     pub(super) async fn send<C>(&self, keys: &QueueKeys, connection: &mut C) -> Result<Claimed, BrokerError>
@@ -199,13 +210,8 @@ impl Broker {
         }
     }
 
-    /// Moves a message from its slot to the dead letters. Gives whether the slot still owned it, and how many
-    /// older dead letters had to go.
-    pub(crate) async fn bury(
-        &self,
-        keys: &QueueKeys,
-        ask: &BuryRequest<'_>,
-    ) -> Result<(bool, u64), BrokerError> {
+    /// Moves a message from its slot to the dead letters.
+    pub(crate) async fn bury(&self, keys: &QueueKeys, ask: &BuryRequest<'_>) -> Result<Buried, BrokerError> {
         let script_keys = [&keys.processing, ask.worker_key, &keys.dead, &keys.deaths];
         let output = tail(ask.output, MAX_OUTPUT);
         let bytes = ask.detail.len() + ask.wire_id.len() + ask.place.len() + output.len() + 128;
@@ -222,7 +228,9 @@ impl Broker {
             .arg(output);
         match script::BURY.run(&mut self.commands.clone(), &command).await? {
             Value::Array(reply) => match reply.as_slice() {
-                [Value::Int(done), Value::Int(trimmed)] => Ok((*done == 1, trimmed.unsigned_abs())),
+                [Value::Int(1), Value::Int(trimmed)] => Ok(Buried::Done { trimmed: trimmed.unsigned_abs() }),
+                [Value::Int(0), _] => Ok(Buried::Lost),
+                [Value::Int(-1), _] => Ok(Buried::WrongType),
                 _ => Err(script::BURY.unexpected(&Value::Array(reply))),
             },
             reply => Err(script::BURY.unexpected(&reply)),

@@ -39,8 +39,10 @@ pub(crate) struct Swept {
     pub(crate) cursor: u64,
     pub(crate) requeued: u64,
     pub(crate) buried: u64,
-    /// The wire ids of the dead slots.
+    /// The wire ids of their dead slots.
     pub(crate) dead: Vec<String>,
+    /// How many could not be buried: the key of the dead letters holds another type.
+    pub(crate) unburied: u64,
 }
 
 impl Broker {
@@ -65,8 +67,14 @@ impl Broker {
             .arg(milliseconds(dead.max_age))
             .arg(milliseconds(deaths.since));
         let reply = script::REQUEUE_LOST.run(&mut self.commands.clone(), &command).await?;
-        redis::from_redis_value::<(u64, u64, u64, Vec<String>)>(reply)
-            .map(|(cursor, requeued, buried, dead)| Swept { cursor, requeued, buried, dead })
+        redis::from_redis_value::<(u64, u64, u64, Vec<String>, u64)>(reply)
+            .map(|(cursor, requeued, buried, dead, unburied)| Swept {
+                cursor,
+                requeued,
+                buried,
+                dead,
+                unburied,
+            })
             .map_err(|error| BrokerError::new("requeue_lost", BrokerErrorKind::Reply, error.to_string()))
     }
 

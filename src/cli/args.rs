@@ -35,6 +35,15 @@ pub(super) struct Global {
     /// Where Redis is: redis://user:password@host:port/db, rediss://…, unix:///path, or `dev` for a private one
     #[arg(long, global = true, value_name = "URL")]
     pub(super) redis: Option<String>,
+    /// For rediss://: the authorities that may have signed the server's certificate, in PEM; default: the system's
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(super) tls_ca: Option<String>,
+    /// For rediss://: our own certificate, in PEM
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(super) tls_cert: Option<String>,
+    /// The key of --tls-cert, in PEM
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(super) tls_key: Option<String>,
     /// Settings in TOML; default: delayed.toml in the working directory, if it is there
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use crate::cli::args::Command;
 use crate::cli::exit::{Code, Failure};
 use crate::cli::settings::{Origin, Settings};
+use crate::config::RedisConfig;
 
 /// The address that stands for the private server.
 const DEV: &str = "dev";
@@ -62,7 +63,8 @@ impl DevServer {
         let here = std::env::current_dir()
             .map_err(|error| Failure::io("the working directory cannot be found", &error))?;
         let server = Self::open(&here.join(DIRECTORY), command.serves())?;
-        settings.config.redis.url = server.url();
+        let timeout = settings.config.redis.timeout;
+        settings.config.redis = RedisConfig { timeout, ..RedisConfig::new(server.url()) };
         Ok(Some(server))
     }
 

@@ -18,7 +18,7 @@ Exit codes:
   2  the command line was not understood, or arguments do not fit their task
   3  Redis cannot be reached, or is not ready
   4  Redis refused: password, read-only, full, wrong type of key, too old
-  5  configuration: a setting out of range, no tasks, two of one name
+  5  configuration: a setting out of range, TLS that fails, no tasks, two of one name
   6  not found: no such task, no such dead letter, no such run";
 
 /// What kind of end it is.
@@ -129,7 +129,7 @@ fn code_of(kind: BrokerErrorKind) -> Code {
         | BrokerErrorKind::Denied
         | BrokerErrorKind::WrongType
         | BrokerErrorKind::Unsupported => Code::Refused,
-        BrokerErrorKind::Address => Code::Configuration,
+        BrokerErrorKind::Address | BrokerErrorKind::Tls => Code::Configuration,
         BrokerErrorKind::Stale | BrokerErrorKind::Reply => Code::Failed,
     }
 }

@@ -16,7 +16,7 @@ use std::thread::available_parallelism;
 use tokio::runtime::{Builder, Runtime};
 
 #[cfg(feature = "testing")]
-pub use self::commands::json_payload;
+pub use self::commands::json_message;
 use crate::app::App;
 use crate::cli::args::{Args, Command};
 use crate::cli::dev::DevServer;

@@ -55,9 +55,12 @@ const fn setting(key: &'static str, variable: &'static str, kind: Kind) -> Setti
 }
 
 /// All settings, in the order of the file.
-pub(super) const ALL: [Setting; 32] = [
+pub(super) const ALL: [Setting; 35] = [
     setting("redis.url", "DELAYED_REDIS_URL", Kind::Text),
     setting("redis.timeout", "DELAYED_REDIS_TIMEOUT", Kind::Text),
+    setting("redis.tls_ca", "DELAYED_REDIS_TLS_CA", Kind::Text),
+    setting("redis.tls_cert", "DELAYED_REDIS_TLS_CERT", Kind::Text),
+    setting("redis.tls_key", "DELAYED_REDIS_TLS_KEY", Kind::Text),
     setting("client.max_message", "DELAYED_MAX_MESSAGE", Kind::Number),
     setting("worker.queues", "DELAYED_QUEUES", Kind::List),
     setting("worker.concurrency", "DELAYED_CONCURRENCY", Kind::Number),
@@ -210,6 +213,9 @@ fn flags(args: &Args) -> Vec<Flag> {
         (!names.is_empty()).then(|| Value::Array(names.into_iter().map(Value::String).collect()))
     };
     flag("redis.url", "--redis", text(&args.global.redis));
+    flag("redis.tls_ca", "--tls-ca", text(&args.global.tls_ca));
+    flag("redis.tls_cert", "--tls-cert", text(&args.global.tls_cert));
+    flag("redis.tls_key", "--tls-key", text(&args.global.tls_key));
     flag("log.level", "--log-level", text(&args.global.log_level));
     flag("log.format", "--log-format", text(&args.global.log_format));
     if let Some(worker) = args.command.worker() {

@@ -97,13 +97,24 @@ impl Client {
     /// # Panics
     /// On a thread that runs async code: use [`connect`](Self::connect) there.
     pub fn connect_blocking(url: &str) -> Result<Self, Error> {
+        Self::with_config_blocking(&Config { redis: RedisConfig::new(url), ..Config::default() })
+    }
+
+    /// The same with these settings.
+    ///
+    /// # Errors
+    /// As [`connect_blocking`](Self::connect_blocking).
+    ///
+    /// # Panics
+    /// As [`connect_blocking`](Self::connect_blocking): use [`with_config`](Self::with_config) there.
+    pub fn with_config_blocking(config: &Config) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("delayed-client")
             .enable_all()
             .build()
             .map_err(Error::Io)?;
-        let mut client = runtime.block_on(Self::connect(url))?;
+        let mut client = runtime.block_on(Self::with_config(config))?;
         client._own = Some(Arc::new(OwnRuntime(Some(runtime))));
         Ok(client)
     }

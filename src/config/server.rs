@@ -1,6 +1,7 @@
 //! How is Redis reached?
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -17,6 +18,13 @@ pub struct RedisConfig {
     /// How long to wait for a connection or for a reply. Default: 5 s.
     #[serde(deserialize_with = "text::time")]
     pub timeout: Duration,
+    /// For `rediss://`: a PEM file with the authorities that may have signed the server's certificate. None: those that
+    /// the system trusts. It and the next two are read when a program connects for the first time.
+    pub tls_ca: Option<PathBuf>,
+    /// For `rediss://`: a PEM file with our own certificate, and those between it and its authority.
+    pub tls_cert: Option<PathBuf>,
+    /// The key of `tls_cert`, in PEM.
+    pub tls_key: Option<PathBuf>,
 }
 
 impl RedisConfig {
@@ -60,7 +68,13 @@ impl RedisConfig {
 
 impl Default for RedisConfig {
     fn default() -> Self {
-        Self { url: "redis://127.0.0.1:6379".into(), timeout: Duration::from_secs(5) }
+        Self {
+            url: "redis://127.0.0.1:6379".into(),
+            timeout: Duration::from_secs(5),
+            tls_ca: None,
+            tls_cert: None,
+            tls_key: None,
+        }
     }
 }
 
@@ -69,6 +83,9 @@ impl fmt::Debug for RedisConfig {
         f.debug_struct("RedisConfig")
             .field("url", &self.redacted_url())
             .field("timeout", &self.timeout)
+            .field("tls_ca", &self.tls_ca)
+            .field("tls_cert", &self.tls_cert)
+            .field("tls_key", &self.tls_key)
             .finish()
     }
 }

@@ -112,6 +112,9 @@ pub struct Meta {
     pub deadline_ms: Option<u64>,
     /// The id of the call.
     pub id: Option<CallId>,
+    /// Whether the payload is an array of arguments by place, as Python sends them: each is one value, also those of a
+    /// variadic parameter.
+    pub by_place: bool,
     /// How often it may be retried; negative is for ever. None: the task's own count holds.
     pub retry: Option<i64>,
     /// How long one run may go on, in milliseconds; 0 is written as 1. None: the task's own time holds.
@@ -131,11 +134,12 @@ pub fn native(path: &str, payload: &[u8], meta: &Meta) -> Vec<u8> {
         meta.attempts > 0,
         meta.deadline_ms.is_some(),
         meta.id.is_some(),
+        meta.by_place,
         meta.retry.is_some(),
         meta.timeout_ms.is_some(),
     ];
     let count = said.into_iter().filter(|said| *said).count();
-    let mut message = Vec::with_capacity(path.len() + payload.len() + 74);
+    let mut message = Vec::with_capacity(path.len() + payload.len() + 77);
     array_head(&mut message, 3);
     text(&mut message, path);
     bytes(&mut message, payload);
@@ -151,6 +155,10 @@ pub fn native(path: &str, payload: &[u8], meta: &Meta) -> Vec<u8> {
     if let Some(id) = &meta.id {
         message.extend_from_slice(meta::ID);
         bytes(&mut message, id.as_bytes());
+    }
+    if meta.by_place {
+        message.extend_from_slice(meta::KEYWORDS);
+        map_head(&mut message, 0);
     }
     if let Some(retry) = meta.retry {
         message.extend_from_slice(meta::RETRY);

@@ -193,6 +193,7 @@ impl ClaimLoop {
             lane.backoff.expire(now);
             lane.rest.expire(now);
             lane.losses.expire(now);
+            lane.burials.expire(now);
         }
         self.on_time_up(now);
         if self.help_at.is_some_and(|at| at <= now) {
@@ -238,6 +239,9 @@ impl ClaimLoop {
                 && let Some((slot, settlement)) = lane.settlements.pop_front()
             {
                 return Some(self.numbered(index, RequestKind::Settle { slot, settlement }));
+            }
+            if let Some(request) = self.next_burial(index) {
+                return Some(request);
             }
         }
         let preferred = if self.accepts() { self.preferred() } else { None };
@@ -304,6 +308,10 @@ impl ClaimLoop {
         lane.requests += 1;
         lane.claims += usize::from(matches!(request.kind, RequestKind::Claim { .. }));
         lane.standing |= request.is_standing();
+        if let RequestKind::Claim { slots, kept, standing: false, .. } = &request.kind {
+            // A reply may take longer than a lease.
+            slots[*kept..].iter().for_each(|slot| lane.lane.may_own(*slot));
+        }
         self.under_way.push(Box::pin(self.sender.clone().send(Arc::clone(&lane.lane), request, waiter)));
         // Polled once, so that requests go out in the order of their numbers, and now.
         if let Some(Some(reply)) = unconstrained(self.under_way.next()).now_or_never() {
@@ -327,6 +335,7 @@ impl ClaimLoop {
                 match answer {
                     Answer::Claimed(claimed) => self.on_claimed(request, claimed),
                     Answer::Settled(owned) => self.on_settled(&request, owned),
+                    Answer::Unburied => self.on_unburied(request),
                     Answer::PutBack(_) => {}
                     Answer::Reconciled(reconciled) => self.on_reconciled(request, reconciled),
                 }
@@ -337,15 +346,12 @@ impl ClaimLoop {
     }
 
     fn on_claimed(&mut self, request: Request, claimed: Claimed) {
-        let RequestKind::Claim { slots, released, kept, .. } = request.kind else { return };
+        let RequestKind::Claim { slots, kept, .. } = request.kind else { return };
         let lane = &mut self.lanes[request.lane];
         let Claimed { lost, waiting, suspects, alone, messages } = claimed;
         if lost > 0 {
             count(&self.counters.lost, lost);
             tracing::warn!(queue = %lane.lane.queue, lost, "finished runs of messages that were taken away from us: the lease had ended, they run again elsewhere");
-        }
-        for slot in &slots[..released] {
-            lane.lane.disown(*slot);
         }
         let (over, open) = slots.split_at(kept);
         let (filled, empty) = open.split_at(messages.len().min(open.len()));
@@ -353,6 +359,7 @@ impl ClaimLoop {
             lane.claimed_by[*slot] = request.seq;
         }
         for slot in empty.iter().rev().chain(over) {
+            lane.lane.disown(*slot);
             self.slots.give(*slot);
         }
         lane.waiting = waiting;

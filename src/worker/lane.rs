@@ -32,7 +32,7 @@ pub(super) struct Lane {
     began: Instant,
     /// By slot: when its live key was last given a whole lease, in milliseconds after `began`; 0 is never.
     covered: Vec<AtomicU64>,
-    /// One bit for each slot that owns a message.
+    /// One bit for each slot that owns a message, as far as we know.
     owned: Vec<AtomicU64>,
     /// One bit for each slot that owned a message since the last beat: it will soon own another.
     recent: Vec<AtomicU64>,
@@ -75,6 +75,11 @@ impl Lane {
         let bit = 1 << (slot % 64);
         self.owned[slot / 64].fetch_or(bit, Ordering::Relaxed);
         self.recent[slot / 64].fetch_or(bit, Ordering::Relaxed);
+    }
+
+    /// Notes that a slot may own a message, of which we shall hear: its live key is kept until then.
+    pub(super) fn may_own(&self, slot: usize) {
+        self.owned[slot / 64].fetch_or(1 << (slot % 64), Ordering::Relaxed);
     }
 
     /// Notes that a slot owns nothing.
@@ -156,6 +161,10 @@ pub(super) struct LaneState {
     pub(super) rest: Backoff,
     /// The pause after a call was put back that got no process, or lost it.
     pub(super) losses: Backoff,
+    /// What could not be buried, and keeps its slots.
+    pub(super) unburied: VecDeque<(usize, Settlement)>,
+    /// The pause after that.
+    pub(super) burials: Backoff,
 }
 
 impl LaneState {
@@ -182,6 +191,8 @@ impl LaneState {
             round: 0,
             rest: Backoff::rest(),
             losses: Backoff::rest(),
+            unburied: VecDeque::new(),
+            burials: Backoff::default(),
             lane,
         }
     }
@@ -198,7 +209,7 @@ impl LaneState {
 
     /// When its pauses end.
     pub(super) fn pauses(&self) -> impl Iterator<Item = Instant> {
-        [&self.backoff, &self.rest, &self.losses].into_iter().filter_map(Backoff::until)
+        [&self.backoff, &self.rest, &self.losses, &self.burials].into_iter().filter_map(Backoff::until)
     }
 
     /// Notes that messages were claimed, and others still wait.
@@ -224,7 +235,7 @@ impl LaneState {
         }
     }
 
-    /// Whether something is left to do about what it owned. A claim that stood behind a wait when the connection broke
+    /// Whether something is left to do about what it owned, as far as that can be done. A claim that stood behind a wait when the connection broke
     /// has hardly taken anything.
     pub(super) fn has_work(&self) -> bool {
         !self.finished.is_empty()

@@ -16,6 +16,7 @@ mod slots;
 mod stats;
 mod sweep;
 mod timeouts;
+mod unburied;
 mod verdict;
 mod wait;
 
@@ -45,6 +46,7 @@ use crate::worker::lane::Lane;
 use crate::worker::orders::Orders;
 use crate::worker::request::Sender;
 use crate::worker::shutdown::Signals;
+use crate::worker::slots::SPARES;
 use crate::worker::stats::Counters;
 
 /// How long the worker's last answers to orders may take.
@@ -135,7 +137,7 @@ impl Worker {
             false => None,
         };
         let lanes: Vec<Arc<Lane>> = (config.queues.iter())
-            .map(|entry| Arc::new(Lane::new(entry.queue.clone(), &self.id, config.concurrency)))
+            .map(|entry| Arc::new(Lane::new(entry.queue.clone(), &self.id, config.concurrency + SPARES)))
             .collect();
         for lane in &lanes {
             match self.broker.register_queue(lane.queue.as_str()).await {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::broker::{
-    Broker, BrokerError, BuryRequest, ClaimRequest, Claimed, DeadLimits, Place, Reconciled, Token, Waiter,
+    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, Place, Reconciled, Token,
+    Waiter,
 };
 use crate::worker::lane::Lane;
 use crate::worker::slots::Settlement;
@@ -49,6 +50,8 @@ pub(super) enum Answer {
     Claimed(Claimed),
     /// Whether the slot still owned its message.
     Settled(bool),
+    /// The dead letters cannot be written: the slot still owns its message.
+    Unburied,
     /// How many slots still owned their messages.
     PutBack(u64),
     Reconciled(Reconciled),
@@ -146,11 +149,16 @@ impl Sender {
                             place: &self.place,
                             output,
                         };
-                        let (done, trimmed) = self.broker.bury(keys, &ask).await?;
-                        if trimmed > 0 {
-                            tracing::warn!(queue = %lane.queue, trimmed, "the oldest dead letters had to go: look at them with `dead list`, or raise dead.max_count");
-                        }
-                        Ok(Answer::Settled(done))
+                        Ok(match self.broker.bury(keys, &ask).await? {
+                            Buried::Done { trimmed } => {
+                                if trimmed > 0 {
+                                    tracing::warn!(queue = %lane.queue, trimmed, "the oldest dead letters had to go: look at them with `dead list`, or raise dead.max_count");
+                                }
+                                Answer::Settled(true)
+                            }
+                            Buried::Lost => Answer::Settled(false),
+                            Buried::WrongType => Answer::Unburied,
+                        })
                     }
                 }
             }

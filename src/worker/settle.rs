@@ -92,7 +92,8 @@ impl ClaimLoop {
                 }
                 count(&self.counters.buried, 1);
                 tracing::error!(queue = %lane.lane.queue, task, reason, detail, attempt, "sent to the dead letters");
-                Settlement::Bury { reason, detail, attempt, output }
+                self.bury(running.lane, slot, Settlement::Bury { reason, detail, attempt, output });
+                return;
             }
             Verdict::Leave => {
                 count(&self.counters.lost, 1);
@@ -138,7 +139,7 @@ impl ClaimLoop {
                     lane.on_foreign();
                 }
             }
-            Settlement::Bury { .. } => {}
+            Settlement::Bury { .. } => self.on_buried(request.lane),
         }
     }
 
@@ -163,7 +164,9 @@ impl ClaimLoop {
             return; // What it asked about is still in doubt.
         }
         if error.may_have_been_applied() || error.kind() == BrokerErrorKind::Stale {
-            self.lanes[index].doubt.push(request);
+            let lane = &mut self.lanes[index];
+            request.slots().iter().for_each(|slot| lane.lane.may_own(*slot));
+            lane.doubt.push(request);
         } else {
             self.lanes[index].refused = true;
             self.take_back(request);
@@ -179,6 +182,7 @@ impl ClaimLoop {
                     if place < released {
                         lane.finished.push((slot, place < forgive));
                     } else {
+                        lane.lane.disown(slot);
                         self.slots.give(slot);
                     }
                 }
@@ -230,7 +234,10 @@ impl ClaimLoop {
                     }
                 }
                 RequestKind::Settle { slot, settlement } => match owned.remove(&slot).flatten() {
-                    Some(_) if !applied => lane.settlements.push_back((slot, settlement)),
+                    // What was buried would not be there: the dead letters could not be written.
+                    Some(_) if !applied || matches!(settlement, Settlement::Bury { .. }) => {
+                        lane.settlements.push_back((slot, settlement));
+                    }
                     Some(message) => {
                         self.orders.on_settled(slot, true);
                         found.push((slot, message));
@@ -273,6 +280,7 @@ impl ClaimLoop {
         }
         self.take_ended();
         let ordered = self.give_up_ordered();
+        self.give_up_burials();
         if self.lanes.iter().any(|lane| lane.standing) {
             // Its reply comes when the wait before it has ended.
             self.hang_up(last).await;
@@ -352,7 +360,7 @@ impl ClaimLoop {
                     tokio::time::sleep(pause).await;
                     // Whatever became of it, a later number is accepted again after this.
                     self.lanes[index].seq += JUMP;
-                    let (seq, ids) = (self.lanes[index].seq, lane.ids(&slots));
+                    let (seq, ids) = (self.lanes[index].seq, lane.ids(&slots[..1]));
                     let lease = sender.lease;
                     if let Err(error) =
                         sender.broker.reconcile(&lane.keys, &lane.worker_key, seq, lease, &ids).await

@@ -1,5 +1,6 @@
 //! What does each slot do? Room for one message each, and never more messages than slots.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -73,11 +74,17 @@ impl Running {
     }
 }
 
+/// How many slots there are beyond the concurrency, for messages that are put aside.
+pub(super) const SPARES: usize = 64;
+
 /// All slots of a worker.
 #[derive(Debug)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
     free: Vec<usize>,
+    /// Instead of slots whose messages were put aside.
+    spares: Vec<usize>,
+    aside: HashSet<usize>,
     running: usize,
     alone: usize,
     claims: u64,
@@ -85,9 +92,10 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn new(count: usize) -> Self {
-        let slots = (0..count).map(|_| Slot::Idle).collect();
+        let slots = (0..count + SPARES).map(|_| Slot::Idle).collect();
         // The last one is taken first: a worker with little to do uses few slots.
-        Self { slots, free: (0..count).rev().collect(), running: 0, alone: 0, claims: 0 }
+        let (free, spares) = ((0..count).rev().collect(), (count..count + SPARES).rev().collect());
+        Self { slots, free, spares, aside: HashSet::new(), running: 0, alone: 0, claims: 0 }
     }
 
     /// How many slots a claim may be made for.
@@ -97,7 +105,7 @@ impl Slots {
 
     /// Whether none is taken.
     pub(super) fn are_all_free(&self) -> bool {
-        self.free.len() == self.slots.len()
+        self.free.len() + self.spares.len() == self.slots.len()
     }
 
     /// Takes up to `count` free slots.
@@ -110,7 +118,19 @@ impl Slots {
 
     /// Gives a slot back that was taken and owns nothing.
     pub(super) fn give(&mut self, slot: usize) {
-        self.free.push(slot);
+        // As many spares are in use as messages are aside, as far as there are any.
+        if self.aside.remove(&slot) && self.aside.len() < SPARES {
+            self.spares.push(slot);
+        } else {
+            self.free.push(slot);
+        }
+    }
+
+    /// Notes that a slot keeps its message for long, and takes a spare one instead while there are any.
+    pub(super) fn put_aside(&mut self, slot: usize) {
+        if self.aside.insert(slot) {
+            self.free.extend(self.spares.pop());
+        }
     }
 
     /// How many messages run.
@@ -245,5 +265,30 @@ impl Slots {
             .collect();
         running.sort_unstable();
         running.into_iter().map(|(_, slot)| slot).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_aside_is_replaced_while_there_are_spares() {
+        let mut slots = Slots::new(3);
+        let mut aside = Vec::new();
+        for count in 1..=SPARES + 3 {
+            let slot = slots.take(1)[0];
+            slots.put_aside(slot);
+            slots.put_aside(slot);
+            aside.push(slot);
+            assert_eq!(slots.free(), 3.min(SPARES + 3 - count));
+        }
+        assert!(slots.take(1).is_empty());
+        for (count, slot) in aside.into_iter().enumerate() {
+            slots.give(slot);
+            assert_eq!(slots.free(), 3.min(count + 1));
+        }
+        assert!(slots.are_all_free());
+        assert_eq!(slots.take(5).len(), 3);
     }
 }

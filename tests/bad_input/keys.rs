@@ -1,9 +1,13 @@
 //! Keys that hold something else, and names that are not allowed: the worker says so, stays, and goes on when the key
 //! is mended.
 
+use std::collections::BTreeMap;
+
+use delayed::protocol::encode::{Meta, native};
 use redis::Commands;
 
 use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks};
+use crate::support::wait;
 
 /// Makes `key` of another type while the worker runs or before, waits for its word, mends it, and sees all run.
 #[track_caller]
@@ -18,9 +22,6 @@ fn lives_with(break_key: impl Fn(&mut redis::Connection), key: &str, running: bo
         if key != "q_noti" {
             let () = trial.redis.rpush("q_noti", vec!["1"; 10]).unwrap();
         }
-    }
-    if key == "q_dead" {
-        trial.push(&[call("trial.pair", &[])]);
     }
     let line = worker.wait_for_line("WRONGTYPE");
     assert!(line.contains("holds another type"), "expected advice: {line}");
@@ -37,7 +38,7 @@ fn lives_with(break_key: impl Fn(&mut redis::Connection), key: &str, running: bo
     let stopped = trial.stop(&mut worker);
     assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (11, 0), "{stopped}");
     trial.ledger.assert_each_once(names);
-    trial.assert_only(if key == "q_dead" { &["q_dead"] } else { &[] });
+    trial.assert_only(&[]);
 }
 
 #[test]
@@ -58,10 +59,91 @@ fn the_owned_messages_are_a_string() {
     lives_with(|redis| redis.set("q_processing", "x").unwrap(), "q_processing", true);
 }
 
+/// A call that fails each time and is not tried again: it leaves `NAME 1`.
+fn failing(name: &str) -> Vec<u8> {
+    let payload = rmp_serde::to_vec(&(name, 99)).unwrap();
+    native("trial.mark_or_retry", &payload, &Meta { retry: Some(0), ..Meta::default() })
+}
+
 #[test]
-fn the_dead_letters_are_a_list() {
-    lives_with(|redis| redis.rpush("q_dead", "x").unwrap(), "q_dead", false);
-    lives_with(|redis| redis.rpush("q_dead", "x").unwrap(), "q_dead", true);
+fn what_cannot_be_buried_keeps_its_slot_and_all_others_are_run() {
+    let mut trial = Trial::new();
+    let () = trial.redis.set("q_dead", "x").unwrap();
+    let mut worker = trial.worker(&["--queue", "other", "--concurrency", "1"]);
+    trial.push(&[failing("a"), mark(0), failing("b"), call("trial.unknown", &[]), mark(1), failing("c")]);
+    trial.push_to("other", &marks(20)[2..]);
+    trial.wait_runs(23);
+    wait::until("all but the four to be gone", PATIENCE, || trial.left() == (0, 4));
+    let line = worker.wait_for_line("rename or delete it");
+    assert!(line.contains("\"q_dead\""), "expected the key in {line}");
+    trial.push(&[mark(20)]);
+    trial.wait_runs(24);
+    assert_eq!(trial.redis.get::<_, String>("q_dead").unwrap(), "x", "expected it to be left as it was");
+
+    let () = trial.redis.del("q_dead").unwrap();
+    trial.wait_settled();
+    worker.wait_for_line("dead letters can be written again");
+    let reasons: Vec<String> = trial.reasons();
+    assert_eq!(reasons, ["failed", "failed", "failed", "unknown"]);
+    let stopped = trial.stop(&mut worker);
+    let counts = ["succeeded", "buried", "lost", "put_back"].map(|name| count(&stopped, name));
+    assert_eq!(counts, [21, 4, 0, 0], "{stopped}");
+    let names = (0..=20).map(|n| n.to_string()).chain(["a 1", "b 1", "c 1"].map(Into::into));
+    trial.ledger.assert_each_once(names);
+    trial.assert_only(&["q_dead"]);
+}
+
+#[test]
+fn what_could_not_be_buried_is_put_back_when_the_worker_ends() {
+    let mut trial = Trial::new();
+    let () = trial.redis.set("q_dead", "x").unwrap();
+    let mut worker = trial.worker(&["--concurrency", "4"]);
+    let calls = [failing("a"), failing("b"), mark("c")];
+    trial.push(&calls);
+    trial.wait_runs(3);
+    wait::until("the two to be aside", PATIENCE, || trial.left() == (0, 2));
+    worker.wait_for_line("rename or delete it");
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "put_back"), count(&stopped, "lost")), (2, 0), "{stopped}");
+    let () = trial.redis.del("q_dead").unwrap();
+    let state = trial.state();
+    let mut waiting = state.waiting;
+    waiting.sort();
+    assert_eq!((waiting, state.tokens), (calls[..2].to_vec(), 2), "expected them unchanged");
+    assert!(state.deaths.is_empty(), "expected no death to be counted: {:?}", state.deaths);
+
+    let mut worker = trial.worker(&[]);
+    trial.wait_settled();
+    assert_eq!(trial.reasons(), ["failed", "failed"]);
+    trial.stop(&mut worker);
+    let names: BTreeMap<String, u32> = trial.ledger.executions().into_iter().collect();
+    let expected = [("a 1", 2), ("b 1", 2), ("c", 1)].map(|(name, runs)| (name.to_owned(), runs));
+    assert_eq!(names, BTreeMap::from(expected), "expected what was put back to run once more");
+    trial.assert_only(&["q_dead"]);
+}
+
+#[test]
+fn a_sweep_brings_back_all_but_what_it_cannot_bury() {
+    let mut trial = Trial::new();
+    let () = trial.redis.set("q_dead", "x").unwrap();
+    let digest = redis::Script::new("poison").get_hash().to_owned();
+    let () = trial.redis.hset("q_deaths", digest, "2 q:w q:v").unwrap();
+    let dead = |slot: u32| format!("q:{}:{slot}", "a".repeat(16));
+    let () = trial.redis.hset("q_processing", dead(0), "poison").unwrap();
+    let () = trial.redis.hset("q_processing", dead(1), mark("innocent")).unwrap();
+    let mut worker = trial.worker(&[]);
+    trial.wait_runs(1);
+    let line = worker.wait_for_line("cannot be buried");
+    assert!(line.contains("\"q_dead\"") && line.contains("rename or delete it"), "expected advice: {line}");
+    wait::until("the innocent one to be gone", PATIENCE, || trial.left() == (0, 1));
+    let owned: Vec<String> = trial.redis.hkeys("q_processing").unwrap();
+    assert_eq!(owned, [dead(0)], "expected it to stay where it was");
+    let () = trial.redis.del("q_dead").unwrap();
+    trial.wait_settled();
+    assert_eq!(trial.reasons(), ["lost"]);
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["innocent"]);
+    trial.assert_only(&["q_dead"]);
 }
 
 #[test]

@@ -41,6 +41,15 @@ fn the_server_keeps_its_data_from_one_command_to_the_next_and_ends_with_each() {
 }
 
 #[test]
+fn settings_of_another_server_are_not_for_it() {
+    let directory = support::directory();
+    let file = "[redis]\nurl = \"rediss://h:1\"\ntls_ca = \"none.pem\"\n";
+    std::fs::write(directory.path().join("delayed.toml"), file).unwrap();
+    run(directory.path(), &["queues"]).expect(0);
+    ended(&mut command(WORKER, directory.path(), &["queues"])).expect(5).says("none.pem cannot be used");
+}
+
+#[test]
 fn one_server_is_shared_and_ends_with_its_owner() {
     let directory = support::directory();
     let here = directory.path();

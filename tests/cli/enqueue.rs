@@ -1,7 +1,8 @@
 //! Which messages does `enqueue` send, and which does it refuse?
 
-use super::{DELAYED, WORKER, on, task};
+use super::{DELAYED, PATIENCE, WORKER, on, start, task};
 use crate::support::redis::{TestRedis, snapshot};
+use crate::support::wait;
 
 #[test]
 fn a_call_is_sent_as_go_would_send_it_and_can_carry_options() {
@@ -47,6 +48,35 @@ fn a_call_may_say_how_long_it_may_run_and_until_when_it_is_of_use() {
     refuse(&["--timeout", "soon"], "not a duration");
     refuse(&["--timeout", "1s", "--as", "go"], "leave out --timeout");
     refuse(&["--deadline", "1s", "--as", "python"], "leave out --deadline");
+}
+
+#[test]
+fn the_values_of_a_variadic_parameter_arrive_as_they_were_given() {
+    let redis = TestRedis::start();
+    let mut worker = start(&redis, &["worker", "--concurrency", "1"]);
+    let given = [
+        (r#"["a"]"#, r#"("a", [])"#),
+        (r#"["b", [1, [2]]]"#, r#"("b", [List([Whole(1), List([Whole(2)])])])"#),
+        (r#"["c", 1, [2]]"#, r#"("c", [Whole(1), List([Whole(2)])])"#),
+        (r#"{"format": "d", "values": [[1]]}"#, r#"("d", [List([Whole(1)])])"#),
+        (r#"["e", ""]"#, r#"("e", [Text("")])"#),
+    ];
+    for (arguments, _) in given {
+        on(&redis, WORKER, &["enqueue", "fmt.Printf", arguments]).expect(0);
+    }
+    let record = redis.directory().join("record");
+    let wanted: String = given.iter().map(|(_, noted)| format!("printf {noted}\n")).collect();
+    let noted = || std::fs::read_to_string(&record).unwrap_or_default();
+    wait::until("the calls to run", PATIENCE, || noted().lines().count() == given.len());
+    assert_eq!(noted(), wanted);
+    on(&redis, WORKER, &["enqueue", "fmt.Printf", r#"{"format": "f", "values": "x"}"#])
+        .expect(2)
+        .says("`values` (2 of 2): expected Vec<Mixed>, got a string");
+    on(&redis, WORKER, &["enqueue", "fmt.Printf", r#"{"format": "f", "values": ""}"#])
+        .expect(2)
+        .says("by its name `values` takes a list");
+    worker.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
 }
 
 #[test]

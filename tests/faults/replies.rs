@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use redis::Commands;
 
 use crate::support::proxy::{Lose, Proxy};
-use crate::support::trial::{Trial, call, count, mark, marks, open};
+use crate::support::trial::{PATIENCE, Trial, call, count, mark, marks, message, open};
+use crate::support::wait;
 use crate::worker_behaviour::digest;
 
 /// No lease ends within a test.
@@ -50,6 +52,35 @@ fn what_a_claim_gave_runs_once() {
 }
 
 #[test]
+fn what_a_claim_gave_is_ours_however_long_its_reply_takes() {
+    for lost in [false, true] {
+        let mut trial = Trial::new();
+        let proxy = Proxy::unix(&trial.server);
+        let _sweeper = trial.sweeper(&["--interval", "50ms"]);
+        trial.push(&marks(12));
+        if lost {
+            proxy.lose(Lose::Reply, &digest("claim"), 1);
+            proxy.catch(Lose::Request, &digest("reconcile"), 1);
+        } else {
+            proxy.catch(Lose::Reply, &digest("claim"), 1);
+        }
+        let words = ["--concurrency", "12", "--lease", "1s", "--no-sweep"];
+        let mut worker = trial.worker_at(proxy.url(), &words);
+        wait::until("the claim to be held", PATIENCE, || proxy.has_caught());
+        assert_eq!(trial.left(), (0, 12), "expected them to be owned");
+        // It beats all the while.
+        wait::pause(Duration::from_millis(2500));
+        assert_eq!(trial.left(), (0, 12), "expected nobody else to have got them");
+        proxy.let_go();
+        trial.wait_settled();
+        let stopped = trial.stop(&mut worker);
+        assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (12, 0), "{stopped}");
+        trial.ledger.assert_each_once(0..12);
+        trial.assert_only(&[]);
+    }
+}
+
+#[test]
 fn the_success_of_a_suspect_forgives_it_also_when_the_claim_was_in_doubt() {
     let mut trial = Trial::new();
     let proxy = Proxy::unix(&trial.server);
@@ -90,6 +121,55 @@ fn what_was_buried_is_dead_once() {
 }
 
 #[test]
+fn what_could_not_be_buried_is_not_run_again() {
+    for lose in [Lose::Reply, Lose::Request] {
+        let mut trial = Trial::new();
+        let () = trial.redis.set("q_dead", "x").unwrap();
+        let proxy = Proxy::unix(&trial.server);
+        let mut worker = trial.worker_at(proxy.url(), &LEASE);
+        proxy.lose(lose, &digest("bury"), 1);
+        trial.push(&[call("trial.shown", &["a".into()]), mark("b")]);
+        worker.wait_for_line("rename or delete it");
+        assert_eq!(proxy.lost(), 1, "expected one bury to be cut");
+        trial.wait_runs(2);
+        let () = trial.redis.del("q_dead").unwrap();
+        trial.wait_settled();
+        assert_eq!(trial.dead(), 1, "{:#?}", trial.state().dead);
+        trial.stop(&mut worker);
+        trial.ledger.assert_each_once(["a", "b"]);
+        trial.assert_only(&["q_dead"]);
+    }
+}
+
+#[test]
+fn large_messages_of_a_claim_in_doubt_run_once() {
+    // Of 30 MB in all: no reply of `reconcile` has so much.
+    let length = |n: usize| (1 << 20) + n;
+    let messages: Vec<Vec<u8>> = (0..30)
+        .map(|n| {
+            let mut payload = Vec::new();
+            rmp::encode::write_bin(&mut payload, &vec![0; length(n)]).unwrap();
+            message("trial.length", &payload)
+        })
+        .collect();
+    let lengths: Vec<String> = (0..30).map(|n| length(n).to_string()).collect();
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let words = [&LEASE[..], &["--concurrency", "64", "--no-sweep"]].concat();
+    // All wait when it claims: one claim takes them.
+    trial.push(&messages);
+    proxy.lose(Lose::Reply, &digest("claim"), 1);
+    let mut worker = trial.worker_at(proxy.url(), &words);
+    trial.wait_runs(30);
+    trial.wait_settled();
+    assert_eq!(proxy.lost(), 1, "expected the claim to be cut");
+    let stopped = trial.stop(&mut worker);
+    assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
+    trial.ledger.assert_each_once(lengths);
+    trial.assert_only(&[]);
+}
+
+#[test]
 fn what_is_put_back_at_the_end_is_there_once() {
     for lose in [Lose::Reply, Lose::Request] {
         let mut trial = Trial::new();
@@ -125,14 +205,12 @@ fn a_reply_that_is_lost_again_and_again() {
     trial.wait_settled();
     proxy.lose(Lose::Reply, &digest("claim"), 1);
     trial.push(&marks(6));
-    crate::support::wait::until("a lost claim", crate::support::trial::PATIENCE, || proxy.lost() >= 1);
+    wait::until("a lost claim", PATIENCE, || proxy.lost() >= 1);
     for lost in 2..=4 {
         // The answer of the reconciliation is lost too, or it had come already: then the next claim's.
         proxy.lose(Lose::Reply, &digest("reconcile"), 1);
         let done = || trial.ledger.lines().len() == 7;
-        crate::support::wait::until("a lost answer", crate::support::trial::PATIENCE, || {
-            proxy.lost() >= lost || done()
-        });
+        wait::until("a lost answer", PATIENCE, || proxy.lost() >= lost || done());
     }
     trial.wait_runs(7);
     trial.wait_settled();

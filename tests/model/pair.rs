@@ -288,7 +288,7 @@ impl Pair {
                 let name = |wire: &Wire| Value::BulkString(wire_id(*wire).into_bytes());
                 let counts = [int(0), int(swept.requeued.len()), int(swept.buried)];
                 let dead = Value::Array(swept.dead.iter().map(name).collect());
-                (reply, Ok(Value::Array(counts.into_iter().chain([dead]).collect())))
+                (reply, Ok(Value::Array(counts.into_iter().chain([dead, int(0)]).collect())))
             }
             Step::Balance(gap) => {
                 let reply = self.bench.call("balance", |call| {

@@ -68,6 +68,42 @@ fn takes_a_thousand_slots() {
 }
 
 #[test]
+fn answers_large_messages_in_several_replies() {
+    let mut bench = Bench::new();
+    let ids = slots(60);
+    for (number, id) in ids.iter().enumerate().filter(|(number, _)| number % 3 > 0) {
+        // The last one is larger than a reply may be.
+        let length = if number == 59 { 9 << 20 } else { 1 << 20 };
+        let message = format!("{number} {}", "x".repeat(length));
+        let () = bench.redis.hset(PROCESSING, id, message).unwrap();
+    }
+    let () = bench.redis.hset(WORKER, "seq", 5).unwrap();
+    let mut owned = Vec::new();
+    let mut replies = 0;
+    while owned.len() < ids.len() {
+        let (applied, part) = reconcile(&mut bench, 9, &ids[owned.len()..]).unwrap();
+        assert_eq!((applied, bench.seq()), (5, Some(9)), "expected the same answer each time");
+        let large: usize = part.iter().flatten().map(String::len).sum();
+        let last = part.last().unwrap().as_ref().map_or(0, String::len);
+        assert!(
+            large - last < 8 << 20,
+            "expected the last message alone to be beyond 8 MiB, of {large} bytes"
+        );
+        owned.extend(part);
+        replies += 1;
+    }
+    assert_eq!(
+        replies, 5,
+        "expected eight messages of 1 MiB in each, and seven and a larger one in the last"
+    );
+    for (number, message) in owned.into_iter().enumerate() {
+        let begins = message.map(|message| message.split(' ').next().unwrap().to_owned());
+        let expected = (number % 3 > 0).then(|| number.to_string());
+        assert_eq!(begins, expected, "expected every slot to be answered, and in its place");
+    }
+}
+
+#[test]
 fn works_when_redis_is_full() {
     let mut bench = Bench::new();
     bench.fill();

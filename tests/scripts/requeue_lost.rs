@@ -23,6 +23,13 @@ pub(super) fn sweep(
     cursor: u64,
     ask: &Sweep,
 ) -> RedisResult<(u64, u64, u64, Vec<String>)> {
+    let (cursor, requeued, buried, slots, unburied) = sweep_all(bench, cursor, ask)?;
+    assert_eq!(unburied, 0, "expected the dead letters to be a stream");
+    Ok((cursor, requeued, buried, slots))
+}
+
+/// The same, and how many could not be buried.
+fn sweep_all(bench: &mut Bench, cursor: u64, ask: &Sweep) -> RedisResult<(u64, u64, u64, Vec<String>, u64)> {
     bench.call("requeue_lost", |call| {
         call.key(QUEUE).key(TOKENS).key(PROCESSING).key(DEAD).key(DEATHS);
         call.arg(cursor).arg(ask.count).arg(ask.max_deaths).arg(ask.forget);
@@ -118,6 +125,26 @@ fn buries_what_took_too_many_processes_down() {
     assert_eq!(letter["worker"], of('d', 5).as_bytes(), "expected the last worker");
     let detail = String::from_utf8_lossy(&letter["detail"]);
     assert!(detail.contains('3') && detail.contains(&of('d', 5)), "expected how many and who: {detail}");
+}
+
+#[test]
+fn requeues_all_but_what_it_would_bury_when_the_dead_letters_are_something_else() {
+    let mut bench = Bench::new();
+    let () = bench.redis.hset(DEATHS, digest("poison"), "2 q:b q:c").unwrap();
+    let () = bench.redis.set(DEAD, "text").unwrap();
+    bench.die(&[(&of('d', 5), "poison")]);
+    let before = everything(&mut bench.redis);
+    let reply = sweep_all(&mut bench, 0, &ASK).unwrap();
+    assert_eq!(reply, (0, 0, 0, vec![], 1), "expected it to say that it could not be buried");
+    bench.assert_unchanged(&before, "where it could not be buried");
+    bench.die(&[(&of('e', 0), "innocent")]);
+    let reply = sweep_all(&mut bench, 0, &ASK).unwrap();
+    assert_eq!(reply, (0, 1, 0, vec![of('e', 0)], 1), "expected the other one to be requeued");
+    let state = bench.redis.lrange::<_, Vec<String>>(QUEUE, 0, -1).unwrap();
+    assert_eq!((state, bench.deaths("innocent")), (vec!["innocent".to_owned()], 1));
+    let () = bench.redis.del(DEAD).unwrap();
+    assert_eq!(sweep(&mut bench, 0, &ASK).unwrap(), (0, 0, 1, vec![of('d', 5)]), "expected it to be buried");
+    assert_eq!(bench.state().dead[0]["message"], b"poison");
 }
 
 #[test]
@@ -311,6 +338,6 @@ fn works_when_redis_is_full() {
 
 #[test]
 fn changes_nothing_when_it_is_refused() {
-    let keys = [QUEUE, TOKENS, PROCESSING, DEAD, DEATHS];
+    let keys = [QUEUE, TOKENS, PROCESSING, DEATHS];
     changes_nothing_it_may_not(&keys, seed, |bench| sweep(bench, 0, &ASK));
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "a kit: not every tool is in use at every time")]
 
+pub(crate) mod certificates;
 pub(crate) mod example;
 pub(crate) mod go;
 pub(crate) mod ledger;

@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use redis::{Commands, Connection, FromRedisValue};
 
+use super::certificates::Certificate;
 use super::wait;
 
 /// How long a server may take to start, or a command to answer, on a machine that is busy.
@@ -21,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Options {
     /// On a loopback port too.
     pub(crate) tcp: bool,
+    /// On a loopback port that speaks TLS alone, with this certificate.
+    pub(crate) tls: Option<Certificate>,
     /// Keeps what it was told over a kill.
     pub(crate) append_only: bool,
     /// Asks for a password.
@@ -59,7 +62,7 @@ impl TestRedis {
         // Between picking a free port and binding it somebody else may take it: then another one is picked.
         let keep_port = self.port.is_some();
         for _ in 0..5 {
-            if self.options.tcp && !keep_port {
+            if (self.options.tcp || self.options.tls.is_some()) && !keep_port {
                 self.port = Some(free_port());
             }
             self.child = Some(self.spawn());
@@ -75,7 +78,17 @@ impl TestRedis {
             self.options.program.clone().or_else(|| Some(std::env::var_os("DELAYED_TEST_SERVER")?.into()));
         let program = given.unwrap_or_else(|| "redis-server".into());
         let mut command = Command::new(&program);
-        command.arg("--port").arg(self.port.unwrap_or(0).to_string()).args(["--bind", "127.0.0.1"]);
+        let port = self.port.unwrap_or(0).to_string();
+        match &self.options.tls {
+            None => command.args(["--port", &port]),
+            Some(certificate) => {
+                command.args(["--port", "0", "--tls-port", &port, "--tls-auth-clients", "no"]);
+                command.arg("--tls-cert-file").arg(&certificate.cert);
+                command.arg("--tls-key-file").arg(&certificate.key);
+                command.arg("--tls-ca-cert-file").arg(&certificate.authority)
+            }
+        };
+        command.args(["--bind", "127.0.0.1"]);
         command.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(self.directory.path());
         command.arg("--logfile").arg(self.log_path()).args(["--save", "", "--daemonize", "no"]);
         command.args(["--appendonly", if self.options.append_only { "yes" } else { "no" }]);
@@ -119,6 +132,11 @@ impl TestRedis {
         let port = self.port.expect("expected a server with `Options { tcp: true, .. }`");
         let password = self.options.password.map_or_else(String::new, |word| format!(":{word}@"));
         format!("redis://{password}127.0.0.1:{port}")
+    }
+
+    /// Its address on the port that speaks TLS. Needs [`Options::tls`].
+    pub(crate) fn tls_url(&self) -> String {
+        self.tcp_url().replacen("redis://", "rediss://", 1)
     }
 
     /// Its socket.

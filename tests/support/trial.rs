@@ -144,6 +144,15 @@ impl Trial {
         redis::cmd("XLEN").arg(format!("{QUEUE}_dead")).query(&mut self.redis).unwrap()
     }
 
+    /// Why there are dead letters, sorted.
+    pub(crate) fn reasons(&mut self) -> Vec<String> {
+        let mut reasons: Vec<String> = (self.state().dead.iter())
+            .map(|letter| String::from_utf8_lossy(&letter["reason"]).into_owned())
+            .collect();
+        reasons.sort_unstable();
+        reasons
+    }
+
     /// How many wait and how many are owned, at one instant.
     pub(crate) fn left(&mut self) -> (u64, u64) {
         // A message may move meanwhile, and a Redis that is full refuses MULTI.

@@ -50,7 +50,7 @@ fn every_message_is_read_and_written() {
 
         if json["encoded"] == true {
             let payload = encode(given.iter().map(|(_, value)| value));
-            let meta = Meta { attempts, deadline_ms, id, retry, timeout_ms };
+            let meta = Meta { attempts, deadline_ms, id, by_place: false, retry, timeout_ms };
             assert_eq!(native(&case.path, &payload, &meta), case.bytes, "{}", case.name);
         }
     }

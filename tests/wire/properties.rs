@@ -215,11 +215,13 @@ proptest! {
         payload in any::<Vec<u8>>(),
         attempts in any::<u32>(),
         id in any::<Option<[u8; 16]>>(),
+        by_place in any::<bool>(),
         retry in any::<Option<i64>>(),
         times in (any::<Option<u64>>(), proptest::option::of(1_u64..)),
     ) {
         let (deadline_ms, timeout_ms) = times;
-        let meta = Meta { attempts, deadline_ms, id: id.map(CallId::from_bytes), retry, timeout_ms };
+        let id = id.map(CallId::from_bytes);
+        let meta = Meta { attempts, deadline_ms, id, by_place, retry, timeout_ms };
         let bytes = native(&path, &payload, &meta);
         let message = Message::decode(&bytes).unwrap();
         prop_assert_eq!(message.task(), path);
@@ -227,6 +229,7 @@ proptest! {
             attempts: message.attempts(),
             deadline_ms: message.deadline_ms(),
             id: message.id(),
+            by_place,
             retry: message.retry(),
             timeout_ms: message.timeout_ms(),
         };

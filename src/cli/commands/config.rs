@@ -1,5 +1,6 @@
 //! `config`: which settings hold, and where they come from.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -34,9 +35,13 @@ fn value(settings: &Settings, key: &str) -> Value {
     let config = &settings.config;
     let limits = &config.worker.limits;
     let time = |time| output::duration(time).into();
+    let path = |path: Option<&Path>| path.map(Path::to_string_lossy).into();
     match key {
         "redis.url" => settings.config.redis.redacted_url().into(),
         "redis.timeout" => time(config.redis.timeout),
+        "redis.tls_ca" => path(config.redis.tls_ca.as_deref()),
+        "redis.tls_cert" => path(config.redis.tls_cert.as_deref()),
+        "redis.tls_key" => path(config.redis.tls_key.as_deref()),
         "client.max_message" => config.client.max_message.into(),
         "worker.queues" => config.worker.queues.iter().map(queue).collect(),
         "worker.concurrency" => config.worker.concurrency.into(),

@@ -75,31 +75,32 @@ fn native(
     states: &States,
     id: Option<CallId>,
 ) -> Result<Vec<u8>, Failure> {
-    let payload = match task {
-        None => given.payload(&args.path)?,
+    let (payload, by_place) = match task {
+        None => (given.payload(&args.path)?, false),
         Some(task) => checked(task, given, states)?,
     };
     let meta = Meta {
         attempts: 0,
         deadline_ms: args.deadline.map(meta::since_1970),
         id,
+        by_place,
         retry: args.retry,
         timeout_ms: args.timeout.map(meta::milliseconds),
     };
     Ok(crate::protocol::encode::native(&args.path, &payload, &meta))
 }
 
-/// The payload for a task that is compiled in.
-fn checked(task: &'static Registration, given: &Given, states: &States) -> Result<Vec<u8>, Failure> {
-    let given = given.by_place(task.params);
-    check(task, &given, states)?;
+/// The payload for a task that is compiled in, and whether it is to be read by place.
+fn checked(task: &'static Registration, given: &Given, states: &States) -> Result<(Vec<u8>, bool), Failure> {
+    check(task, given, states)?;
     given.payload_for(task.params)
 }
 
-/// The payload that `enqueue` makes of this JSON; none where it refuses it. For fuzzing.
+/// The message that `enqueue` makes of this JSON; none where it refuses it. For fuzzing.
 #[cfg(feature = "testing")]
-pub fn json_payload(task: &'static Registration, text: &str) -> Option<Vec<u8>> {
-    checked(task, &Given::parse(Some(text)).ok()?, &States::new()).ok()
+pub fn json_message(task: &'static Registration, text: &str) -> Option<Vec<u8>> {
+    let (payload, by_place) = checked(task, &Given::parse(Some(text)).ok()?, &States::new()).ok()?;
+    Some(crate::protocol::encode::native(task.name, &payload, &Meta { by_place, ..Meta::default() }))
 }
 
 fn python(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {

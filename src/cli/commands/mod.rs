@@ -18,7 +18,7 @@ mod workers;
 use std::process::ExitCode;
 
 #[cfg(feature = "testing")]
-pub use self::enqueue::json_payload;
+pub use self::enqueue::json_message;
 use crate::cli::Program;
 use crate::cli::args::{Command, Tasks, TasksVerb};
 use crate::cli::exit::Failure;

@@ -27,8 +27,12 @@ pub(super) fn variadic_from_whole<'a, T: Deserialize<'a>>(whole: &'a [u8]) -> Re
     })
 }
 
-/// A variadic argument of Go: a list of its values, or else one of them.
+/// A variadic argument of Go: a list of its values, or else one of them. Text and bytes are one of them, or else a list
+/// of bytes: empty, they could be read as a list of anything.
 pub(super) fn list_or_one<'a, T: Deserialize<'a>>(value: &'a [u8]) -> Result<Vec<T>, DecodeError> {
+    if matches!(Reader::new(value).head(), Ok(Head::Str(_) | Head::Bin(_))) {
+        return one_or_list(value);
+    }
     from_slice(value)
         .or_else(|list| from_slice(value).map(|one| vec![one]).map_err(|one| meant(value, list, one)))
 }

@@ -222,6 +222,63 @@ fn a_variadic_parameter_alone() {
     assert!(many::<i64>(payload(b"\xa1x")).unwrap_err().ends_with("got a string \"x\""));
 }
 
+/// What may be a list itself.
+#[derive(Debug, PartialEq, serde::Deserialize)]
+#[serde(untagged)]
+enum Any {
+    Nil(()),
+    Whole(i64),
+    Text(String),
+    List(Vec<Any>),
+}
+
+#[test]
+fn a_variadic_parameter_of_anything_is_one_list_from_go_and_one_by_one_from_python() {
+    use Any::{List, Nil, Text, Whole};
+    let anything = |arguments: Arguments<'_>| -> Read<Vec<Any>> {
+        let mut reader = arguments.reader(REST).map_err(text)?;
+        let _: String = reader.required().map_err(text)?;
+        let values = reader.variadic().map_err(text)?;
+        reader.finish().map(|()| values).map_err(text)
+    };
+    let mixed = || vec![Whole(1), List(vec![Whole(2)])];
+    for (go, values) in [
+        (&b"\x92\xa1x\x92\x01\x91\x02"[..], mixed()),
+        (b"\x93\xa1x\x01\x91\x02", mixed()),
+        (b"\x92\xa1x\x91\x92\x01\x91\x02", vec![List(mixed())]),
+        (b"\x92\xa1x\xa2ab", vec![Text("ab".into())]),
+        (b"\x92\xa1x\xa0", vec![Text(String::new())]),
+        (b"\x92\xa1x\x05", vec![Whole(5)]),
+        (b"\x92\xa1x\x90", vec![]),
+        (b"\x92\xa1x\xc0", vec![]),
+        (b"\x92\xa1x\x91\xc0", vec![Nil(())]),
+    ] {
+        assert_eq!(anything(payload(go)), Ok(values), "{go:02x?}");
+    }
+    for (by_place, values) in [
+        (&b"\x92\xa1x\x92\x01\x91\x02"[..], vec![List(mixed())]),
+        (b"\x93\xa1x\x01\x91\x02", mixed()),
+        (b"\x92\xa1x\xa2ab", vec![Text("ab".into())]),
+        (b"\x92\xa1x\x90", vec![List(vec![])]),
+        (b"\x92\xa1x\xc0", vec![Nil(())]),
+    ] {
+        assert_eq!(anything(python(by_place, b"\x80")), Ok(values), "{by_place:02x?}");
+    }
+    assert_eq!(anything(python(b"\x91\xa1x", b"\x81\xa1b\x92\x01\x91\x02")), Ok(mixed()));
+
+    // Alone, the payload is the list; a list in a list is one value.
+    assert_eq!(many::<Any>(payload(b"\x92\x01\x91\x02")), Ok(mixed()));
+    assert_eq!(many::<Any>(payload(b"\x91\x92\x01\x91\x02")), Ok(vec![List(mixed())]));
+    assert_eq!(many::<Any>(payload(b"\xa2ab")), Ok(vec![Text("ab".into())]));
+    assert_eq!(many::<Any>(payload(b"\xc0")), Ok(vec![]));
+    assert_eq!(many::<Any>(python(b"\x91\x92\x01\x91\x02", b"\x80")), Ok(vec![List(mixed())]));
+    // Bytes are a list of bytes, and of nothing else, also when there are none.
+    assert_eq!(many::<String>(payload(b"\xa0")), Ok(vec![String::new()]));
+    assert_eq!(many::<u8>(payload(b"\xc4\0")), Ok(vec![]));
+    assert_eq!(many::<u8>(payload(b"\xc4\x02\x01\x02")), Ok(vec![1, 2]));
+    assert_eq!(many::<serde_bytes::ByteBuf>(payload(b"\xc4\x01\x01")), Ok(vec![[1].to_vec().into()]));
+}
+
 #[test]
 fn places_and_keywords() {
     for (positional, keywords) in [

@@ -124,6 +124,7 @@ fn what_a_message_says_of_itself() {
         "x::f",
         b"\x05",
         &encode::Meta {
+            by_place: false,
             attempts: 2,
             deadline_ms: Some(1 << 40),
             id: Some(id),

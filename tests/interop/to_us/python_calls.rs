@@ -108,6 +108,13 @@ pub(super) fn cases() -> Vec<Case> {
             "concat ([1], [2])",
         ),
         case("py variadic in a list", "py", "concat", r#""args": [[1], [2, 3]]"#, "concat ([1], [2, 3])"),
+        case(
+            "py one value that is a list",
+            "py",
+            "fmt.Printf",
+            r#""args": ["x", [1, [2]]]"#,
+            r#"printf ("x", [List([Whole(1), List([Whole(2)])])])"#,
+        ),
         case("py a struct as a map", "py", "item", r#""args": [{"id": 7, "sku": "ab-1", "qty": 2}]"#, ITEM),
         case(
             "py a struct by keyword",

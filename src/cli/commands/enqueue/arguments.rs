@@ -33,30 +33,6 @@ impl Given {
         }
     }
 
-    /// The same by place, as far as the names are those of parameters.
-    pub(super) fn by_place(&self, params: &[Param]) -> Self {
-        let Self::ByName(named) = self else { return self.clone() };
-        if !named.keys().all(|name| params.iter().any(|param| param.name == name)) {
-            return self.clone();
-        }
-        let last = params.iter().rposition(|param| named.contains_key(param.name));
-        let upto = &params[..last.map_or(0, |last| last + 1)];
-        let missing =
-            upto.iter().any(|param| param.presence == Presence::Required && !named.contains_key(param.name));
-        if missing {
-            return self.clone();
-        }
-        let mut values: Vec<Value> =
-            upto.iter().map(|param| named.get(param.name).cloned().unwrap_or(Value::Null)).collect();
-        let variadic = upto.len() == params.len()
-            && params.last().is_some_and(|param| param.presence == Presence::Variadic);
-        if variadic && let Some(Value::Array(_)) = values.last() {
-            let Some(Value::Array(rest)) = values.pop() else { return self.clone() };
-            values.extend(rest);
-        }
-        Self::ByPlace(values)
-    }
-
     /// The payload for a task whose parameters are not known: as Go makes it.
     pub(super) fn payload(&self, task: &str) -> Result<Vec<u8>, Failure> {
         let Self::ByPlace(values) = self else {
@@ -68,15 +44,23 @@ impl Given {
         encode(values, values.len())
     }
 
-    /// The payload for a task of these parameters, after [`check`].
-    pub(super) fn payload_for(&self, params: &[Param]) -> Result<Vec<u8>, Failure> {
-        let Self::ByPlace(values) = self else { return Err(Failure::usage("arguments by unknown names")) };
-        match (params, values.as_slice()) {
-            // Alone in its array: a list is the payload of a task that takes all that comes.
-            ([Param { presence: Presence::Variadic, .. }], _) => array(values),
-            ([_], []) => encode(values, 0),
-            ([_, _, ..], _) => array(values),
-            _ => encode(values, values.len()),
+    /// The payload for a task of these parameters, after [`check`], and whether it has to be read by place to mean
+    /// the same.
+    pub(super) fn payload_for(&self, params: &[Param]) -> Result<(Vec<u8>, bool), Failure> {
+        let rest = params.last().filter(|param| param.presence == Presence::Variadic);
+        let values = match self {
+            Self::ByPlace(values) => values,
+            Self::ByName(named) => return Ok((payload(params, &placed(params, rest, named)?)?, false)),
+        };
+        match (params, rest) {
+            // Alone: the array of what is given is the list.
+            ([_], Some(_)) => Ok((array(values)?, false)),
+            _ => {
+                // In a payload this would be the list of Go, by place it is the only element.
+                let last = values.get(params.len().wrapping_sub(1)..);
+                let by_place = rest.is_some() && matches!(last, Some([Value::Array(_) | Value::Null]));
+                Ok((payload(params, values)?, by_place))
+            }
         }
     }
 
@@ -86,6 +70,24 @@ impl Given {
             Self::ByPlace(values) => Ok((array(values)?, vec![0x80])),
             Self::ByName(values) => Ok((vec![0x90], encode(&[Value::Object(values.clone())], 1)?)),
         }
+    }
+}
+
+/// Arguments by name in their places. What is left out before another is nil; a variadic one is its list, as Go has it.
+fn placed(params: &[Param], rest: Option<&Param>, named: &Map<String, Value>) -> Result<Vec<Value>, Failure> {
+    if let Some(Param { name, .. }) = rest
+        && !matches!(named.get(*name), None | Some(Value::Array(_) | Value::Null))
+    {
+        return Err(Failure::usage(format!("by its name `{name}` takes a list, such as [1, 2]")));
+    }
+    let count = params.iter().rposition(|param| named.contains_key(param.name)).map_or(0, |last| last + 1);
+    Ok(params[..count].iter().map(|param| named.get(param.name).cloned().unwrap_or(Value::Null)).collect())
+}
+
+fn payload(params: &[Param], values: &[Value]) -> Result<Vec<u8>, Failure> {
+    match params {
+        [_, _, ..] => array(values),
+        _ => encode(values, values.len()),
     }
 }
 
