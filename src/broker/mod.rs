@@ -17,4 +17,6 @@ pub(crate) use self::orders::{Order, OrderAnswer, OrderRequest, Ordered, digest}
 pub(crate) use self::queue::{BuryRequest, ClaimRequest, Claimed, MAX_BATCH, Place, Token};
 pub(crate) use self::read::{DeadEntry, ServerFacts};
 pub(crate) use self::recovery::{DeadLimits, DeathLimits};
+#[cfg(feature = "testing")]
+pub(crate) use self::script::digest_of;
 pub(crate) use self::wait::Waiter;

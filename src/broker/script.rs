@@ -53,6 +53,13 @@ pub(super) async fn load_all<C: ConnectionLike + Send>(connection: &mut C) -> Re
     load.query_async(connection).await.map_err(|error| BrokerError::from_redis("connect", &error))
 }
 
+/// The digest by which the script of that name is called.
+#[cfg(feature = "testing")]
+pub(crate) fn digest_of(name: &str) -> Option<&'static str> {
+    let script = ALL.iter().find(|script| script.name == name)?;
+    Some(script.digest.as_str())
+}
+
 impl Script {
     /// A call with `keys`; `arguments` and `bytes` say how much will be appended, so that it is allocated once.
     pub(super) fn command(&self, keys: &[&str], arguments: usize, bytes: usize) -> Cmd {

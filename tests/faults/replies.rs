@@ -2,33 +2,33 @@
 
 use std::time::{Duration, Instant};
 
+use delayed::testing::{Fault, Requests, Side};
 use nix::sys::signal::Signal;
 
-use crate::support::proxy::{Lose, Proxy};
-use crate::support::trial::{Trial, call, count, mark, marks, open};
-use crate::worker_behaviour::digest;
+use crate::support::trial::{PATIENCE, Trial, call, count, mark, marks, open};
+use crate::support::wait;
 
 /// No lease ends within a test.
 const LEASE: [&str; 2] = ["--lease", "120s"];
 
 /// Runs `messages` and loses what `script` has to say at its `nth` call. Gives the trial after a good end.
 #[track_caller]
-fn loses(lose: Lose, script: &str, nth: u32, messages: &[Vec<u8>], runs: &[&str]) -> Trial {
+fn loses(lose: Side, script: &str, nth: u32, messages: &[Vec<u8>], runs: &[&str]) -> Trial {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let mut words = [&LEASE[..], &["--concurrency", "4"]].concat();
     // A token that was in hand for a claim that never arrived is the sweeper's to replace.
-    words.extend((lose == Lose::Reply).then_some("--no-sweep"));
+    words.extend((lose == Side::Reply).then_some("--no-sweep"));
     let mut worker = trial.worker_at(proxy.url(), &words);
     // All scripts are known to Redis from here on, and nothing is left of this.
-    proxy.lose(lose, &digest(script), nth);
+    let trap = proxy.trap(lose, Requests::script(script).nth(nth), Fault::End);
     let began = Instant::now();
     trial.push(messages);
     trial.wait_runs(runs.len());
     trial.wait_settled();
     let took = began.elapsed();
     println!("{lose:?} of {script} number {nth}: all had run after {took:?}");
-    assert_eq!(proxy.lost(), 1, "expected one {script} to be cut");
+    assert_eq!(trap.struck(), 1, "expected one {script} to be cut");
     assert!(took < Duration::from_secs(20), "expected nothing to wait for a lease, it took {took:?}");
     let stopped = trial.stop(&mut worker);
     assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
@@ -38,7 +38,7 @@ fn loses(lose: Lose, script: &str, nth: u32, messages: &[Vec<u8>], runs: &[&str]
 
 #[test]
 fn what_a_claim_gave_runs_once() {
-    for lose in [Lose::Reply, Lose::Request] {
+    for lose in [Side::Reply, Side::Request] {
         // The first claim is made at the start; the second is for the messages, later ones release too.
         for nth in 1..=3 {
             let names: Vec<String> = (0..12).map(|n| n.to_string()).collect();
@@ -52,7 +52,7 @@ fn what_a_claim_gave_runs_once() {
 #[test]
 fn the_success_of_a_suspect_forgives_it_also_when_the_claim_was_in_doubt() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let mut worker = trial.worker_at(proxy.url(), &[&LEASE[..], &["--no-sweep"]].concat());
     trial.push(&[mark("first")]);
     trial.wait_runs(1);
@@ -60,11 +60,11 @@ fn the_success_of_a_suspect_forgives_it_also_when_the_claim_was_in_doubt() {
     let suspect = mark("suspect");
     let died = redis::Script::new("redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '1 somebody')");
     let () = died.key("q_deaths").arg(&suspect).invoke(&mut trial.redis).unwrap();
-    proxy.lose(Lose::Reply, &digest("claim"), 1);
+    let trap = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::End);
     trial.push(&[suspect]);
     trial.wait_runs(2);
     trial.wait_settled();
-    assert_eq!(proxy.lost(), 1, "expected the claim to be cut");
+    assert_eq!(trap.struck(), 1, "expected the claim to be cut");
     trial.stop(&mut worker);
     trial.ledger.assert_each_once(["first", "suspect"]);
     trial.assert_only(&[]);
@@ -72,7 +72,7 @@ fn the_success_of_a_suspect_forgives_it_also_when_the_claim_was_in_doubt() {
 
 #[test]
 fn what_was_retried_runs_once_more() {
-    for lose in [Lose::Reply, Lose::Request] {
+    for lose in [Side::Reply, Side::Request] {
         let messages = [call("trial.flaky", &["a".into(), 2.into()]), mark("b")];
         let mut trial = loses(lose, "retry", 1, &messages, &["a 1", "a 2", "a 3", "b"]);
         trial.assert_only(&[]);
@@ -81,7 +81,7 @@ fn what_was_retried_runs_once_more() {
 
 #[test]
 fn what_was_buried_is_dead_once() {
-    for lose in [Lose::Reply, Lose::Request] {
+    for lose in [Side::Reply, Side::Request] {
         let messages = [call("trial.shown", &["a".into()]), mark("b"), call("trial.shown", &["c".into()])];
         let mut trial = loses(lose, "bury", 1, &messages, &["a", "b", "c"]);
         assert_eq!(trial.dead(), 2, "{:#?}", trial.state().dead);
@@ -91,9 +91,9 @@ fn what_was_buried_is_dead_once() {
 
 #[test]
 fn what_is_put_back_at_the_end_is_there_once() {
-    for lose in [Lose::Reply, Lose::Request] {
+    for lose in [Side::Reply, Side::Request] {
         let mut trial = Trial::new();
-        let proxy = Proxy::unix(&trial.server);
+        let proxy = trial.server.proxy();
         let words = [&LEASE[..], &["--concurrency", "4", "--shutdown", "100ms"]].concat();
         let mut worker = trial.worker_at(proxy.url(), &words);
         let gate = trial.gate("gate");
@@ -101,10 +101,10 @@ fn what_is_put_back_at_the_end_is_there_once() {
         let messages: Vec<_> = (0..4).map(held).collect();
         trial.push(&messages);
         trial.wait_runs(4);
-        proxy.lose(lose, &digest("put_back"), 1);
+        let trap = proxy.trap(lose, Requests::script("put_back").nth(1), Fault::End);
         worker.signal(Signal::SIGTERM);
         let stopped = trial.ended(&mut worker);
-        assert_eq!(proxy.lost(), 1, "expected one put_back to be cut");
+        assert_eq!(trap.struck(), 1, "expected one put_back to be cut");
         let state = trial.state();
         assert_eq!(state.waiting.len(), 4, "{lose:?}: {state:#?}");
         assert!(messages.iter().all(|message| state.waiting.contains(message)), "{state:#?}");
@@ -117,27 +117,27 @@ fn what_is_put_back_at_the_end_is_there_once() {
 #[test]
 fn a_reply_that_is_lost_again_and_again() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let words = [&LEASE[..], &["--concurrency", "2"]].concat();
     let mut worker = trial.worker_at(proxy.url(), &words);
     trial.push(&[mark("first")]);
     trial.wait_runs(1);
     trial.wait_settled();
-    proxy.lose(Lose::Reply, &digest("claim"), 1);
+    let trap = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::End);
     trial.push(&marks(6));
-    crate::support::wait::until("a lost claim", crate::support::trial::PATIENCE, || proxy.lost() >= 1);
-    for lost in 2..=4 {
+    wait::until("a lost claim", PATIENCE, || trap.struck() == 1);
+    let mut cuts = 1;
+    for _ in 0..3 {
         // The answer of the reconciliation is lost too, or it had come already: then the next claim's.
-        proxy.lose(Lose::Reply, &digest("reconcile"), 1);
+        let trap = proxy.trap(Side::Reply, Requests::script("reconcile").nth(1), Fault::End);
         let done = || trial.ledger.lines().len() == 7;
-        crate::support::wait::until("a lost answer", crate::support::trial::PATIENCE, || {
-            proxy.lost() >= lost || done()
-        });
+        wait::until("a lost answer", PATIENCE, || trap.struck() == 1 || done());
+        cuts += trap.struck();
     }
     trial.wait_runs(7);
     trial.wait_settled();
     let stopped = trial.stop(&mut worker);
-    println!("{} connections were cut", proxy.lost());
+    println!("{cuts} connections were cut");
     assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
     trial.ledger.assert_each_once((0..6).map(|n| n.to_string()).chain(["first".to_owned()]));
     trial.assert_only(&[]);

@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use delayed::testing::{Fault, Mode, Proxy, Requests, Side};
 use nix::sys::signal::Signal;
 use redis::Commands;
 
 use crate::support::process::Program;
-use crate::support::proxy::{Lose, Mode, Proxy};
 use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks, open};
 use crate::support::wait;
-use crate::worker_behaviour::digest;
 
 /// Nobody but the worker itself brings anything back, and no lease ends within a test.
 const ALONE: [&str; 5] = ["--no-sweep", "--lease", "120s", "--concurrency", "4"];
@@ -151,7 +150,7 @@ fn a_token_whose_claim_never_came_is_brought_back_by_a_sweeper() {
 #[test]
 fn a_connection_that_is_cut_while_it_waits() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let mut worker = idle_at(&mut trial, &proxy);
     for n in 0..3 {
         proxy.cut();
@@ -165,7 +164,7 @@ fn a_connection_that_is_cut_while_it_waits() {
 #[test]
 fn a_connection_that_is_cut_after_the_claim_was_run() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let mut worker = idle_at(&mut trial, &proxy);
     proxy.set(Mode::Hold);
     trial.push(&[mark("claimed")]);
@@ -179,12 +178,12 @@ fn a_connection_that_is_cut_after_the_claim_was_run() {
 #[test]
 fn a_claim_that_does_not_arrive_behind_its_wait() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     // The first one finds the queue empty; the second stands behind the wait.
-    proxy.lose(Lose::Request, &digest("claim"), 2);
+    let trap = proxy.trap(Side::Request, Requests::script("claim").nth(2), Fault::End);
     let mut worker = trial.worker_at(proxy.url(), &ALONE);
     worker.wait_for_line("reconciled what");
-    assert_eq!(proxy.lost(), 1, "expected the claim to be cut");
+    assert_eq!(trap.struck(), 1, "expected the claim to be cut");
     idle(&mut trial, 1);
     trial.push(&marks(2));
     ends_well(&mut trial, &mut worker, &["0", "1"]);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use delayed::testing::Proxy;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use redis::{Commands, Connection, FromRedisValue};
@@ -119,6 +120,11 @@ impl TestRedis {
         let port = self.port.expect("expected a server with `Options { tcp: true, .. }`");
         let password = self.options.password.map_or_else(String::new, |word| format!(":{word}@"));
         format!("redis://{password}127.0.0.1:{port}")
+    }
+
+    /// A network that fails, before its unix socket.
+    pub(crate) fn proxy(&self) -> Proxy {
+        Proxy::to(&self.url()).unwrap()
     }
 
     /// Its socket.
