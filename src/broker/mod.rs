@@ -1,5 +1,6 @@
 //! The only room that knows Redis: one method for each script, with the same order of keys.
 
+mod commands;
 mod connection;
 mod error;
 mod lease;

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 
+use crate::broker::commands::call_blocking;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::crash;
 
@@ -97,12 +98,11 @@ impl Script {
         connection: &mut redis::Connection,
         command: &Cmd,
     ) -> Result<Value, BrokerError> {
-        use redis::ConnectionLike as _;
         crash::point(self.name, "before");
-        let mut result = connection.req_command(command);
+        let mut result = call_blocking(connection, command);
         if is_unknown_script(&result) {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(self.text).to_owned();
-            result = connection.req_command(&load).and_then(|_| connection.req_command(command));
+            result = call_blocking(connection, &load).and_then(|_| call_blocking(connection, command));
         }
         crash::point(self.name, "replied");
         result.and_then(Value::extract_error).map_err(|error| BrokerError::from_redis(self.name, &error))

@@ -109,7 +109,7 @@ fn the_redis_that_is_installed_will_do() {
     interoperate(&mut site);
 }
 
-/// Answers `INFO` as a server of that version, and anything else with OK. Gives its address.
+/// Answers `INFO` as a server of that version, `ECHO`, and anything else with OK. Gives its address.
 fn pretend(version: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("redis://{}", listener.local_addr().unwrap());
@@ -140,6 +140,8 @@ fn answer(mut stream: &TcpStream, version: &str) -> std::io::Result<()> {
         if words[0] == "INFO" {
             let info = format!("# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\n");
             write!(stream, "${}\r\n{info}\r\n", info.len())?;
+        } else if words[0] == "ECHO" {
+            write!(stream, "${}\r\n{}\r\n", words[1].len(), words[1])?;
         } else {
             write!(stream, "+OK\r\n")?;
         }
