@@ -131,6 +131,13 @@ impl Proxy {
         Trap { rule, shared: Arc::clone(&self.shared) }
     }
 
+    /// How many requests that came have no reply yet, over all connections.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        let live = self.shared.lock().live.clone();
+        live.iter().filter_map(Weak::upgrade).map(|connection| connection.unanswered()).sum()
+    }
+
     /// How it behaves now.
     #[must_use]
     pub fn mode(&self) -> Mode {

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::libc::linger;
 use nix::sys::socket::{setsockopt, sockopt};
@@ -20,18 +20,26 @@ pub(super) struct Connection {
     client: UnixStream,
     redis: UnixStream,
     over: AtomicBool,
+    /// For each request that has no reply yet: what happens to that.
+    asked: Mutex<VecDeque<Option<Arc<Rule>>>>,
 }
-
-/// For each request that has no reply yet: what happens to that.
-type Asked = Mutex<VecDeque<Option<Arc<Rule>>>>;
 
 impl Connection {
     pub(super) fn new(client: UnixStream, redis: UnixStream) -> Self {
-        Self { client, redis, over: AtomicBool::new(false) }
+        Self { client, redis, over: AtomicBool::new(false), asked: Mutex::default() }
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.over.load(Relaxed)
+    }
+
+    /// How many requests have no reply yet.
+    pub(super) fn unanswered(&self) -> usize {
+        if self.is_over() { 0 } else { self.asked().len() }
+    }
+
+    fn asked(&self) -> MutexGuard<'_, VecDeque<Option<Arc<Rule>>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn end(&self) {
@@ -54,18 +62,17 @@ impl Connection {
 
 /// Passes frames on in both directions, each in a thread of its own.
 pub(super) fn relay(shared: &Arc<Shared>, connection: &Arc<Connection>) {
-    let asked = Arc::new(Asked::default());
-    let (this, ends, expected) = (Arc::clone(shared), Arc::clone(connection), Arc::clone(&asked));
+    let (this, ends) = (Arc::clone(shared), Arc::clone(connection));
     std::thread::spawn(move || {
         let _ = pump(&this, &ends, &ends.client, &ends.redis, |request| {
             let [rule, of_reply] = this.judge(request);
             let fault = rule.as_ref().map(|rule| rule.fault);
-            let mut expected = expected.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asked = ends.asked();
             if fault != Some(Fault::Drop) {
-                expected.push_back(of_reply);
+                asked.push_back(of_reply);
             }
             if fault == Some(Fault::Double) {
-                expected.push_back(None);
+                asked.push_back(None);
             }
             rule
         });
@@ -75,7 +82,7 @@ pub(super) fn relay(shared: &Arc<Shared>, connection: &Arc<Connection>) {
     std::thread::spawn(move || {
         let _ = pump(&this, &ends, &ends.redis, &ends.client, |reply| match reply.first() {
             Some(b'>') => None, // Nobody asked for it.
-            _ => asked.lock().unwrap_or_else(PoisonError::into_inner).pop_front().flatten(),
+            _ => ends.asked().pop_front().flatten(),
         });
         this.end(&ends);
     });
