@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::time::Instant;
 
 use super::*;
 
@@ -65,20 +66,17 @@ fn interoperate(site: &mut Site) {
     stop(Rust, ours);
 }
 
-/// The tests of the scripts and of faults, in a process that finds this server.
-fn try_tests(server: &std::path::Path, is_valkey: bool) {
+/// The tests of the scripts, the model and all faults, in a process that finds this server.
+fn try_tests(server: &std::path::Path) {
+    let began = Instant::now();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    if is_valkey {
-        // They read what Redis says of a client that blocks; Valkey says it otherwise.
-        command.args(["--skip", "faults::waiting::"]);
-    }
-    let suites = ["scripts::", "model::against_redis::", "faults::", "--skip", "faults::points::"];
+    let suites = ["scripts::", "model::against_redis::", "faults::"];
     let mut tests = Program::spawn(command.args(suites).env("DELAYED_TEST_SERVER", server));
     let status = tests.wait_exit(10 * PATIENCE);
     assert!(status.success(), "expected the tests to pass on {}:\n{}", server.display(), tests.printed());
     let said = tests.wait_for_line("test result: ok");
     assert!(!said.contains(" 0 passed"), "expected the tests to be found: {said}");
-    println!("{said}");
+    println!("{said}, after {:.0?}", began.elapsed());
 }
 
 fn will_do(server: PathBuf) -> (String, Option<String>) {
@@ -86,7 +84,7 @@ fn will_do(server: PathBuf) -> (String, Option<String>) {
     let versions = versions(&mut site);
     println!("on {}: Redis {}, Valkey {:?}", server.display(), versions.0, versions.1);
     interoperate(&mut site);
-    try_tests(&server, versions.1.is_some());
+    try_tests(&server);
     versions
 }
 
