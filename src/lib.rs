@@ -32,6 +32,8 @@ mod sweeper;
 #[cfg(feature = "worker")]
 mod sys;
 pub mod task;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(feature = "worker")]
 pub mod worker;
 

@@ -9,6 +9,7 @@ mod interop;
 mod isolation;
 mod lua_headers;
 mod model;
+mod proxy;
 mod readme;
 mod scripts;
 mod support;

@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
+use redis::aio::{ConnectionManagerConfig, MultiplexedConnection};
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisError};
 
+use crate::broker::commands::Commands;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::broker::{script, tls};
 use crate::config::RedisConfig;
@@ -18,7 +19,7 @@ const OLDEST: (u32, u32) = (6, 2);
 /// Our handle on Redis. Cheap to clone; all clones share one connection.
 #[derive(Clone)]
 pub(crate) struct Broker {
-    pub(super) commands: ConnectionManager,
+    pub(super) commands: Commands,
     pub(super) target: Arc<Target>,
 }
 
@@ -40,7 +41,7 @@ impl Broker {
             .set_max_delay(Duration::from_secs(1))
             .set_number_of_retries(1)
             .set_pipeline_buffer_size(1024);
-        let commands = ConnectionManager::new_with_config(target.client.clone(), settings)
+        let commands = Commands::connect(target.client.clone(), settings)
             .await
             .map_err(|error| target.not_connected("connect", &error))?;
         let broker = Self { commands, target: Arc::new(target) };

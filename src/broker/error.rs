@@ -79,7 +79,8 @@ impl BrokerError {
         let kind = match error.kind() {
             // Only met while a connection is being made: nothing was sent.
             ErrorKind::Io if error.is_connection_refusal() => Kind::Unreachable,
-            ErrorKind::Io => Kind::Uncertain,
+            // What cannot be read, or belongs to another request, ends the connection too.
+            ErrorKind::Io | ErrorKind::Parse => Kind::Uncertain,
             ErrorKind::AuthenticationFailed => Kind::Denied,
             ErrorKind::InvalidClientConfig => Kind::Address,
             ErrorKind::Server(_) | ErrorKind::Extension => match () {

@@ -1,5 +1,6 @@
 //! The only room that knows Redis: one method for each script, with the same order of keys.
 
+mod commands;
 mod connection;
 mod error;
 mod lease;
@@ -18,4 +19,6 @@ pub(crate) use self::orders::{Order, OrderAnswer, OrderRequest, Ordered, digest}
 pub(crate) use self::queue::{Buried, BuryRequest, ClaimRequest, Claimed, MAX_BATCH, Place, Token};
 pub(crate) use self::read::{DeadEntry, ServerFacts};
 pub(crate) use self::recovery::{DeadLimits, DeathLimits};
+#[cfg(feature = "testing")]
+pub(crate) use self::script::digest_of;
 pub(crate) use self::wait::Waiter;

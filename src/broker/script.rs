@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 
+use crate::broker::commands::call_blocking;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::crash;
 
@@ -53,6 +54,13 @@ pub(super) async fn load_all<C: ConnectionLike + Send>(connection: &mut C) -> Re
     load.query_async(connection).await.map_err(|error| BrokerError::from_redis("connect", &error))
 }
 
+/// The digest by which the script of that name is called.
+#[cfg(feature = "testing")]
+pub(crate) fn digest_of(name: &str) -> Option<&'static str> {
+    let script = ALL.iter().find(|script| script.name == name)?;
+    Some(script.digest.as_str())
+}
+
 impl Script {
     /// A call with `keys`; `arguments` and `bytes` say how much will be appended, so that it is allocated once.
     pub(super) fn command(&self, keys: &[&str], arguments: usize, bytes: usize) -> Cmd {
@@ -90,12 +98,11 @@ impl Script {
         connection: &mut redis::Connection,
         command: &Cmd,
     ) -> Result<Value, BrokerError> {
-        use redis::ConnectionLike as _;
         crash::point(self.name, "before");
-        let mut result = connection.req_command(command);
+        let mut result = call_blocking(connection, command);
         if is_unknown_script(&result) {
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(self.text).to_owned();
-            result = connection.req_command(&load).and_then(|_| connection.req_command(command));
+            result = call_blocking(connection, &load).and_then(|_| call_blocking(connection, command));
         }
         crash::point(self.name, "replied");
         result.and_then(Value::extract_error).map_err(|error| BrokerError::from_redis(self.name, &error))

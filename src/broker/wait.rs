@@ -1,12 +1,15 @@
 //! Is there something to do? Blocks on the notifications of one queue, or of several at once.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 
 use crate::broker::Broker;
+use crate::broker::commands::Checked;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::broker::queue::{ClaimRequest, Claimed, Token};
 use crate::crash;
@@ -21,6 +24,8 @@ const BLOCK: Duration = Duration::from_secs(5);
 pub(crate) struct Waiter {
     connection: MultiplexedConnection,
     client_id: u64,
+    /// A claim got no reply of its own: the next wait may get none either.
+    broken: Arc<AtomicBool>,
 }
 
 impl Waiter {
@@ -33,6 +38,7 @@ impl Waiter {
         let mut command = redis::cmd("BLMOVE");
         command.arg(&keys.notifications).arg(&keys.hand).arg("LEFT").arg("RIGHT").arg(BLOCK.as_secs());
         crash::point("wait", "before");
+        self.check()?;
         let reply: Option<Value> = command
             .query_async(&mut self.connection)
             .await
@@ -55,6 +61,7 @@ impl Waiter {
         }
         command.arg(BLOCK.as_secs());
         crash::point("wait_any", "before");
+        self.check()?;
         let reply: Option<(String, Value)> = command
             .query_async(&mut self.connection)
             .await
@@ -77,7 +84,19 @@ impl Waiter {
         keys: &QueueKeys,
         ask: &ClaimRequest<'_>,
     ) -> Result<Claimed, BrokerError> {
-        ask.send(keys, &mut self.connection).await
+        let claimed = ask.send(keys, &mut Checked(self.connection.clone())).await;
+        if claimed.as_ref().is_err_and(|error| error.kind() == BrokerErrorKind::Uncertain) {
+            self.broken.store(true, Ordering::Relaxed);
+        }
+        claimed
+    }
+
+    fn check(&self) -> Result<(), BrokerError> {
+        if self.broken.load(Ordering::Relaxed) {
+            let detail = "a claim behind a wait got no reply of its own";
+            return Err(BrokerError::new("wait", BrokerErrorKind::Uncertain, detail));
+        }
+        Ok(())
     }
 
     /// What [`Broker::unblock`] needs.
@@ -101,7 +120,7 @@ impl Broker {
             .query_async(&mut connection)
             .await
             .map_err(|error| BrokerError::connecting("wait", &error))?;
-        Ok(Waiter { connection, client_id })
+        Ok(Waiter { connection, client_id, broken: Arc::default() })
     }
 
     /// Makes a waiter return at once, without a token lost.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use delayed::testing::{self, Mode, Requests, Side};
 use nix::sys::signal::Signal;
 use redis::Commands;
 use rmpv::Value;
@@ -10,7 +11,6 @@ use rmpv::Value;
 use super::fleet::{Fleet, LEASE, MIXED, OURS, Owner};
 use super::members::Role;
 use super::plan::{Fault, Kind};
-use crate::support::proxy::{Lose, Mode};
 use crate::support::trial::PATIENCE;
 use crate::support::wait;
 
@@ -115,8 +115,9 @@ impl Faults {
                 self.watch(fleet, at, fleet.owner(victim), fault.lasts);
             }
             Kind::LoseReply | Kind::LoseRequest => {
-                let lose = if fault.kind == Kind::LoseReply { Lose::Reply } else { Lose::Request };
-                fleet.members[victim].proxy.lose(lose, "EVALSHA", 1 + fault.roll % 4);
+                let side = if fault.kind == Kind::LoseReply { Side::Reply } else { Side::Request };
+                let calls = Requests::command("EVALSHA").nth(1 + fault.roll % 4);
+                fleet.members[victim].proxy.trap(side, calls, testing::Fault::End);
             }
             Kind::KillRedis => unreachable!("it has no victim"),
         }

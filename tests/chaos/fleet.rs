@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use delayed::testing::Proxy;
 use serde_json::Value;
 
 use super::members::{MEMBERS, Role};
 use crate::support::process::{DELAYED, Program};
-use crate::support::proxy::Proxy;
 use crate::support::redis::{Options, TestRedis};
 use crate::support::tree::{Process, marked};
 use crate::support::trial::{PATIENCE, WORKER, ready};
@@ -52,7 +52,7 @@ impl Fleet {
         });
         let skew = build_skew(&server);
         let member = |(name, role, clock, is_witness)| {
-            let proxy = Proxy::unix(&server);
+            let proxy = server.proxy();
             Member { name, role, is_witness, proxy, program: None, ending: None, clock, generation: 0 }
         };
         let members = MEMBERS.into_iter().map(member).collect();

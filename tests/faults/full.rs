@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use delayed::testing::{Fault, Requests, Side};
 use redis::Commands;
 
-use crate::support::proxy::{Lose, Proxy};
 use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks};
 use crate::support::wait;
-use crate::worker_behaviour::digest;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -83,13 +82,13 @@ fn a_sweeper_balances_a_full_redis() {
 #[test]
 fn a_token_in_hand_outlives_a_claim_that_did_not_arrive() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let mut worker = trial.worker_at(proxy.url(), &["--no-sweep", "--lease", "120s"]);
     trial.push(&[mark("warm")]);
     trial.wait_runs(1);
     trial.wait_settled();
     wait::pause(Duration::from_millis(200));
-    proxy.lose(Lose::Request, &digest("claim"), 1);
+    proxy.trap(Side::Request, Requests::script("claim").nth(1), Fault::End);
     trial.push(&[mark("alone")]);
     wait::until("it to run", SOON, || trial.ledger.lines().len() == 2);
     trial.stop(&mut worker);

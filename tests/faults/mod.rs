@@ -1,6 +1,7 @@
 //! Processes that are killed or stopped, a Redis that goes away, a network that cuts and swallows: nothing is lost, and
 //! nothing runs more often than it must.
 
+mod bytes;
 mod forgetful;
 mod full;
 mod killed_worker;

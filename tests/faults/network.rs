@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use delayed::testing::{Mode, Proxy};
 use serde_json::json;
 
-use crate::support::proxy::{Mode, Proxy};
+use crate::support::redis::Options;
 use crate::support::trial::{Dice, PATIENCE, Trial, alone, call, count, marks};
 use crate::support::wait;
 
@@ -13,7 +14,7 @@ fn cut_connections_lose_nothing_and_repeat_nothing() {
     const CALLS: usize = 6_000;
     let _alone = alone();
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let mut dice = Dice(0xc07_0001);
     let mut calls = Vec::new();
     for n in 0..CALLS {
@@ -59,8 +60,8 @@ fn cut_connections_lose_nothing_and_repeat_nothing() {
 
 #[test]
 fn connections_that_are_refused_for_a_while_and_slow_ones() {
-    let mut trial = Trial::new();
-    let proxy = Proxy::tcp(&trial.server);
+    let mut trial = Trial::with(Options { tcp: true, ..Options::default() });
+    let proxy = Proxy::to(&trial.server.tcp_url()).unwrap();
     let mut worker = trial.worker_at(proxy.url(), &["--concurrency", "4", "--lease", "20s"]);
     trial.push(&marks(100));
     trial.wait_runs(20);
@@ -81,7 +82,7 @@ fn connections_that_are_refused_for_a_while_and_slow_ones() {
 #[test]
 fn a_network_that_holds_everything_for_longer_than_the_time_out() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let mut worker = trial.worker_at(proxy.url(), &["--concurrency", "4", "--lease", "30s"]);
     let gate = trial.gate("gate");
     let held = |n: u32| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
@@ -103,7 +104,7 @@ fn a_network_that_holds_everything_for_longer_than_the_time_out() {
 #[test]
 fn a_worker_with_a_short_lease_starts_over_a_slow_network() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     // There and back it takes longer than a beat may later on, which is a quarter of the lease.
     proxy.set(Mode::Delay(Duration::from_millis(200)));
     let mut worker = trial.worker_at(proxy.url(), &["--lease", "1s"]);

@@ -2,35 +2,34 @@
 
 use std::time::{Duration, Instant};
 
+use delayed::testing::{Fault, Requests, Side};
 use nix::sys::signal::Signal;
 use redis::Commands;
 
-use crate::support::proxy::{Lose, Proxy};
 use crate::support::trial::{PATIENCE, Trial, call, count, mark, marks, message, open};
 use crate::support::wait;
-use crate::worker_behaviour::digest;
 
 /// No lease ends within a test.
 const LEASE: [&str; 2] = ["--lease", "120s"];
 
 /// Runs `messages` and loses what `script` has to say at its `nth` call. Gives the trial after a good end.
 #[track_caller]
-fn loses(lose: Lose, script: &str, nth: u32, messages: &[Vec<u8>], runs: &[&str]) -> Trial {
+fn loses(lose: Side, script: &str, nth: u32, messages: &[Vec<u8>], runs: &[&str]) -> Trial {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let mut words = [&LEASE[..], &["--concurrency", "4"]].concat();
     // A token that was in hand for a claim that never arrived is the sweeper's to replace.
-    words.extend((lose == Lose::Reply).then_some("--no-sweep"));
+    words.extend((lose == Side::Reply).then_some("--no-sweep"));
     let mut worker = trial.worker_at(proxy.url(), &words);
     // All scripts are known to Redis from here on, and nothing is left of this.
-    proxy.lose(lose, &digest(script), nth);
+    let trap = proxy.trap(lose, Requests::script(script).nth(nth), Fault::End);
     let began = Instant::now();
     trial.push(messages);
     trial.wait_runs(runs.len());
     trial.wait_settled();
     let took = began.elapsed();
     println!("{lose:?} of {script} number {nth}: all had run after {took:?}");
-    assert_eq!(proxy.lost(), 1, "expected one {script} to be cut");
+    assert_eq!(trap.struck(), 1, "expected one {script} to be cut");
     assert!(took < Duration::from_secs(20), "expected nothing to wait for a lease, it took {took:?}");
     let stopped = trial.stop(&mut worker);
     assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
@@ -40,7 +39,7 @@ fn loses(lose: Lose, script: &str, nth: u32, messages: &[Vec<u8>], runs: &[&str]
 
 #[test]
 fn what_a_claim_gave_runs_once() {
-    for lose in [Lose::Reply, Lose::Request] {
+    for lose in [Side::Reply, Side::Request] {
         // The first claim is made at the start; the second is for the messages, later ones release too.
         for nth in 1..=3 {
             let names: Vec<String> = (0..12).map(|n| n.to_string()).collect();
@@ -55,23 +54,24 @@ fn what_a_claim_gave_runs_once() {
 fn what_a_claim_gave_is_ours_however_long_its_reply_takes() {
     for lost in [false, true] {
         let mut trial = Trial::new();
-        let proxy = Proxy::unix(&trial.server);
+        let proxy = trial.server.proxy();
         let _sweeper = trial.sweeper(&["--interval", "50ms"]);
         trial.push(&marks(12));
-        if lost {
-            proxy.lose(Lose::Reply, &digest("claim"), 1);
-            proxy.catch(Lose::Request, &digest("reconcile"), 1);
+        let claim = Requests::script("claim").nth(1);
+        let held = if lost {
+            proxy.trap(Side::Reply, claim, Fault::End);
+            proxy.trap(Side::Request, Requests::script("reconcile").nth(1), Fault::Hold)
         } else {
-            proxy.catch(Lose::Reply, &digest("claim"), 1);
-        }
+            proxy.trap(Side::Reply, claim, Fault::Hold)
+        };
         let words = ["--concurrency", "12", "--lease", "1s", "--no-sweep"];
         let mut worker = trial.worker_at(proxy.url(), &words);
-        wait::until("the claim to be held", PATIENCE, || proxy.has_caught());
+        wait::until("the claim to be held", PATIENCE, || held.struck() == 1);
         assert_eq!(trial.left(), (0, 12), "expected them to be owned");
         // It beats all the while.
         wait::pause(Duration::from_millis(2500));
         assert_eq!(trial.left(), (0, 12), "expected nobody else to have got them");
-        proxy.let_go();
+        held.release();
         trial.wait_settled();
         let stopped = trial.stop(&mut worker);
         assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (12, 0), "{stopped}");
@@ -83,7 +83,7 @@ fn what_a_claim_gave_is_ours_however_long_its_reply_takes() {
 #[test]
 fn the_success_of_a_suspect_forgives_it_also_when_the_claim_was_in_doubt() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let mut worker = trial.worker_at(proxy.url(), &[&LEASE[..], &["--no-sweep"]].concat());
     trial.push(&[mark("first")]);
     trial.wait_runs(1);
@@ -91,11 +91,11 @@ fn the_success_of_a_suspect_forgives_it_also_when_the_claim_was_in_doubt() {
     let suspect = mark("suspect");
     let died = redis::Script::new("redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '1 somebody')");
     let () = died.key("q_deaths").arg(&suspect).invoke(&mut trial.redis).unwrap();
-    proxy.lose(Lose::Reply, &digest("claim"), 1);
+    let trap = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::End);
     trial.push(&[suspect]);
     trial.wait_runs(2);
     trial.wait_settled();
-    assert_eq!(proxy.lost(), 1, "expected the claim to be cut");
+    assert_eq!(trap.struck(), 1, "expected the claim to be cut");
     trial.stop(&mut worker);
     trial.ledger.assert_each_once(["first", "suspect"]);
     trial.assert_only(&[]);
@@ -103,7 +103,7 @@ fn the_success_of_a_suspect_forgives_it_also_when_the_claim_was_in_doubt() {
 
 #[test]
 fn what_was_retried_runs_once_more() {
-    for lose in [Lose::Reply, Lose::Request] {
+    for lose in [Side::Reply, Side::Request] {
         let messages = [call("trial.flaky", &["a".into(), 2.into()]), mark("b")];
         let mut trial = loses(lose, "retry", 1, &messages, &["a 1", "a 2", "a 3", "b"]);
         trial.assert_only(&[]);
@@ -112,7 +112,7 @@ fn what_was_retried_runs_once_more() {
 
 #[test]
 fn what_was_buried_is_dead_once() {
-    for lose in [Lose::Reply, Lose::Request] {
+    for lose in [Side::Reply, Side::Request] {
         let messages = [call("trial.shown", &["a".into()]), mark("b"), call("trial.shown", &["c".into()])];
         let mut trial = loses(lose, "bury", 1, &messages, &["a", "b", "c"]);
         assert_eq!(trial.dead(), 2, "{:#?}", trial.state().dead);
@@ -122,15 +122,15 @@ fn what_was_buried_is_dead_once() {
 
 #[test]
 fn what_could_not_be_buried_is_not_run_again() {
-    for lose in [Lose::Reply, Lose::Request] {
+    for lose in [Side::Reply, Side::Request] {
         let mut trial = Trial::new();
         let () = trial.redis.set("q_dead", "x").unwrap();
-        let proxy = Proxy::unix(&trial.server);
+        let proxy = trial.server.proxy();
         let mut worker = trial.worker_at(proxy.url(), &LEASE);
-        proxy.lose(lose, &digest("bury"), 1);
+        let trap = proxy.trap(lose, Requests::script("bury").nth(1), Fault::End);
         trial.push(&[call("trial.shown", &["a".into()]), mark("b")]);
         worker.wait_for_line("rename or delete it");
-        assert_eq!(proxy.lost(), 1, "expected one bury to be cut");
+        assert_eq!(trap.struck(), 1, "expected one bury to be cut");
         trial.wait_runs(2);
         let () = trial.redis.del("q_dead").unwrap();
         trial.wait_settled();
@@ -154,15 +154,15 @@ fn large_messages_of_a_claim_in_doubt_run_once() {
         .collect();
     let lengths: Vec<String> = (0..30).map(|n| length(n).to_string()).collect();
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let words = [&LEASE[..], &["--concurrency", "64", "--no-sweep"]].concat();
     // All wait when it claims: one claim takes them.
     trial.push(&messages);
-    proxy.lose(Lose::Reply, &digest("claim"), 1);
+    let trap = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::End);
     let mut worker = trial.worker_at(proxy.url(), &words);
     trial.wait_runs(30);
     trial.wait_settled();
-    assert_eq!(proxy.lost(), 1, "expected the claim to be cut");
+    assert_eq!(trap.struck(), 1, "expected the claim to be cut");
     let stopped = trial.stop(&mut worker);
     assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
     trial.ledger.assert_each_once(lengths);
@@ -171,9 +171,9 @@ fn large_messages_of_a_claim_in_doubt_run_once() {
 
 #[test]
 fn what_is_put_back_at_the_end_is_there_once() {
-    for lose in [Lose::Reply, Lose::Request] {
+    for lose in [Side::Reply, Side::Request] {
         let mut trial = Trial::new();
-        let proxy = Proxy::unix(&trial.server);
+        let proxy = trial.server.proxy();
         let words = [&LEASE[..], &["--concurrency", "4", "--shutdown", "100ms"]].concat();
         let mut worker = trial.worker_at(proxy.url(), &words);
         let gate = trial.gate("gate");
@@ -181,10 +181,10 @@ fn what_is_put_back_at_the_end_is_there_once() {
         let messages: Vec<_> = (0..4).map(held).collect();
         trial.push(&messages);
         trial.wait_runs(4);
-        proxy.lose(lose, &digest("put_back"), 1);
+        let trap = proxy.trap(lose, Requests::script("put_back").nth(1), Fault::End);
         worker.signal(Signal::SIGTERM);
         let stopped = trial.ended(&mut worker);
-        assert_eq!(proxy.lost(), 1, "expected one put_back to be cut");
+        assert_eq!(trap.struck(), 1, "expected one put_back to be cut");
         let state = trial.state();
         assert_eq!(state.waiting.len(), 4, "{lose:?}: {state:#?}");
         assert!(messages.iter().all(|message| state.waiting.contains(message)), "{state:#?}");
@@ -197,25 +197,27 @@ fn what_is_put_back_at_the_end_is_there_once() {
 #[test]
 fn a_reply_that_is_lost_again_and_again() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let words = [&LEASE[..], &["--concurrency", "2"]].concat();
     let mut worker = trial.worker_at(proxy.url(), &words);
     trial.push(&[mark("first")]);
     trial.wait_runs(1);
     trial.wait_settled();
-    proxy.lose(Lose::Reply, &digest("claim"), 1);
+    let trap = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::End);
     trial.push(&marks(6));
-    wait::until("a lost claim", PATIENCE, || proxy.lost() >= 1);
-    for lost in 2..=4 {
+    wait::until("a lost claim", PATIENCE, || trap.struck() == 1);
+    let mut cuts = 1;
+    for _ in 0..3 {
         // The answer of the reconciliation is lost too, or it had come already: then the next claim's.
-        proxy.lose(Lose::Reply, &digest("reconcile"), 1);
+        let trap = proxy.trap(Side::Reply, Requests::script("reconcile").nth(1), Fault::End);
         let done = || trial.ledger.lines().len() == 7;
-        wait::until("a lost answer", PATIENCE, || proxy.lost() >= lost || done());
+        wait::until("a lost answer", PATIENCE, || trap.struck() == 1 || done());
+        cuts += trap.struck();
     }
     trial.wait_runs(7);
     trial.wait_settled();
     let stopped = trial.stop(&mut worker);
-    println!("{} connections were cut", proxy.lost());
+    println!("{cuts} connections were cut");
     assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
     trial.ledger.assert_each_once((0..6).map(|n| n.to_string()).chain(["first".to_owned()]));
     trial.assert_only(&[]);

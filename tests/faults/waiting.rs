@@ -1,38 +1,82 @@
 //! A worker that waits, with a claim behind its wait: what happens to both when something happens to it.
 
+use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
+use delayed::testing::{Fault, Mode, Proxy, Requests, Side};
 use nix::sys::signal::Signal;
 use redis::Commands;
 
 use crate::support::process::Program;
-use crate::support::proxy::{Lose, Mode, Proxy};
 use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks, open};
 use crate::support::wait;
-use crate::worker_behaviour::digest;
 
 /// Nobody but the worker itself brings anything back, and no lease ends within a test.
 const ALONE: [&str; 5] = ["--no-sweep", "--lease", "120s", "--concurrency", "4"];
 
-/// The waits that Redis knows of: the command, and whether something stands behind it.
-fn waits(trial: &mut Trial) -> Vec<(String, bool)> {
+/// A trial whose workers reach Redis through a network that knows what they wait for.
+struct Watched {
+    trial: Trial,
+    proxy: Proxy,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let trial = Trial::new();
+        let proxy = trial.server.proxy();
+        Self { trial, proxy }
+    }
+
+    /// A worker that serves when this returns.
+    fn worker(&self, words: &[&str]) -> Program {
+        self.trial.worker_at(self.proxy.url(), words)
+    }
+}
+
+impl Deref for Watched {
+    type Target = Trial;
+
+    fn deref(&self) -> &Trial {
+        &self.trial
+    }
+}
+
+impl DerefMut for Watched {
+    fn deref_mut(&mut self) -> &mut Trial {
+        &mut self.trial
+    }
+}
+
+/// The commands that wait in Redis. What stands behind them, not every server says.
+fn waits(trial: &mut Trial) -> Vec<String> {
     let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut trial.redis).unwrap();
     let field = |line: &str, name: &str| {
         line.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('=')).unwrap_or("").to_owned()
     };
     let blocked = clients.lines().filter(|line| field(line, "flags").contains('b'));
-    blocked.map(|line| (field(line, "cmd"), field(line, "qbuf") != "0")).collect()
+    blocked.map(|line| field(line, "cmd")).collect()
 }
 
 /// Waits until Redis knows of so many waits and of nothing else that blocks, each with a claim behind it.
 #[track_caller]
-fn idle(trial: &mut Trial, workers: usize) {
+fn idle(trial: &mut Watched, workers: usize) {
     wait::until_ok(PATIENCE, || {
-        let waits = waits(trial);
-        let all =
-            waits.len() == workers && waits.iter().all(|(command, behind)| command == "blmove" && *behind);
-        all.then_some(())
-            .ok_or_else(|| format!("{workers} waits with a claim behind each, there are {waits:?}"))
+        let (waits, unanswered) = (waits(trial), trial.proxy.unanswered());
+        let all = waits.len() == workers && waits.iter().all(|command| command == "blmove");
+        // The wait, the claim, and what tells that the claim's reply is its own.
+        (all && unanswered == 3 * workers).then_some(()).ok_or_else(|| {
+            format!(
+                "{workers} waits with a claim behind each, there are {waits:?}, and {unanswered} requests"
+            )
+        })
+    });
+}
+
+/// Waits until one worker waits so, with nothing behind.
+#[track_caller]
+fn waits_only(trial: &mut Watched, command: &str) {
+    wait::until("a wait with nothing behind it", PATIENCE, || {
+        waits(trial) == [command] && trial.proxy.unanswered() == 1
     });
 }
 
@@ -45,13 +89,6 @@ fn nobody_waits(trial: &mut Trial) {
 /// How many messages are owned.
 fn owned(trial: &mut Trial) -> usize {
     trial.state().processing.len()
-}
-
-/// A worker behind a proxy, idle.
-fn idle_at(trial: &mut Trial, proxy: &Proxy) -> Program {
-    let worker = trial.worker_at(proxy.url(), &ALONE);
-    idle(trial, 1);
-    worker
 }
 
 /// Ends the worker and sees that each of `runs` ran once, within the life of the worker.
@@ -77,7 +114,7 @@ fn stands_still(program: &Program) -> bool {
 
 #[test]
 fn a_worker_that_is_killed_while_it_waits_takes_nothing_with_it() {
-    let mut trial = Trial::new();
+    let mut trial = Watched::new();
     let mut first = trial.worker(&ALONE);
     idle(&mut trial, 1);
     first.kill9();
@@ -91,7 +128,7 @@ fn a_worker_that_is_killed_while_it_waits_takes_nothing_with_it() {
 
 #[test]
 fn a_worker_that_is_killed_right_after_its_claim_was_run_is_taken_over() {
-    let mut trial = Trial::new();
+    let mut trial = Watched::new();
     let words = ["--lease", "1s", "--concurrency", "4"];
     let mut first = trial.worker(&words);
     idle(&mut trial, 1);
@@ -108,7 +145,7 @@ fn a_worker_that_is_killed_right_after_its_claim_was_run_is_taken_over() {
 
 #[test]
 fn a_token_whose_claim_never_came_is_taken_from_the_hand_by_the_next_that_waits() {
-    let mut trial = Trial::new();
+    let mut trial = Watched::new();
     // What a crash leaves between the two: Redis has moved the token, and has not run the claim.
     trial.push(&[mark("left")]);
     let () = redis::cmd("LMOVE")
@@ -126,7 +163,7 @@ fn a_token_whose_claim_never_came_is_taken_from_the_hand_by_the_next_that_waits(
 
 #[test]
 fn a_token_whose_claim_never_came_is_brought_back_by_a_sweeper() {
-    let mut trial = Trial::new();
+    let mut trial = Watched::new();
     trial.push(&[mark("left")]);
     let () = redis::cmd("LMOVE")
         .arg("q_noti")
@@ -150,11 +187,11 @@ fn a_token_whose_claim_never_came_is_brought_back_by_a_sweeper() {
 
 #[test]
 fn a_connection_that_is_cut_while_it_waits() {
-    let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
-    let mut worker = idle_at(&mut trial, &proxy);
+    let mut trial = Watched::new();
+    let mut worker = trial.worker(&ALONE);
+    idle(&mut trial, 1);
     for n in 0..3 {
-        proxy.cut();
+        trial.proxy.cut();
         worker.wait_for_lines("reconciled what", n + 1);
         idle(&mut trial, 1);
     }
@@ -164,27 +201,26 @@ fn a_connection_that_is_cut_while_it_waits() {
 
 #[test]
 fn a_connection_that_is_cut_after_the_claim_was_run() {
-    let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
-    let mut worker = idle_at(&mut trial, &proxy);
-    proxy.set(Mode::Hold);
+    let mut trial = Watched::new();
+    let mut worker = trial.worker(&ALONE);
+    idle(&mut trial, 1);
+    trial.proxy.set(Mode::Hold);
     trial.push(&[mark("claimed")]);
     wait::until("it to be owned", PATIENCE, || owned(&mut trial) == 1);
-    proxy.cut();
-    proxy.set(Mode::Pass);
+    trial.proxy.cut();
+    trial.proxy.set(Mode::Pass);
     worker.wait_for_line("reconciled what");
     ends_well(&mut trial, &mut worker, &["claimed"]);
 }
 
 #[test]
 fn a_claim_that_does_not_arrive_behind_its_wait() {
-    let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let mut trial = Watched::new();
     // The first one finds the queue empty; the second stands behind the wait.
-    proxy.lose(Lose::Request, &digest("claim"), 2);
-    let mut worker = trial.worker_at(proxy.url(), &ALONE);
+    let trap = trial.proxy.trap(Side::Request, Requests::script("claim").nth(2), Fault::End);
+    let mut worker = trial.worker(&ALONE);
     worker.wait_for_line("reconciled what");
-    assert_eq!(proxy.lost(), 1, "expected the claim to be cut");
+    assert_eq!(trap.struck(), 1, "expected the claim to be cut");
     idle(&mut trial, 1);
     trial.push(&marks(2));
     ends_well(&mut trial, &mut worker, &["0", "1"]);
@@ -192,7 +228,7 @@ fn a_claim_that_does_not_arrive_behind_its_wait() {
 
 #[test]
 fn redis_is_killed_while_a_worker_waits() {
-    let mut trial = Trial::new();
+    let mut trial = Watched::new();
     let mut worker = trial.worker(&ALONE);
     idle(&mut trial, 1);
     trial.server.kill();
@@ -205,7 +241,7 @@ fn redis_is_killed_while_a_worker_waits() {
 
 #[test]
 fn an_idle_worker_ends_soon_also_without_redis() {
-    let mut trial = Trial::new();
+    let mut trial = Watched::new();
     let mut worker = trial.worker(&ALONE);
     idle(&mut trial, 1);
     trial.server.kill();
@@ -219,7 +255,7 @@ fn an_idle_worker_ends_soon_also_without_redis() {
 #[test]
 fn a_worker_that_stops_or_is_quiet_while_it_waits_claims_nothing_more() {
     for signal in [Signal::SIGTERM, Signal::SIGUSR1] {
-        let mut trial = Trial::new();
+        let mut trial = Watched::new();
         let mut worker = trial.worker(&ALONE);
         idle(&mut trial, 1);
         let began = Instant::now();
@@ -246,7 +282,7 @@ fn a_worker_that_stops_or_is_quiet_while_it_waits_claims_nothing_more() {
 
 #[test]
 fn what_comes_while_a_worker_is_told_to_stop_runs_once_or_waits() {
-    let mut trial = Trial::new();
+    let mut trial = Watched::new();
     for n in 0..40 {
         let mut worker = trial.worker(&ALONE);
         idle(&mut trial, 1);
@@ -266,15 +302,11 @@ fn what_comes_while_a_worker_is_told_to_stop_runs_once_or_waits() {
 
 #[test]
 fn a_wait_that_times_out_is_begun_again() {
-    let mut trial = Trial::new();
+    let mut trial = Watched::new();
     let mut worker = trial.worker(&ALONE);
     idle(&mut trial, 1);
-    trial.commands();
-    let mut again = 0;
-    wait::until("another wait", PATIENCE, || {
-        again += trial.commands().get("blmove").copied().unwrap_or(0);
-        again >= 1
-    });
+    let again = trial.proxy.trap(Side::Request, Requests::command("BLMOVE").nth(u32::MAX), Fault::Drop);
+    wait::until("another wait", PATIENCE, || again.met() >= 1);
     idle(&mut trial, 1);
     assert!(!trial.redis.exists::<_, bool>("q_hand").unwrap(), "expected no token from nowhere");
     trial.push(&marks(2));
@@ -286,7 +318,7 @@ fn a_wait_that_times_out_is_begun_again() {
 
 #[test]
 fn two_idle_workers_share_two_messages() {
-    let mut trial = Trial::new();
+    let mut trial = Watched::new();
     let mut workers = [trial.worker(&ALONE), trial.worker(&ALONE)];
     let gate = trial.gate("gate");
     let held = |n: usize| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
@@ -318,7 +350,7 @@ fn two_idle_workers_share_two_messages() {
 
 #[test]
 fn a_claim_that_is_stale_takes_nothing_and_its_token_is_used() {
-    let mut trial = Trial::new();
+    let mut trial = Watched::new();
     let mut worker = trial.worker(&ALONE);
     idle(&mut trial, 1);
     let keys: Vec<String> = trial.redis.keys("q:*").unwrap();
@@ -332,15 +364,13 @@ fn a_claim_that_is_stale_takes_nothing_and_its_token_is_used() {
 
 #[test]
 fn a_wait_that_began_beside_a_run_gets_its_claim_when_the_run_has_ended() {
-    let mut trial = Trial::new();
+    let mut trial = Watched::new();
     let mut worker = trial.worker(&ALONE);
     let gate = trial.gate("gate");
     idle(&mut trial, 1);
     trial.push(&[call("trial.gated", &["h".into(), gate.to_str().unwrap().into()])]);
     trial.wait_runs(1);
-    wait::until("a wait with nothing behind it", PATIENCE, || {
-        waits(&mut trial) == [("blmove".to_owned(), false)]
-    });
+    waits_only(&mut trial, "blmove");
     // Woken so, it takes the token from the hand.
     trial.push(&[mark("beside")]);
     trial.wait_runs(2);
@@ -356,23 +386,22 @@ fn a_wait_that_began_beside_a_run_gets_its_claim_when_the_run_has_ended() {
 
 #[test]
 fn a_token_that_comes_to_a_quiet_worker_goes_back() {
-    let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
-    let mut worker = trial.worker_at(proxy.url(), &ALONE);
+    let mut trial = Watched::new();
+    let mut worker = trial.worker(&ALONE);
     let gate = trial.gate("gate");
     idle(&mut trial, 1);
     trial.push(&[call("trial.gated", &["h".into(), gate.to_str().unwrap().into()])]);
     trial.wait_runs(1);
     // The next wait beside that run, of which the worker shall hear late.
-    proxy.catch(Lose::Reply, "BLMOVE", 1);
-    wait::until("another wait", PATIENCE, || proxy.passed() == 1);
+    let held = trial.proxy.trap(Side::Reply, Requests::command("BLMOVE").nth(1), Fault::Hold);
+    wait::until("another wait", PATIENCE, || held.met() == 1);
     trial.push(&[mark("back")]);
-    wait::until("a token to have moved", PATIENCE, || proxy.has_caught());
+    wait::until("a token to have moved", PATIENCE, || held.struck() == 1);
     // One whose token somebody else has popped.
     let () = trial.redis.rpush("q", mark("popped")).unwrap();
     worker.signal(Signal::SIGUSR1);
     worker.wait_for_line("no more calls are claimed");
-    proxy.let_go();
+    held.release();
     wait::until("the token to be back", PATIENCE, || {
         let state = trial.state();
         state.tokens == 1 && !state.keys.contains(&"q_hand".to_owned())
@@ -386,13 +415,13 @@ fn a_token_that_comes_to_a_quiet_worker_goes_back() {
 
 #[test]
 fn a_worker_of_a_full_redis_waits_without_moving_tokens() {
-    let mut trial = Trial::new();
+    let mut trial = Watched::new();
     let limit = |trial: &mut Trial, bytes: &str| {
         let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).query(&mut trial.redis).unwrap();
     };
     limit(&mut trial, "1");
     let mut worker = trial.worker(&ALONE);
-    wait::until("a wait that pops", PATIENCE, || waits(&mut trial) == [("blpop".to_owned(), false)]);
+    waits_only(&mut trial, "blpop");
     limit(&mut trial, "0");
     let mut pipe = redis::pipe();
     // It is full again before the worker is woken.

@@ -1,4 +1,4 @@
-//! What tests stand on: a Redis of their own, processes, a proxy that loses replies, a ledger of executions.
+//! What tests stand on: a Redis of their own, processes, a ledger of executions.
 
 #![allow(dead_code, reason = "a kit: not every tool is in use at every time")]
 
@@ -7,7 +7,6 @@ pub(crate) mod example;
 pub(crate) mod go;
 pub(crate) mod ledger;
 pub(crate) mod process;
-pub(crate) mod proxy;
 pub(crate) mod python;
 pub(crate) mod redis;
 pub(crate) mod tree;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use delayed::testing::Proxy;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use redis::{Commands, Connection, FromRedisValue};
@@ -137,6 +138,11 @@ impl TestRedis {
     /// Its address on the port that speaks TLS. Needs [`Options::tls`].
     pub(crate) fn tls_url(&self) -> String {
         self.tcp_url().replacen("redis://", "rediss://", 1)
+    }
+
+    /// A network that fails, before its unix socket.
+    pub(crate) fn proxy(&self) -> Proxy {
+        Proxy::to(&self.url()).unwrap()
     }
 
     /// Its socket.

@@ -1,16 +1,9 @@
 //! Clients under load and under faults: nothing is kept back, and of each call it is known what became of it.
 
+use delayed::testing::{Fault, Requests, Side};
 use delayed::{Client, Fate, GoTask};
 
-use crate::support::proxy::{Lose, Proxy};
 use crate::support::trial::{QUEUE, Trial, alone, call, count};
-
-/// The digest of a script: no other request has it.
-pub(crate) fn digest(name: &str) -> String {
-    let path = crate::support::root().join(format!("lua/{name}.lua"));
-    let text = std::fs::read_to_string(path).unwrap();
-    redis::Script::new(&text).get_hash().to_owned()
-}
 
 fn marking(n: impl ToString) -> delayed::Call {
     GoTask::new("trial.mark").arg(n.to_string()).queue(QUEUE)
@@ -55,14 +48,14 @@ fn calls_of_one_thread_keep_their_order() {
 
 #[test]
 fn a_bulk_that_breaks_off_says_what_became_of_each_call() {
-    for lose in [Lose::Request, Lose::Reply] {
+    for lose in [Side::Request, Side::Reply] {
         let mut trial = Trial::new();
-        let proxy = Proxy::unix(&trial.server);
+        let proxy = trial.server.proxy();
         let client = Client::connect_blocking(proxy.url()).unwrap();
         client.enqueue_blocking(marking("first")).unwrap();
-        proxy.lose(lose, &digest("enqueue"), 2);
+        let trap = proxy.trap(lose, Requests::script("enqueue").nth(2), Fault::End);
         let error = client.enqueue_many_blocking((0..3500).map(marking)).unwrap_err();
-        assert_eq!(proxy.lost(), 1, "expected one connection to be cut");
+        assert_eq!(trap.struck(), 1, "expected one connection to be cut");
         assert_eq!(error.error().broker_kind(), Some(delayed::BrokerErrorKind::Uncertain), "{error}");
         let fates = error.fates();
         assert_eq!((fates.len(), error.applied(), error.uncertain()), (3500, 1000, 1000), "{error}");
@@ -70,7 +63,7 @@ fn a_bulk_that_breaks_off_says_what_became_of_each_call() {
         assert!(fates[1000..2000].iter().all(|fate| *fate == Fate::Uncertain));
         assert!(fates[2000..].iter().all(|fate| *fate == Fate::NotApplied));
         // What was said is so.
-        let there = if lose == Lose::Reply { 2000 } else { 1000 };
+        let there = if lose == Side::Reply { 2000 } else { 1000 };
         let mut expected = vec![crate::support::trial::mark("first")];
         expected.extend(crate::support::trial::marks(there));
         assert_eq!(trial.state().waiting, expected, "{lose:?}");
@@ -82,12 +75,12 @@ fn a_bulk_that_breaks_off_says_what_became_of_each_call() {
 
 #[test]
 fn a_single_call_whose_reply_is_lost_may_have_been_applied() {
-    for (lose, there) in [(Lose::Reply, 2), (Lose::Request, 1)] {
+    for (lose, there) in [(Side::Reply, 2), (Side::Request, 1)] {
         let mut trial = Trial::new();
-        let proxy = Proxy::unix(&trial.server);
+        let proxy = trial.server.proxy();
         let client = Client::connect_blocking(proxy.url()).unwrap();
         client.enqueue_blocking(marking("first")).unwrap();
-        proxy.lose(lose, &digest("enqueue"), 1);
+        proxy.trap(lose, Requests::script("enqueue").nth(1), Fault::End);
         let error = client.enqueue_blocking(marking("second")).unwrap_err();
         assert!(error.may_have_been_applied(), "{error}");
         assert_eq!(trial.state().waiting.len(), there, "{lose:?}");

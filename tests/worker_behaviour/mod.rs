@@ -8,5 +8,3 @@ mod queues;
 mod signals;
 mod timeouts;
 mod wakeup;
-
-pub(crate) use self::clients::digest;

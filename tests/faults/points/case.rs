@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use delayed::testing::{Fault, Proxy, Requests, Side, Trap};
 use nix::sys::signal::Signal;
 use redis::{Commands, Connection};
 
@@ -11,11 +12,9 @@ use super::scenes::Scene;
 use super::site::Site;
 use super::table::{Cell, Place, Runs};
 use crate::support::process::Program;
-use crate::support::proxy::{Lose, Proxy};
 use crate::support::redis::{State, snapshot};
 use crate::support::trial::{self, PATIENCE, WORKER, ready};
 use crate::support::wait;
-use crate::worker_behaviour::digest;
 
 /// Who is there to take over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +38,7 @@ pub(super) enum Death {
     /// Of its own hand, at the point.
     Itself,
     /// Of ours, while the network holds its request, or the reply.
-    Caught(Lose),
+    Caught(Side),
     /// Of ours, while its child stays at the point.
     WithChild,
     /// Only its child dies, of its own hand.
@@ -100,6 +99,8 @@ pub(super) struct Stage<'a> {
     pub(super) site: &'a Site,
     pub(super) redis: Connection,
     pub(super) proxy: Proxy,
+    /// Where it is held, or what only counts.
+    pub(super) trap: Trap,
     victim: Option<Program>,
     /// Others that live on, until all is over.
     pub(super) others: Vec<Program>,
@@ -108,21 +109,21 @@ pub(super) struct Stage<'a> {
 impl<'a> Stage<'a> {
     /// Plays a case until its process has died and is found where it should be. Gives those that live on.
     pub(super) fn play(case: &'a Case, site: &'a Site) -> Vec<Program> {
-        let proxy = Proxy::unix(&site.server);
-        let marker = match case.scene.script {
-            "wait" => "BLMOVE\r\n".to_owned(),
-            "wait_any" => "BLPOP\r\n".to_owned(),
-            "delete" => "XDEL\r\n".to_owned(),
-            "run" => "nothing".to_owned(),
-            name => digest(name),
+        let proxy = site.server.proxy();
+        let requests = match case.scene.script {
+            "wait" => Requests::command("BLMOVE"),
+            "wait_any" => Requests::command("BLPOP"),
+            "delete" => Requests::command("XDEL"),
+            "run" => Requests::with("nothing"),
+            name => Requests::script(name),
         };
-        match case.death {
-            Death::Caught(at) => proxy.catch(at, &marker, case.scene.nth),
-            // Only to see how many pass.
-            _ => proxy.catch(Lose::Request, &marker, u32::MAX),
-        }
+        let trap = match case.death {
+            Death::Caught(side) => proxy.trap(side, requests.nth(case.scene.nth), Fault::Hold),
+            // Only to see how many come.
+            _ => proxy.trap(Side::Request, requests.nth(u32::MAX), Fault::Hold),
+        };
         let redis = site.server.connection();
-        let mut stage = Self { case, site, redis, proxy, victim: None, others: Vec::new() };
+        let mut stage = Self { case, site, redis, proxy, trap, victim: None, others: Vec::new() };
         (case.scene.play)(&mut stage);
         stage.end();
         stage.look();
@@ -217,10 +218,10 @@ impl<'a> Stage<'a> {
     /// Waits until the process is where it is to die, unless it has died there.
     pub(super) fn arrive(&mut self) {
         let (caught, note) = (matches!(self.case.death, Death::Caught(_)), self.note());
-        let (case, proxy) = (self.case, &self.proxy);
+        let (case, trap) = (self.case, &self.trap);
         let victim = self.victim.as_mut().expect("it was started");
         wait::until_ok(PATIENCE, || {
-            if if caught { proxy.has_caught() } else { note.exists() } {
+            if if caught { trap.struck() > 0 } else { note.exists() } {
                 return Ok(());
             }
             assert!(!victim.has_ended(), "it ended elsewhere: {case:?}\n{}", victim.printed());
@@ -256,7 +257,7 @@ impl<'a> Stage<'a> {
                 "expected the right one to come there: {case:?}"
             );
         }
-        self.proxy.let_go();
+        self.trap.release();
     }
 
     fn wait_settled(&mut self) {

@@ -12,12 +12,13 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Instant;
 
+use delayed::testing::Side;
+
 use self::case::{Case, Death, Mode, Party, Stage};
 use self::scenes::{REQUESTS, RUN, Scene};
 use self::site::{Site, scene};
 use self::table::{Cell, Table, lifecycle, transitions, word};
 use crate::support::process::Program;
-use crate::support::proxy::Lose;
 use crate::support::trial::alone;
 
 const MODES: [Mode; 3] = [Mode::Inline, Mode::Fork, Mode::Prefork];
@@ -46,8 +47,8 @@ const FORKED: &[Mode] = &[Mode::Fork, Mode::Prefork];
 /// The cases of one request, without their numbers.
 fn of_request(scene: &'static Scene, step: &'static str, cell: Cell) -> Vec<Case> {
     let death = match step {
-        "sent" => Death::Caught(Lose::Request),
-        "committed" => Death::Caught(Lose::Reply),
+        "sent" => Death::Caught(Side::Request),
+        "committed" => Death::Caught(Side::Reply),
         _ => Death::Itself,
     };
     let modes = if scene.by_mode { &MODES[..] } else { &MODES[..1] };

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use delayed::testing::{Fault, Requests, Side};
 use nix::sys::signal::Signal;
 use redis::Commands;
 
@@ -10,8 +11,7 @@ use super::table::Place;
 use crate::support::process::Program;
 use crate::support::redis::read;
 use crate::support::trial::PATIENCE;
-use crate::support::{proxy::Lose, root, wait};
-use crate::worker_behaviour::digest;
+use crate::support::{root, wait};
 
 /// Which process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,8 @@ pub(super) static REQUESTS: [Scene; 20] = [
             // Redis answers the claim too, which is not to be heard before the token.
             let held = stage.case.step == "replied";
             if held {
-                stage.proxy.catch(Lose::Reply, &digest("claim"), 2);
+                let claims = Requests::script("claim").nth(2);
+                stage.trap = stage.proxy.trap(Side::Reply, claims, Fault::Hold);
             }
             stage.start_worker("1s");
             push_to_waiting(stage, if held { 2 } else { 1 });
@@ -186,7 +187,7 @@ pub(super) static REQUESTS: [Scene; 20] = [
         script: "reconcile",
         play: |stage| {
             stage.push_both();
-            stage.proxy.lose(Lose::Reply, &digest("claim"), 1);
+            stage.proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::End);
             stage.start_worker("1s");
         },
         ..USUAL
@@ -311,7 +312,7 @@ pub(super) static RUN: Scene = Scene { row: "run", script: "run", ..USUAL };
 fn push_to_waiting(stage: &mut Stage<'_>, requests: u32) {
     match stage.case.step {
         "before" | "sent" => stage.arrive(),
-        _ => wait::until("the worker to wait", PATIENCE, || stage.proxy.passed() >= requests),
+        _ => wait::until("the worker to wait", PATIENCE, || stage.trap.met() >= requests),
     }
     stage.push_both();
 }

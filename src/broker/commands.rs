@@ -1,0 +1,176 @@
+//! Is this reply the one to our request? A connection for commands that believes no other, and is made anew when it is of
+//! no more use.
+//!
+//! Replies come in the order of the requests and have no names. If one were lost or came twice on the way, a request would be
+//! answered with the reply to another, and a worker would release what it never ran. So each call of a script has an
+//! `ECHO` behind it, of a number that no other has: where the number does not come back, nothing is known of the call, as
+//! when the connection breaks. Other requests only read, or do no harm.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
+use redis::{Arg, Client, Cmd, Connection, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, Value};
+
+/// The connection that all clones share. It is made anew when it breaks, when it is silent, and when it is out of step.
+#[derive(Clone)]
+pub(super) struct Commands {
+    client: Client,
+    settings: ConnectionManagerConfig,
+    current: Arc<Mutex<Current>>,
+}
+
+struct Current {
+    connection: ConnectionManager,
+    /// Which one it is, so that many who find it useless replace it once.
+    generation: u64,
+}
+
+/// Any connection, with an eye on its replies.
+pub(super) struct Checked<C>(pub(super) C);
+
+impl Commands {
+    pub(super) async fn connect(client: Client, settings: ConnectionManagerConfig) -> RedisResult<Self> {
+        let connection = ConnectionManager::new_with_config(client.clone(), settings.clone()).await?;
+        let current = Arc::new(Mutex::new(Current { connection, generation: 0 }));
+        Ok(Self { client, settings, current })
+    }
+
+    fn current(&self) -> (ConnectionManager, u64) {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        (current.connection.clone(), current.generation)
+    }
+
+    /// Goes on with a new connection after an error that the old one may outlive. What is under way there waits on.
+    fn mind<T>(&self, generation: u64, result: &RedisResult<T>) {
+        // A connection that broke replaces itself.
+        if !result.as_ref().is_err_and(|error| error.is_timeout() || error.kind() == ErrorKind::Parse) {
+            return;
+        }
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.generation != generation {
+            return;
+        }
+        let (client, settings) = (self.client.clone(), self.settings.clone());
+        if let Ok(connection) = ConnectionManager::new_lazy_with_config(client, settings) {
+            *current = Current { connection, generation: generation + 1 };
+        }
+    }
+}
+
+impl ConnectionLike for Commands {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        Box::pin(async move {
+            let (connection, generation) = self.current();
+            let result = Checked(connection).req_packed_command(command).await;
+            self.mind(generation, &result);
+            result
+        })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        Box::pin(async move {
+            let (mut connection, generation) = self.current();
+            let result = connection.req_packed_commands(pipeline, offset, count).await;
+            self.mind(generation, &result);
+            result
+        })
+    }
+
+    fn get_db(&self) -> i64 {
+        self.current().0.get_db()
+    }
+}
+
+impl<C: ConnectionLike + Send> ConnectionLike for Checked<C> {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        if command.args_iter().next() != Some(Arg::Simple(b"EVALSHA")) {
+            return self.0.req_packed_command(command);
+        }
+        Box::pin(async move {
+            let (call, number) = with_echo(command);
+            let replies = self.0.req_packed_commands(&call, 0, 2).await?;
+            check(replies, &number)
+        })
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.0.req_packed_commands(pipeline, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        self.0.get_db()
+    }
+}
+
+/// Calls a script on a connection that blocks its thread. After an error it is not to be used again.
+pub(super) fn call_blocking(connection: &mut Connection, command: &Cmd) -> RedisResult<Value> {
+    let (call, number) = with_echo(command);
+    connection.send_packed_command(&call.get_packed_pipeline())?;
+    let replies = vec![connection.recv_response()?, connection.recv_response()?];
+    check(replies, &number)
+}
+
+/// A call, and behind it the echo of a number that no other call of this process has.
+fn with_echo(command: &Cmd) -> (Pipeline, String) {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+    let mut call = Pipeline::with_capacity(2);
+    call.add_command(command.clone()).cmd("ECHO").arg(&number);
+    (call, number)
+}
+
+/// The first of two replies, if the second says that they belong to the call.
+fn check(replies: Vec<Value>, number: &str) -> RedisResult<Value> {
+    let [reply, echo] = <[Value; 2]>::try_from(replies).map_err(|replies| misplaced(&replies))?;
+    match (&reply, &echo) {
+        (_, Value::BulkString(bytes)) if bytes == number.as_bytes() => Ok(reply),
+        // Redis does nothing now, for want of a password or because a script takes long; so it echoes nothing.
+        (Value::ServerError(refused), Value::ServerError(too)) if refused.code() == too.code() => Ok(reply),
+        _ => Err(misplaced(&[echo])),
+    }
+}
+
+/// As if what came could not be read: the connection is of no more use.
+fn misplaced(came: &[Value]) -> RedisError {
+    let detail = format!("instead of its echo came {came:?}");
+    (ErrorKind::Parse, "the reply belongs to another request", detail).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_believed_with_its_own_echo_or_when_both_are_refused() {
+        let echo = |text: &str| Value::BulkString(text.into());
+        let refused = |text: &str| {
+            let error = format!("-{text}\r\n");
+            redis::parse_redis_value(error.as_bytes()).expect("an error of the server")
+        };
+        let busy = || refused("BUSY a script");
+        for (reply, second, is_believed) in [
+            (Value::Int(1), echo("7"), true),
+            (busy(), echo("7"), true),
+            (busy(), refused("BUSY still"), true),
+            (Value::Int(1), echo("6"), false),
+            (Value::Int(1), Value::Int(7), false),
+            (Value::Int(1), busy(), false),
+            (refused("NOAUTH no"), busy(), false),
+        ] {
+            let shown = format!("{reply:?}, {second:?}");
+            assert_eq!(check(vec![reply, second], "7").is_ok(), is_believed, "{shown}");
+        }
+        assert!(check(vec![echo("7")], "7").is_err(), "expected two replies to be needed");
+    }
+}

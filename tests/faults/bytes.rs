@@ -1,0 +1,291 @@
+//! Each fault that a network can have, at each kind of request of a worker, a sweeper and a client: nothing is lost,
+//! nothing runs more often than the fault explains, and all go on with new connections, also where an old one stays.
+
+use std::time::Duration;
+
+use delayed::config::{Config, RedisConfig};
+use delayed::testing::{Fault, Mode, Proxy, Requests, Side};
+use delayed::{Call, Client, Fate, GoTask};
+use redis::Commands;
+
+use crate::support::process::{DELAYED, Program};
+use crate::support::redis::Options;
+use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, call, count, mark, marks, open, ready};
+use crate::support::wait;
+
+/// After this time without a reply a party gives a connection up.
+const TIMEOUT: Duration = Duration::from_millis(400);
+
+const FAULTS: [Fault; 8] = [
+    Fault::Delay(Duration::from_millis(30)),
+    // Not released: what was once silent stays so.
+    Fault::Hold,
+    Fault::Drop,
+    Fault::Double,
+    Fault::End,
+    Fault::Reset,
+    Fault::HalfThenEnd,
+    Fault::HalfThenNothing,
+];
+
+/// A Redis on a port, since only there a connection can be reset, and a proxy before it.
+fn network() -> (Trial, Proxy) {
+    let trial = Trial::with(Options { tcp: true, ..Options::default() });
+    let proxy = Proxy::to(&trial.server.tcp_url()).unwrap();
+    (trial, proxy)
+}
+
+/// Starts one of the programs at the proxy.
+fn start(trial: &Trial, proxy: &Proxy, program: &str, words: &[&str]) -> Program {
+    let mut command = trial.command(program);
+    command.args(words).args(["--redis", proxy.url(), "--queue", QUEUE]);
+    Program::spawn(command.env("DELAYED_REDIS_TIMEOUT", format!("{TIMEOUT:?}")))
+}
+
+fn worker(trial: &Trial, proxy: &Proxy, words: &[&str]) -> Program {
+    let worker = start(trial, proxy, WORKER, &[&["worker"][..], words].concat());
+    ready(&worker);
+    worker
+}
+
+/// Calls `play` with each fault and each side, some at a time.
+fn each(play: impl Fn(Side, Fault) + Sync) {
+    for side in [Side::Request, Side::Reply] {
+        std::thread::scope(|scope| {
+            for fault in FAULTS {
+                let play = &play;
+                scope.spawn(move || play(side, fault));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_worker_runs_each_call_once() {
+    each(|side, fault| {
+        let (mut trial, proxy) = network();
+        let mut worker = worker(&trial, &proxy, &["--concurrency", "4", "--lease", "60s"]);
+        let mut runs: Vec<String> = Vec::new();
+        for (name, requests, task) in [
+            ("claim", Requests::script("claim").nth(1), "trial.mark"),
+            ("release", Requests::script("claim").nth(2), "trial.mark_blocking"),
+            ("wait", Requests::command("BLMOVE").nth(1), "trial.mark"),
+            ("retry", Requests::script("retry").nth(1), "trial.flaky"),
+            ("bury", Requests::script("bury").nth(1), "trial.shown"),
+        ] {
+            let trap = proxy.trap(side, requests, fault);
+            let mut messages: Vec<Vec<u8>> = (0..6).map(|n| mark(format!("{name}/{n}"))).collect();
+            messages.insert(
+                3,
+                match task {
+                    "trial.flaky" => call(task, &[name.into(), 1.into()]),
+                    _ => call(task, &[name.into()]),
+                },
+            );
+            trial.push(&messages);
+            runs.extend((0..6).map(|n| format!("{name}/{n}")));
+            runs.extend(match task {
+                "trial.flaky" => vec![format!("{name} 1"), format!("{name} 2")],
+                _ => vec![name.to_owned()],
+            });
+            wait::until_ok(PATIENCE, || {
+                let (struck, left, lines) = (trap.struck(), trial.left(), trial.ledger.lines().len());
+                if struck == 1 && left == (0, 0) && lines >= runs.len() {
+                    return Ok(());
+                }
+                let said = worker.printed();
+                Err(format!(
+                    "{fault:?} of a {side:?} of {name}: {struck} struck, {left:?} left, {lines} ran\n{said}"
+                ))
+            });
+        }
+        let stopped = trial.stop(&mut worker);
+        assert_eq!(count(&stopped, "lost"), 0, "{fault:?} of a {side:?}: {stopped}\n{}", worker.printed());
+        trial.ledger.assert_each_once(runs);
+        assert_eq!(trial.dead(), 1, "expected one dead letter: {:#?}", trial.state().dead);
+        trial.assert_only(&["q_dead"]);
+    });
+}
+
+#[test]
+fn a_worker_keeps_its_lease() {
+    each(|side, fault| {
+        let (mut trial, proxy) = network();
+        let mut worker = worker(&trial, &proxy, &["--concurrency", "2", "--lease", "6s", "--no-sweep"]);
+        let mut sweeper = trial.sweeper(&["--queue", QUEUE, "--interval", "100ms"]);
+        let gate = trial.gate("gate");
+        trial.push(&[call("trial.gated", &["held".into(), gate.to_str().unwrap().into()])]);
+        trial.wait_runs(1);
+        let (trap, beats) = (
+            proxy.trap(side, Requests::script("beat").nth(1), fault),
+            proxy.trap(Side::Request, Requests::script("beat").nth(u32::MAX), Fault::Drop),
+        );
+        // The lease would have ended by the last of them.
+        wait::until("the fault, and beats after it", PATIENCE, || trap.struck() == 1 && beats.met() > 6);
+        open(&gate);
+        trial.wait_settled();
+        let stopped = trial.stop(&mut worker);
+        assert_eq!(count(&stopped, "lost"), 0, "{fault:?} of a {side:?}: {stopped}\n{}", worker.printed());
+        trial.ledger.assert_each_once(["+held", "-held"]);
+        sweeper.kill9();
+        trial.assert_only(&[]);
+    });
+}
+
+#[test]
+fn a_sweeper_brings_back_each_call_once() {
+    each(|side, fault| {
+        let (mut trial, proxy) = network();
+        let sweeper = start(&trial, &proxy, DELAYED, &["sweeper", "--interval", "50ms"]);
+        sweeper.wait_for_line("\"sweeping\"");
+        let mut calls = 0;
+        for (name, requests) in [
+            ("requeue_lost", Requests::script("requeue_lost")),
+            ("forget_workers", Requests::command("TIME")),
+            ("balance", Requests::script("balance")),
+            ("depth", Requests::command("LLEN")),
+        ] {
+            let trap = proxy.trap(side, requests.nth(1), fault);
+            if matches!(name, "balance" | "depth") {
+                // As if all tokens had been popped by those who died, and a last message had come without one.
+                let () = trial.redis.rpush(QUEUE, mark(calls)).unwrap();
+                let () = trial.redis.del("q_noti").unwrap();
+                calls += 1;
+            } else {
+                let lost = |n: usize| (format!("q:{}:{n}", "dead".repeat(4)), mark(calls + n));
+                let () =
+                    trial.redis.hset_multiple("q_processing", &(0..3).map(lost).collect::<Vec<_>>()).unwrap();
+                calls += 3;
+            }
+            wait::until_ok(PATIENCE, || {
+                let (struck, state) = (trap.struck(), trial.state());
+                let (waiting, tokens) = (state.waiting.len(), state.tokens);
+                if struck == 1 && (waiting, tokens) == (calls, calls as u64) {
+                    return Ok(());
+                }
+                let said = sweeper.printed();
+                Err(format!(
+                    "{fault:?} of a {side:?} of {name}: {struck} struck, {waiting} wait, {tokens} tokens\n{said}"
+                ))
+            });
+        }
+        drop(sweeper);
+        let mut worker = trial.worker(&["--burst", "--no-sweep"]);
+        trial.ended(&mut worker);
+        trial.ledger.assert_each_once(0..calls);
+        trial.assert_only(&[]);
+    });
+}
+
+/// A client that gives up as soon as the programs do.
+async fn client(url: &str) -> Client {
+    let mut config = Config::default();
+    config.redis = RedisConfig::new(url);
+    config.redis.timeout = TIMEOUT;
+    Client::with_config(&config).await.unwrap()
+}
+
+fn marking(name: impl ToString) -> Call {
+    GoTask::new("trial.mark").arg(name.to_string()).queue(QUEUE)
+}
+
+#[test]
+fn a_client_knows_of_each_call_what_became_of_it_or_that_it_does_not() {
+    each(|side, fault| {
+        let (mut trial, proxy) = network();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let mut fates: Vec<(String, Fate)> = Vec::new();
+        runtime.block_on(async {
+            let client = client(proxy.url()).await;
+            let trap = proxy.trap(side, Requests::script("enqueue").nth(2), fault);
+            let mut tasks = tokio::task::JoinSet::new();
+            for n in 0..30 {
+                let (client, name) = (client.clone(), format!("one/{n}"));
+                tasks.spawn(async move { (client.enqueue(marking(&name)).await, name) });
+            }
+            while let Some(done) = tasks.join_next().await {
+                let (result, name) = done.unwrap();
+                let fate = match result {
+                    Ok(_) => Fate::Applied,
+                    Err(error) if error.may_have_been_applied() => Fate::Uncertain,
+                    Err(_) => Fate::NotApplied,
+                };
+                fates.push((name, fate));
+            }
+            assert_eq!(trap.struck(), 1, "expected {fault:?} of a {side:?}");
+            let trap = proxy.trap(side, Requests::script("enqueue").nth(2), fault);
+            let names: Vec<String> = (0..2500).map(|n| format!("many/{n}")).collect();
+            match client.enqueue_many(names.iter().map(marking)).await {
+                Ok(_) => fates.extend(names.into_iter().map(|name| (name, Fate::Applied))),
+                Err(error) => fates.extend(names.into_iter().zip(error.fates().iter().copied())),
+            }
+            assert_eq!(trap.struck(), 1, "expected {fault:?} of a {side:?} in bulk");
+            client
+                .enqueue(marking("after"))
+                .await
+                .unwrap_or_else(|error| panic!("{fault:?} of a {side:?}: {error}"));
+            fates.push(("after".into(), Fate::Applied));
+        });
+        let mut worker = trial.worker(&["--burst"]);
+        trial.ended(&mut worker);
+        let mut runs = trial.ledger.executions();
+        let most = if (side, fault) == (Side::Request, Fault::Double) { 2 } else { 1 };
+        for (name, fate) in &fates {
+            let ran = runs.remove(name).unwrap_or(0);
+            let expected = match fate {
+                Fate::Applied => 1..=most,
+                Fate::Uncertain => 0..=most,
+                Fate::NotApplied => 0..=0,
+            };
+            assert!(
+                expected.contains(&ran),
+                "{fault:?} of a {side:?}: {name} is {fate:?}, and ran {ran} times"
+            );
+        }
+        assert!(runs.is_empty(), "expected nothing else to run: {runs:?}");
+        let uncertain = fates.iter().filter(|(_, fate)| *fate == Fate::Uncertain).count();
+        let loses = !matches!(fault, Fault::Delay(_) | Fault::Double);
+        assert!(uncertain > 0 || !loses, "expected {fault:?} of a {side:?} to leave something uncertain");
+        trial.assert_only(&[]);
+    });
+}
+
+#[test]
+fn a_client_is_not_told_by_the_reply_to_another_call_that_its_own_was_taken() {
+    let (mut trial, proxy) = network();
+    let () = trial.redis.set("wrong", "no list").unwrap();
+    // Both are on their way before the first is answered.
+    proxy.set(Mode::Delay(Duration::from_millis(50)));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let client = client(proxy.url()).await;
+        let trap = proxy.trap(Side::Reply, Requests::script("enqueue").nth(1), Fault::Double);
+        let refused = GoTask::new("trial.mark").arg("refused").queue("wrong");
+        let (_, refused) = tokio::join!(client.enqueue(marking("taken")), client.enqueue(refused));
+        assert_eq!(trap.struck(), 1, "expected the first reply to come twice");
+        refused.expect_err("expected the second not to be taken");
+    });
+    assert_eq!(trial.state().waiting, [mark("taken")]);
+}
+
+#[test]
+fn a_reply_that_comes_twice_or_not_at_all_is_not_taken_for_that_of_another_request() {
+    const CALLS: usize = 3000;
+    for fault in [Fault::Double, Fault::Drop] {
+        let (mut trial, proxy) = network();
+        // So that two claims are under way at a time, and something else too.
+        proxy.set(Mode::Delay(Duration::from_micros(300)));
+        let mut worker = worker(&trial, &proxy, &["--concurrency", "16", "--lease", "60s"]);
+        let traps: Vec<_> =
+            (1..=20).map(|n| proxy.trap(Side::Reply, Requests::script("claim").nth(5 * n), fault)).collect();
+        trial.push(&marks(CALLS));
+        trial.wait_runs(CALLS);
+        trial.wait_settled();
+        let stopped = trial.stop(&mut worker);
+        let struck: u32 = traps.iter().map(|trap| trap.struck()).sum();
+        assert!(struck >= 10, "expected more replies to have come twice or not at all than {struck}");
+        assert_eq!(count(&stopped, "lost"), 0, "{fault:?}: {stopped}");
+        trial.ledger.assert_each_once(0..CALLS);
+        trial.assert_only(&[]);
+    }
+}
