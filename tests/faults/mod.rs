@@ -3,6 +3,7 @@
 
 mod full;
 mod killed_worker;
+mod log;
 mod many_lost;
 mod network;
 mod paused;
