@@ -155,6 +155,15 @@ impl Ticket {
         }
     }
 
+    /// Whether its deadline has passed: then it does not begin, and that is told.
+    pub(super) fn expires(&self) -> bool {
+        let late = self.job.deadline.and_then(|deadline| Instant::now().checked_duration_since(deadline));
+        if let Some(late) = late {
+            self.finish(Some(Outcome::Expired { late }), Traces::default());
+        }
+        late.is_some()
+    }
+
     /// Tells that it was lost through no fault of the task's.
     pub(super) fn lose(&self, problem: impl Into<String>) {
         self.finish(Some(Outcome::Lost { problem: problem.into() }), Traces::default());
