@@ -279,7 +279,7 @@ impl ClaimLoop {
         }
         self.settle_rest(last).await;
         let mut by_lane: Vec<Vec<usize>> = self.lanes.iter().map(|_| Vec::new()).collect();
-        let still_running = ordered + self.slots.underway();
+        let still_running = ordered + self.slots.stuck();
         for slot in self.slots.in_order() {
             if let Some(running) = self.slots.end(slot) {
                 by_lane[running.lane].push(slot);

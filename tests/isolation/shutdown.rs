@@ -13,6 +13,7 @@ both! {
     a_second_signal_does_not_wait
     a_run_that_hears_ends_before_the_deadline
     a_burst_ends_when_all_is_settled
+    a_worker_ends_whose_zygote_is_stopped
     an_idle_worker_ends_at_once
 }
 
@@ -69,7 +70,6 @@ fn assert_put_back(case: &mut Case, stopped: &serde_json::Value, calls: &[Vec<u8
     assert_eq!(state.waiting, calls, "expected them at the head, in the order of their claims");
     assert!(state.deaths.is_empty() && state.dead.is_empty(), "{state:#?}");
     case.trial.assert_only(&["q", "q_noti"]);
-    assert_eq!(case.trial.ledger.total() as usize, calls.len(), "expected one run each");
 }
 
 fn at_the_deadline_they_are_killed_and_put_back(mode: &'static str) {
@@ -79,6 +79,7 @@ fn at_the_deadline_they_are_killed_and_put_back(mode: &'static str) {
     let stopped = case.trial.stop(&mut case.worker);
     assert_soon(began, Duration::from_secs(20), "the worker's end");
     assert_put_back(&mut case, &stopped, &calls);
+    assert_eq!(case.trial.ledger.total() as usize, calls.len(), "expected one run each");
 }
 
 fn a_second_signal_does_not_wait(mode: &'static str) {
@@ -90,6 +91,7 @@ fn a_second_signal_does_not_wait(mode: &'static str) {
     let stopped = case.trial.stop(&mut case.worker);
     assert_soon(began, Duration::from_secs(20), "the worker's end");
     assert_put_back(&mut case, &stopped, &calls);
+    assert_eq!(case.trial.ledger.total() as usize, calls.len(), "expected one run each");
 }
 
 fn a_run_that_hears_ends_before_the_deadline(mode: &'static str) {
@@ -121,4 +123,21 @@ fn an_idle_worker_ends_at_once(mode: &'static str) {
     let began = Instant::now();
     case.end_with(&[]);
     assert_soon(began, Duration::from_secs(10), "the end of an idle worker");
+}
+
+/// Whoever stopped it does not keep the worker, and what it forked does not outlive that.
+fn a_worker_ends_whose_zygote_is_stopped(mode: &'static str) {
+    for stopped in [1, 2] {
+        let mut case = Case::new(mode, &["--shutdown", "300ms"]);
+        case.trial.push(&[task("deaf", "a")]);
+        case.trial.wait_runs(1);
+        case.family[stopped].signal(Signal::SIGSTOP);
+        let end = case.trial.stop(&mut case.worker);
+        assert_eq!(count(&end, "put_back"), 1, "{end}");
+        let printed = case.worker.printed();
+        assert!(!printed.contains("functions that block"), "expected none to be told of: {printed}");
+        case.nobody();
+        case.trial.assert_only(&["q", "q_noti"]);
+        case.trial.ledger.assert_each_once(["a"]);
+    }
 }
