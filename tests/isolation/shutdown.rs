@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::{Case, assert_soon, families, task, task_with};
-use crate::support::trial::{Trial, count, open};
+use crate::support::trial::{PATIENCE, Trial, count, open};
+use crate::support::wait;
 
 both! {
     runs_may_end
@@ -140,4 +141,17 @@ fn a_worker_ends_whose_zygote_is_stopped(mode: &'static str) {
         case.trial.assert_only(&["q", "q_noti"]);
         case.trial.ledger.assert_each_once(["a"]);
     }
+}
+
+#[test]
+fn what_waits_for_a_child_is_put_back_before_it_runs() {
+    let mut case = Case::new("prefork", &["--concurrency", "2", "--children", "1", "--shutdown", "300ms"]);
+    let calls = [task("deaf", "a"), task("who", "b")];
+    case.trial.push(&[&calls[0]]);
+    case.trial.wait_runs(1);
+    case.trial.push(&[&calls[1]]);
+    wait::until("both to be claimed", PATIENCE, || case.trial.state().processing.len() == 2);
+    let stopped = case.trial.stop(&mut case.worker);
+    assert_put_back(&mut case, &stopped, &calls);
+    case.trial.ledger.assert_each_once(["a"]);
 }
