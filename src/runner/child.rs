@@ -158,7 +158,16 @@ impl Child<'_> {
         };
         match self.run(task, &message, &queue, request.timeout_ms) {
             Ok(outcome) => outcome.into(),
-            Err(error) => Answer::Refused { problem: format!("the child could not be prepared: {error}") },
+            Err(error) => {
+                let problem = format!("the child could not be prepared: {error}");
+                let Limits { address_space, open_files, .. } = request.limits;
+                // A thread, memory or descriptors: what the task may not have, or what nobody has.
+                if address_space.or(open_files).is_some() {
+                    Answer::Refused { problem }
+                } else {
+                    Answer::Short { problem }
+                }
+            }
         }
     }
 
@@ -196,7 +205,8 @@ impl Child<'_> {
                 })
             }
         };
-        self.terminator.listen(None)?;
+        // It has run: from here on nothing may say that it has not.
+        let _ = self.terminator.listen(None);
         Ok(outcome)
     }
 }

@@ -111,6 +111,10 @@ pub(super) enum Answer {
     Refused {
         problem: String,
     },
+    /// The system has no more of something that it takes to run a task; the task did not run.
+    Short {
+        problem: String,
+    },
 }
 
 /// An event of `tracing`.

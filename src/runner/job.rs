@@ -101,7 +101,10 @@ impl Job {
             Answer::Arguments { problem } => Outcome::Arguments { problem },
             Answer::Malformed { problem } => Outcome::Malformed { problem },
             Answer::Unknown => Outcome::Unknown,
-            Answer::Refused { problem } => Outcome::Failed(TaskError::retry(problem)),
+            Answer::Refused { problem } => {
+                failed(&problem).unwrap_or_else(|| Outcome::Failed(TaskError::retry(problem)))
+            }
+            Answer::Short { problem } => Outcome::Lost { problem },
         }
     }
 }
