@@ -112,13 +112,14 @@ impl Child<'_> {
                 }
                 (None, Ok(message)) => self.answer(&request, &message),
             };
+            let asked = self.terminator.has_fired();
             let retires = runs == reuse.runs
                 || refused.is_some()
-                || self.terminator.has_fired()
+                || asked
                 // Something that this run started lives on. It ends with this process.
                 || !matches!(peek_ended(), Ended::NoChildren)
                 || reuse.memory.is_some_and(|most| resident_memory(getpid().as_raw()).is_none_or(|now| now > most));
-            let report = Report::Ended { run: request.run, answer, retires };
+            let report = Report::Ended { run: request.run, answer, retires, asked };
             crash::point("run", "report");
             let is_sent = packets::send(&*self.reports, &encode(&report), &[]).is_ok();
             crash::point("run", "reported");

@@ -43,7 +43,8 @@ impl ClaimLoop {
         let Some(running) = self.slots.running_in(slot) else { return };
         crash::point("run", "heard");
         let outcome = self.orders.outcome_of(slot, running.judged(outcome));
-        let outcome = if self.phase() > Phase::Quiet { outcome.while_stopping() } else { outcome };
+        let outcome =
+            if self.phase() > Phase::Quiet { outcome.while_stopping(traces.as_deref()) } else { outcome };
         if self.closing && matches!(outcome, Outcome::Failed(_) | Outcome::Lost { .. }) {
             // It heard that it was cancelled: it is put back, and no attempt is counted.
             self.slots.stop_by(slot, Stop::NotNeeded);
@@ -86,7 +87,7 @@ impl ClaimLoop {
                 Settlement::Retry(bytes)
             }
             Verdict::Bury { reason, mut detail, attempt } => {
-                let Traces { usage, output } = traces.map_or_else(Traces::default, |traces| *traces);
+                let Traces { usage, output, .. } = traces.map_or_else(Traces::default, |traces| *traces);
                 if let Some(usage) = usage {
                     detail = format!("{detail} ({usage})");
                 }

@@ -14,6 +14,7 @@ both! {
     a_second_signal_does_not_wait
     a_run_that_hears_ends_before_the_deadline
     a_burst_ends_when_all_is_settled
+    a_signal_to_all_of_a_service_is_no_fault_of_its_tasks
     a_worker_ends_whose_zygote_is_stopped
     an_idle_worker_ends_at_once
 }
@@ -124,6 +125,27 @@ fn an_idle_worker_ends_at_once(mode: &'static str) {
     let began = Instant::now();
     case.end_with(&[]);
     assert_soon(began, Duration::from_secs(10), "the end of an idle worker");
+}
+
+/// As a supervisor does that tells all processes of a service to end, in whatever order.
+fn a_signal_to_all_of_a_service_is_no_fault_of_its_tasks(mode: &'static str) {
+    let mut case = Case::new(mode, &["--concurrency", "4", "--timeout", "1h"]);
+    let mut calls =
+        [task("sleep", "a"), task("gives_up", "b"), task("sleep_blocking", "c"), task("gives_up", "d")];
+    case.trial.push(&calls);
+    case.trial.wait_runs(4);
+    let children = case.children();
+    assert_eq!(children.len(), 4, "{children:?}");
+    children.iter().for_each(|child| child.signal(Signal::SIGTERM));
+    let stopped = case.trial.stop(&mut case.worker);
+    case.nobody();
+    assert_eq!((count(&stopped, "put_back"), count(&stopped, "failed")), (4, 0), "{stopped}");
+    let mut waiting = case.trial.state().waiting;
+    waiting.sort();
+    calls.sort();
+    assert_eq!(waiting, calls, "expected all to be there as they came");
+    case.trial.assert_only(&["q", "q_noti"]);
+    case.trial.ledger.assert_each_once(["a", "+b", "-b", "c", "+d", "-d"]);
 }
 
 /// Whoever stopped it does not keep the worker, and what it forked does not outlive that.
