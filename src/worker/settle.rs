@@ -107,10 +107,13 @@ impl ClaimLoop {
             }
             Verdict::PutBackFirst => {
                 count(&self.counters.put_back, 1);
-                tracing::warn!(queue = %lane.lane.queue, task, %outcome, "it is put back");
-                // From now on, or it would be claimed again as soon as it is there. One pause for all that are lost at once.
+                // From now on, or it would be claimed again as soon as it is there. One pause for all that are lost at once, and
+                // one word of it.
                 if lane.losses.until().is_none() {
-                    lane.losses.fail();
+                    let pause = lane.losses.fail();
+                    tracing::warn!(queue = %lane.lane.queue, task, %outcome, ?pause, "it is put back, and nothing is claimed for a while");
+                } else {
+                    tracing::debug!(queue = %lane.lane.queue, task, %outcome, "it is put back");
                 }
                 Settlement::PutBack(Place::Head)
             }
