@@ -22,6 +22,8 @@ pub(super) fn start(settings: &Settings, serves: bool) -> Result<(), Failure> {
     let to = std::io::stderr;
     let colour = to().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(to).with_ansi(colour);
+    // A line that cannot be written, as on a full disk, is no reason to panic, as complaining of it in the same place does.
+    let lines = lines.log_internal_errors(false);
     // A program that logs in its own way goes on doing so.
     let _ = match log.format {
         LogFormat::Pretty => lines.try_init(),

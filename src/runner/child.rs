@@ -112,13 +112,14 @@ impl Child<'_> {
                 }
                 (None, Ok(message)) => self.answer(&request, &message),
             };
+            let asked = self.terminator.has_fired();
             let retires = runs == reuse.runs
                 || refused.is_some()
-                || self.terminator.has_fired()
+                || asked
                 // Something that this run started lives on. It ends with this process.
                 || !matches!(peek_ended(), Ended::NoChildren)
                 || reuse.memory.is_some_and(|most| resident_memory(getpid().as_raw()).is_none_or(|now| now > most));
-            let report = Report::Ended { run: request.run, answer, retires };
+            let report = Report::Ended { run: request.run, answer, retires, asked };
             crash::point("run", "report");
             let is_sent = packets::send(&*self.reports, &encode(&report), &[]).is_ok();
             crash::point("run", "reported");
@@ -158,7 +159,16 @@ impl Child<'_> {
         };
         match self.run(task, &message, &queue, request.timeout_ms) {
             Ok(outcome) => outcome.into(),
-            Err(error) => Answer::Refused { problem: format!("the child could not be prepared: {error}") },
+            Err(error) => {
+                let problem = format!("the child could not be prepared: {error}");
+                let Limits { address_space, open_files, .. } = request.limits;
+                // A thread, memory or descriptors: what the task may not have, or what nobody has.
+                if address_space.or(open_files).is_some() {
+                    Answer::Refused { problem }
+                } else {
+                    Answer::Short { problem }
+                }
+            }
         }
     }
 
@@ -196,7 +206,8 @@ impl Child<'_> {
                 })
             }
         };
-        self.terminator.listen(None)?;
+        // It has run: from here on nothing may say that it has not.
+        let _ = self.terminator.listen(None);
         Ok(outcome)
     }
 }

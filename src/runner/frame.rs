@@ -86,6 +86,8 @@ pub(super) enum Report {
         answer: Answer,
         /// The child ends now, and is not to be given another run.
         retires: bool,
+        /// A SIGTERM came to it, from whomever.
+        asked: bool,
     },
 }
 
@@ -109,6 +111,10 @@ pub(super) enum Answer {
     Unknown,
     /// A limit could not be set; the task did not run.
     Refused {
+        problem: String,
+    },
+    /// The system has no more of something that it takes to run a task; the task did not run.
+    Short {
         problem: String,
     },
 }
@@ -172,11 +178,12 @@ mod tests {
     fn frames_come_back_as_they_were() {
         let reports = [
             Report::Log(Box::new(line())),
-            Report::Ended { run: 7, answer: Answer::Succeeded, retires: false },
+            Report::Ended { run: 7, answer: Answer::Succeeded, retires: false, asked: false },
             Report::Ended {
                 run: u64::MAX,
                 answer: Answer::Failed { message: "no".into(), retryable: true },
                 retires: true,
+                asked: true,
             },
         ];
         for report in reports {
@@ -201,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_is_not_read() {
-        let good = encode(&Report::Ended { run: 7, answer: Answer::Unknown, retires: false });
+        let good = encode(&Report::Ended { run: 7, answer: Answer::Unknown, retires: false, asked: false });
         for end in 0..good.len() {
             assert_eq!(decode::<Report>(&good[..end]), None, "{end} bytes of it");
         }

@@ -101,7 +101,10 @@ impl Job {
             Answer::Arguments { problem } => Outcome::Arguments { problem },
             Answer::Malformed { problem } => Outcome::Malformed { problem },
             Answer::Unknown => Outcome::Unknown,
-            Answer::Refused { problem } => Outcome::Failed(TaskError::retry(problem)),
+            Answer::Refused { problem } => {
+                failed(&problem).unwrap_or_else(|| Outcome::Failed(TaskError::retry(problem)))
+            }
+            Answer::Short { problem } => Outcome::Lost { problem },
         }
     }
 }
@@ -153,6 +156,15 @@ impl Ticket {
             // The loop is gone only when it has put this message back.
             let _ = self.done.send(Done { slot: self.job.slot, outcome, traces });
         }
+    }
+
+    /// Whether its deadline has passed: then it does not begin, and that is told.
+    pub(super) fn expires(&self) -> bool {
+        let late = self.job.deadline.and_then(|deadline| Instant::now().checked_duration_since(deadline));
+        if let Some(late) = late {
+            self.finish(Some(Outcome::Expired { late }), Traces::default());
+        }
+        late.is_some()
     }
 
     /// Tells that it was lost through no fault of the task's.

@@ -114,6 +114,8 @@ pub(crate) struct Traces {
     pub(crate) usage: Option<Usage>,
     /// What it wrote last on its standard output and standard error.
     pub(crate) output: String,
+    /// Whether somebody else than its worker asked it to end.
+    pub(crate) asked: bool,
 }
 
 /// What a process used.
@@ -127,10 +129,10 @@ pub(crate) struct Usage {
 
 impl Outcome {
     /// The same, where the worker is stopping: a supervisor that sends SIGTERM to all processes of a service ends those of
-    /// tasks too, which is no fault of theirs.
-    pub(crate) fn while_stopping(self) -> Self {
+    /// tasks too, or has them give up, which is no fault of theirs.
+    pub(crate) fn while_stopping(self, traces: Option<&Traces>) -> Self {
         match self {
-            Self::Crashed(Exit::Signal(signal)) if signal == nix::sys::signal::Signal::SIGTERM as i32 => {
+            Self::Crashed(_) | Self::Failed(_) if traces.is_some_and(|traces| traces.asked) => {
                 Self::Lost { problem: "its process was ended with the worker".into() }
             }
             other => other,

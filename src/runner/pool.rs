@@ -230,6 +230,9 @@ impl Pool {
                 (None, _) => false,
             };
             let Some(ticket) = (if may { state.waiting.pop_front() } else { None }) else { break };
+            if ticket.expires() {
+                continue;
+            }
             if let Some(ticket) = seat.send(&mut given, ticket) {
                 state.waiting.push_front(ticket);
                 break;

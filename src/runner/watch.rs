@@ -22,6 +22,8 @@ const CPU_PERIOD: Duration = Duration::from_millis(250);
 const CPU_GRACE: Duration = Duration::from_secs(1);
 /// How long a child that has said its last may take to end.
 const LINGER: Duration = Duration::from_millis(500);
+/// By how much a supervisor's SIGTERM may come to a child before the worker hears of its own.
+const AHEAD: Duration = Duration::from_millis(200);
 
 /// How a run ended.
 pub(super) struct End {
@@ -53,6 +55,8 @@ struct Watch<'a> {
     why: Option<Why>,
     answer: Option<Answer>,
     retires: bool,
+    /// It was asked to end, by whomever.
+    asked: bool,
     /// The CPU time that the child had used when it was looked at first.
     cpu_before: Option<Duration>,
 }
@@ -68,6 +72,7 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
         why: None,
         answer: None,
         retires: false,
+        asked: false,
         cpu_before: None,
     };
     let period = job.limits.memory.map(|_| MEMORY_PERIOD).or(job.limits.cpu_seconds.map(|_| CPU_PERIOD));
@@ -102,12 +107,12 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
         };
         match event {
             Event::Report(Report::Log(line)) => forward::log(&line, job.origin(process.pid())),
-            Event::Report(Report::Ended { run, answer, retires })
+            Event::Report(Report::Ended { run, answer, retires, asked })
                 if run == ticket.run && watch.answer.is_none() =>
             {
                 process.drain_output(job.origin(0));
                 watch.answer = Some(answer);
-                watch.retires = retires;
+                (watch.retires, watch.asked) = (retires, asked);
                 if watch.is_settled() {
                     return watch.end(process, None);
                 }
@@ -122,7 +127,13 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
                 return watch.lost(Outcome::Lost { problem: problem.clone() }, problem);
             }
             Event::Orphaned => return watch.lost(Outcome::Orphaned, "the zygote is dead".into()),
-            Event::Ended(status, used) => return watch.end(process, Some((status, used))),
+            Event::Ended(status, used) => {
+                watch.asked |= watch.answer.is_none() && status == Status::Signal(Signal::SIGTERM as i32);
+                if watch.is_asked_by_others() {
+                    tokio::time::sleep(AHEAD).await;
+                }
+                return watch.end(process, Some((status, used)));
+            }
         }
     }
 }
@@ -199,6 +210,12 @@ impl Watch<'_> {
         matches!(self.answer, Some(Answer::Succeeded)) || !self.retires
     }
 
+    /// Whether somebody else than its worker had it end, before it came to its own end.
+    fn is_asked_by_others(&self) -> bool {
+        let gave_up = matches!(self.answer, None | Some(Answer::Failed { .. }));
+        self.asked && self.why.is_none() && gave_up
+    }
+
     fn lost(&self, outcome: Outcome, problem: String) -> End {
         let outcome = match &self.why {
             Some(Why::Told(Command::Abandon)) => None,
@@ -213,10 +230,11 @@ impl Watch<'_> {
         let alive = ended.is_none() && !self.retires && self.why.is_none();
         let origin = self.ticket.job.origin(process.pid());
         let output = process.written().finish(origin);
+        let asked = self.is_asked_by_others();
         let outcome = self.outcome(took, ended.map(|(status, _)| status), &output);
         let traces = match outcome {
             None | Some(Outcome::Succeeded) => Traces::default(),
-            Some(_) => Traces { usage: ended.map(|(_, used)| used.into()), output },
+            Some(_) => Traces { usage: ended.map(|(_, used)| used.into()), output, asked },
         };
         End { outcome, traces, alive, took, problem: None }
     }

@@ -6,9 +6,11 @@ mod warden;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{Shutdown, shutdown};
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::runner::child::Household;
@@ -33,9 +35,18 @@ use crate::task::{Registry, RegistryError, States};
 #[derive(Debug)]
 pub struct Zygote {
     control: OwnedFd,
-    /// None once it has ended.
-    warden: Arc<Mutex<Option<Pid>>>,
+    warden: Arc<Warden>,
 }
+
+/// The zygote's parent, a child of this process. None once it was waited for: then its number may be that of another.
+#[derive(Debug)]
+struct Warden(Mutex<Option<Pid>>);
+
+/// How long all that the zygote has forked may take to be gone. Warden and zygote do not end while somebody else has
+/// stopped them; but when this process is gone, they do.
+const TO_END: Duration = Duration::from_secs(5);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Why there is no zygote.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +123,10 @@ impl ZygoteBuilder {
         let (control, theirs) = packets::pair().map_err(refused)?;
         let worker = nix::unistd::getpid();
         match alone.fork().map_err(refused)? {
-            Side::Parent(warden) => Ok(Zygote { control, warden: Arc::new(Mutex::new(Some(warden))) }),
+            Side::Parent(warden) => {
+                let warden = Arc::new(Warden(Mutex::new(Some(warden))));
+                Ok(Zygote { control, warden })
+            }
             Side::Child => {
                 let household = Household { registry, states: Arc::new(self.states) };
                 warden::run(alone, worker, theirs, household)
@@ -133,12 +147,19 @@ impl Zygote {
         self.control.try_clone()
     }
 
-    /// Comes when it has ended, with all that it had forked: nothing else takes that away.
+    /// Comes when it has ended, with all that it had forked, or has not for too long.
     pub(super) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
         let warden = Arc::clone(&self.warden);
         async move {
-            let waited = tokio::task::spawn_blocking(move || wait_for(&warden)).await;
-            debug_assert!(waited.is_ok(), "waiting does not panic");
+            // Not on a thread that waits: there may be none to be had.
+            let until = Instant::now() + TO_END;
+            while !warden.has_ended() {
+                if Instant::now() >= until {
+                    tracing::warn!("what sees to the end of the processes of tasks has not ended itself");
+                    return;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
         }
     }
 
@@ -153,13 +174,24 @@ impl Drop for Zygote {
     fn drop(&mut self) {
         self.hang_up();
         // It ends within milliseconds; without this it would be a zombie until the program ends.
-        wait_for(&self.warden);
+        let until = Instant::now() + TO_END;
+        while !self.warden.has_ended() && Instant::now() < until {
+            thread::sleep(LOOK);
+        }
     }
 }
 
-/// Waits until this child has ended. Once: afterwards its number may be that of another.
-fn wait_for(child: &Mutex<Option<Pid>>) {
-    if let Some(pid) = child.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        while waitpid(pid, None) == Err(nix::Error::EINTR) {}
+impl Warden {
+    /// Whether it has ended; then it is no zombie either.
+    fn has_ended(&self) -> bool {
+        let mut warden = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lives = |pid| {
+            matches!(
+                waitpid(pid, Some(WaitPidFlag::WNOHANG)),
+                Ok(WaitStatus::StillAlive) | Err(nix::Error::EINTR)
+            )
+        };
+        *warden = warden.filter(|pid| lives(*pid));
+        warden.is_none()
     }
 }

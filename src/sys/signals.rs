@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::sys::prctl;
 use nix::sys::signal::{
-    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, killpg, sigaction, sigprocmask,
+    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, kill, killpg, sigaction, sigprocmask,
 };
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid};
 
 /// Blocks all signals: one that comes waits. What is forked from here begins with all of them blocked.
 pub(crate) fn block_all() -> nix::Result<()> {
@@ -47,14 +47,18 @@ pub(crate) fn adopt_orphans() -> nix::Result<()> {
     prctl::set_child_subreaper(true)
 }
 
-/// Sends a signal to all of a process group. One without members is no error.
-pub(crate) fn signal_group(group: Pid, signal: Signal) {
-    let _ = killpg(group, signal);
+/// Sends a signal to a process that was made the leader of a group, and to all of that group. It may have gone over into
+/// another one, and the group may be empty.
+pub(crate) fn signal_group(leader: Pid, signal: Signal) {
+    let _ = killpg(leader, signal);
+    if getpgid(Some(leader)) != Ok(leader) {
+        let _ = kill(leader, signal);
+    }
 }
 
 /// Sends SIGKILL to one process.
 pub(crate) fn kill_process(pid: Pid) {
-    let _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
+    let _ = kill(pid, Signal::SIGKILL);
 }
 
 /// Where the handler of SIGTERM writes.

@@ -136,10 +136,10 @@ impl ClaimLoop {
     /// The end: what was told to end and has not is settled as killed all the same, since it ends with the process.
     /// Gives how many of them nothing can stop.
     pub(super) fn give_up_ordered(&mut self) -> usize {
-        let before = self.slots.underway();
+        let before = self.slots.stuck();
         for slot in self.orders.slots() {
             self.on_done(slot, Outcome::Killed { by: String::new() }, None);
         }
-        before - self.slots.underway()
+        before - self.slots.stuck()
     }
 }

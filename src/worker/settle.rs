@@ -43,7 +43,8 @@ impl ClaimLoop {
         let Some(running) = self.slots.running_in(slot) else { return };
         crash::point("run", "heard");
         let outcome = self.orders.outcome_of(slot, running.judged(outcome));
-        let outcome = if self.phase() > Phase::Quiet { outcome.while_stopping() } else { outcome };
+        let outcome =
+            if self.phase() > Phase::Quiet { outcome.while_stopping(traces.as_deref()) } else { outcome };
         if self.closing && matches!(outcome, Outcome::Failed(_) | Outcome::Lost { .. }) {
             // It heard that it was cancelled: it is put back, and no attempt is counted.
             self.slots.stop_by(slot, Stop::NotNeeded);
@@ -86,7 +87,7 @@ impl ClaimLoop {
                 Settlement::Retry(bytes)
             }
             Verdict::Bury { reason, mut detail, attempt } => {
-                let Traces { usage, output } = traces.map_or_else(Traces::default, |traces| *traces);
+                let Traces { usage, output, .. } = traces.map_or_else(Traces::default, |traces| *traces);
                 if let Some(usage) = usage {
                     detail = format!("{detail} ({usage})");
                 }
@@ -107,10 +108,13 @@ impl ClaimLoop {
             }
             Verdict::PutBackFirst => {
                 count(&self.counters.put_back, 1);
-                tracing::warn!(queue = %lane.lane.queue, task, %outcome, "it is put back");
-                // From now on, or it would be claimed again as soon as it is there. One pause for all that are lost at once.
+                // From now on, or it would be claimed again as soon as it is there. One pause for all that are lost at once, and
+                // one word of it.
                 if lane.losses.until().is_none() {
-                    lane.losses.fail();
+                    let pause = lane.losses.fail();
+                    tracing::warn!(queue = %lane.lane.queue, task, %outcome, ?pause, "it is put back, and nothing is claimed for a while");
+                } else {
+                    tracing::debug!(queue = %lane.lane.queue, task, %outcome, "it is put back");
                 }
                 Settlement::PutBack(Place::Head)
             }
@@ -287,7 +291,7 @@ impl ClaimLoop {
         }
         self.settle_rest(last).await;
         let mut by_lane: Vec<Vec<usize>> = self.lanes.iter().map(|_| Vec::new()).collect();
-        let still_running = ordered + self.slots.underway();
+        let still_running = ordered + self.slots.stuck();
         for slot in self.slots.in_order() {
             if let Some(running) = self.slots.end(slot) {
                 by_lane[running.lane].push(slot);

@@ -204,6 +204,13 @@ impl Slots {
         self.each_running().filter(|running| running.is_underway()).count()
     }
 
+    /// How many go on that nothing can stop but the end of this process.
+    pub(super) fn stuck(&self) -> usize {
+        let is_stuck =
+            |running: &&Running| !matches!(running.stop, Stop::Process(_)) && running.is_underway();
+        self.each_running().filter(is_stuck).count()
+    }
+
     /// Tells the runs that they will be given up at `deadline`, or when their own time is up.
     pub(super) fn announce(&self, deadline: Instant) {
         for running in self.each_running() {

@@ -5,6 +5,7 @@ mod bytes;
 mod forgetful;
 mod full;
 mod killed_worker;
+mod log;
 mod many_lost;
 mod network;
 mod paused;

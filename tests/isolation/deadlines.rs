@@ -91,6 +91,25 @@ fn it_may_pass_while_the_call_waits(mode: &'static str) {
     case.trial.ledger.assert_each_once(["+held", "-held"]);
 }
 
+#[test]
+fn it_may_pass_while_the_call_waits_for_a_child() {
+    let mut case = Case::new("prefork", &["--concurrency", "2", "--children", "1"]);
+    let gate = case.trial.gate("gate");
+    case.trial.push(&[task_with("gated", &["held".into(), gate.to_str().unwrap().into()])]);
+    case.trial.wait_runs(1);
+    let deadline = SystemTime::now() + Duration::from_millis(300);
+    case.trial.push(&[calls::who::call("late".into()).deadline(deadline).retry(-1).encode().unwrap()]);
+    wait::until("both to be claimed", Duration::from_secs(30), || case.trial.state().processing.len() == 2);
+    assert!(SystemTime::now() < deadline, "expected the call to be claimed before its deadline");
+    wait::until("the deadline to pass", Duration::from_secs(30), || SystemTime::now() > deadline);
+    open(&gate);
+    case.wait_dead(1);
+    let letter = case.letter();
+    assert_eq!((letter.reason.as_str(), letter.attempt.as_str()), ("expired", "1"), "{letter:?}");
+    case.end_with(&["q_dead"]);
+    case.trial.ledger.assert_each_once(["+held", "-held"]);
+}
+
 fn a_retry_does_not_move_it(mode: &'static str) {
     let mut case = Case::new(mode, &["--grace", "100ms"]);
     case.trial.push(&[due("a", 1000).retry(1).encode().unwrap()]);

@@ -5,14 +5,16 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use super::{Case, family, task};
+use super::{Case, everybody, family, task};
 use crate::support::process::Program;
 use crate::support::redis::Options;
+use crate::support::tree::Process;
 use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, count};
 use crate::support::wait;
 
 both! {
     the_call_is_put_back_and_the_worker_backs_off
+    a_call_that_gets_no_thread_is_put_back
 }
 
 /// A user who has no other processes; the kernel limits root's not at all.
@@ -50,10 +52,9 @@ fn limited(mode: &'static str, words: &[&str]) -> Case {
     Case { trial, worker, family, mode }
 }
 
-/// How many processes the zygote's user may have, as far as the zygote is concerned.
-fn allow(case: &Case, processes: &str) {
-    let zygote = case.zygote().pid.to_string();
-    let words = ["--pid", &zygote, &format!("--nproc={processes}:")];
+/// How many processes and threads its user may have, as far as this process is concerned.
+fn allow(process: &Process, processes: &str) {
+    let words = ["--pid", &process.pid.to_string(), &format!("--nproc={processes}:")];
     let mut command = Command::new("prlimit");
     if is_root() {
         // Root may be a root that must not set the limits of others.
@@ -74,7 +75,7 @@ fn the_call_is_put_back_and_the_worker_backs_off(mode: &'static str) {
     // In order, and so that those of the pool can be ended.
     let mut case = limited(mode, &["--concurrency", "1", "--timeout", "1h"]);
     let usual = soft_limit(&case);
-    allow(&case, "1");
+    allow(case.zygote(), "1");
     for child in case.children() {
         child.signal(nix::sys::signal::Signal::SIGKILL);
     }
@@ -94,12 +95,38 @@ fn the_call_is_put_back_and_the_worker_backs_off(mode: &'static str) {
     let printed = case.worker.printed();
     let says = printed.lines().any(|line| line.contains("\"WARN\"") || line.contains("\"ERROR\""));
     assert!(says, "expected the worker to say that it has no processes:\n{printed}");
-    allow(&case, &usual);
+    allow(case.zygote(), &usual);
     case.trial.wait_runs(3);
     let stopped = case.end_with(&[]);
     assert_eq!((count(&stopped, "succeeded"), count(&stopped, "retried")), (3, 0), "{stopped}");
     let lines = case.trial.ledger.lines();
     assert_eq!(lines, ["a 1", "b 1", "c 1"], "expected them in their order, each as a first attempt");
+}
+
+fn a_call_that_gets_no_thread_is_put_back(mode: &'static str) {
+    let mut case = limited(mode, &["--concurrency", "1", "--timeout", "1h"]);
+    case.goes_on();
+    let usual = soft_limit(&case);
+    // Those of the pool, or those that were forked ahead.
+    let ready = || -> Vec<Process> {
+        let zygote = case.zygote().pid;
+        everybody(&case.trial).into_iter().filter(|process| process.parent == zygote).collect()
+    };
+    let expected = if mode == "prefork" { 1 } else { 2 };
+    wait::until("children to be there for the next run", PATIENCE, || ready().len() == expected);
+    let ready = ready();
+    ready.iter().for_each(|child| allow(child, "1"));
+    let told = pushes(&mut case);
+    // A task that hears when it should end has a thread for that.
+    case.trial.push(&[task("numbered", "a")]);
+    wait::until("the call to be put back", PATIENCE, || pushes(&mut case) >= told + 4);
+    if mode == "prefork" {
+        allow(&ready[0], &usual);
+    }
+    case.trial.wait_runs(2);
+    let stopped = case.end_with(&[]);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "retried")), (2, 0), "{stopped}");
+    assert_eq!(case.trial.ledger.lines()[1], "a 1", "expected it to run as a first attempt");
 }
 
 /// How often something was put into a list: twice for a call that is put back, once for its token.

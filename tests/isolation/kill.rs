@@ -6,7 +6,7 @@ use delayed::CallId;
 
 use super::{Case, assert_soon, families, letters, nobody, task};
 use crate::support::process::DELAYED;
-use crate::support::trial::{PATIENCE, Trial, mark, open};
+use crate::support::trial::{PATIENCE, Trial, count, mark, open};
 use crate::support::wait;
 
 mod calls {
@@ -115,6 +115,28 @@ fn it_is_found_on_whichever_worker(mode: &'static str) {
     nobody(&trial);
     trial.ledger.assert_each_once(["+0", "-0", "+1", "+2", "-2"]);
     trial.assert_only(&["q_dead"]);
+}
+
+#[test]
+fn what_waits_for_a_child_is_killed_before_it_runs() {
+    let mut case = Case::new("prefork", &["--concurrency", "3", "--children", "1"]);
+    let gate = case.trial.gate("gate");
+    let gated = |n: &str| calls::gated::call(n.into(), gate.to_str().unwrap().into());
+    case.trial.push(&[gated("held").encode().unwrap()]);
+    case.trial.wait_runs(1);
+    let ids = [CallId::new(), CallId::new()];
+    for id in ids {
+        case.trial.push(&[gated(&id.to_string()).id(id).retry(-1).encode().unwrap()]);
+    }
+    wait::until("all to be claimed", PATIENCE, || case.trial.state().processing.len() == 3);
+    let (code, said) = kill(&case.trial, &ids[0].to_string());
+    assert_eq!(code, Some(0), "{said}");
+    assert_killed(&mut case.trial, 1);
+    open(&gate);
+    let stopped = case.end_with(&["q_dead"]);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "buried")), (2, 1), "{stopped}");
+    let other = ids[1].to_string();
+    case.trial.ledger.assert_each_once(["+held", "-held", &format!("+{other}"), &format!("-{other}")]);
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod crashes;
 mod deadlines;
 mod descriptors;
 mod embedder;
+mod escapes;
 mod example;
 mod families;
 mod fork_fails;

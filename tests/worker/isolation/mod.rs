@@ -1,6 +1,7 @@
 //! Tasks that must be made to end, and tasks that tell how they are kept. Most do not say where they run: the worker does.
 
 mod ends;
+mod escapes;
 mod hangs;
 mod misuses;
 mod tells;
