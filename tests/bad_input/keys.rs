@@ -127,7 +127,7 @@ fn a_sweep_brings_back_all_but_what_it_cannot_bury() {
     let mut trial = Trial::new();
     let () = trial.redis.set("q_dead", "x").unwrap();
     let digest = redis::Script::new("poison").get_hash().to_owned();
-    let () = trial.redis.hset("q_deaths", digest, "2 q:w q:v").unwrap();
+    let () = trial.redis.hset("q_deaths", digest, "2 1 q:w q:v").unwrap();
     let dead = |slot: u32| format!("q:{}:{slot}", "a".repeat(16));
     let () = trial.redis.hset("q_processing", dead(0), "poison").unwrap();
     let () = trial.redis.hset("q_processing", dead(1), mark("innocent")).unwrap();
