@@ -13,8 +13,8 @@ use crate::support::redis::Options;
 use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, call, count, mark, marks, open, ready};
 use crate::support::wait;
 
-/// After this time without a reply a party gives a connection up.
-const TIMEOUT: Duration = Duration::from_millis(400);
+/// After this time without a reply a party gives a connection up; on a busy machine it takes that long to be in time.
+const TIMEOUT: Duration = Duration::from_millis(1500);
 
 const FAULTS: [Fault; 8] = [
     Fault::Delay(Duration::from_millis(30)),
@@ -48,16 +48,15 @@ fn worker(trial: &Trial, proxy: &Proxy, words: &[&str]) -> Program {
     worker
 }
 
-/// Calls `play` with each fault and each side, some at a time.
+/// Calls `play` with each fault of each side, all at a time: most of them wait for something that does not come.
 fn each(play: impl Fn(Side, Fault) + Sync) {
-    for side in [Side::Request, Side::Reply] {
-        std::thread::scope(|scope| {
-            for fault in FAULTS {
-                let play = &play;
-                scope.spawn(move || play(side, fault));
-            }
-        });
-    }
+    let play = &play;
+    std::thread::scope(|scope| {
+        for (side, fault) in FAULTS.iter().flat_map(|fault| [(Side::Request, *fault), (Side::Reply, *fault)])
+        {
+            scope.spawn(move || play(side, fault));
+        }
+    });
 }
 
 #[test]
@@ -65,6 +64,8 @@ fn a_worker_runs_each_call_once() {
     each(|side, fault| {
         let (mut trial, proxy) = network();
         let mut worker = worker(&trial, &proxy, &["--concurrency", "4", "--lease", "60s"]);
+        let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", worker.pid())).unwrap().count();
+        let before = descriptors();
         let mut runs: Vec<String> = Vec::new();
         for (name, requests, task) in [
             ("claim", Requests::script("claim").nth(1), "trial.mark"),
@@ -99,6 +100,8 @@ fn a_worker_runs_each_call_once() {
                 ))
             });
         }
+        // A beat and a wait have connections of their own, which may have come later.
+        wait::until("old connections to be closed", PATIENCE, || descriptors() <= before + 2);
         let stopped = trial.stop(&mut worker);
         assert_eq!(count(&stopped, "lost"), 0, "{fault:?} of a {side:?}: {stopped}\n{}", worker.printed());
         trial.ledger.assert_each_once(runs);
@@ -271,20 +274,24 @@ fn a_client_is_not_told_by_the_reply_to_another_call_that_its_own_was_taken() {
 #[test]
 fn a_reply_that_comes_twice_or_not_at_all_is_not_taken_for_that_of_another_request() {
     const CALLS: usize = 3000;
-    for fault in [Fault::Double, Fault::Drop] {
+    // A call, and what tells that a reply is its own.
+    let both = &["EVALSHA", "ECHO"][..];
+    for (fault, commands) in [(Fault::Double, &both[..1]), (Fault::Drop, &both[..1]), (Fault::Drop, both)] {
         let (mut trial, proxy) = network();
+        let nth = |n: u32| {
+            commands.iter().map(move |command| Requests::command(*command).nth(20 * n)).collect::<Vec<_>>()
+        };
+        let traps: Vec<_> =
+            (1..=5).flat_map(nth).map(|requests| proxy.trap(Side::Reply, requests, fault)).collect();
         // So that two claims are under way at a time, and something else too.
         proxy.set(Mode::Delay(Duration::from_micros(300)));
         let mut worker = worker(&trial, &proxy, &["--concurrency", "16", "--lease", "60s"]);
-        let traps: Vec<_> =
-            (1..=20).map(|n| proxy.trap(Side::Reply, Requests::script("claim").nth(5 * n), fault)).collect();
         trial.push(&marks(CALLS));
         trial.wait_runs(CALLS);
         trial.wait_settled();
         let stopped = trial.stop(&mut worker);
-        let struck: u32 = traps.iter().map(|trap| trap.struck()).sum();
-        assert!(struck >= 10, "expected more replies to have come twice or not at all than {struck}");
-        assert_eq!(count(&stopped, "lost"), 0, "{fault:?}: {stopped}");
+        assert!(traps.iter().all(|trap| trap.struck() == 1), "expected each to have struck: {traps:?}");
+        assert_eq!(count(&stopped, "lost"), 0, "{fault:?} of {commands:?}: {stopped}");
         trial.ledger.assert_each_once(0..CALLS);
         trial.assert_only(&[]);
     }
