@@ -3,18 +3,20 @@
 -- Stores a number far beyond theirs, so that one that arrives later is STALE, and answers what was
 -- applied and what each slot owns now. Its own number is remembered as a fence, with its answer: when
 -- this reply is lost too, the next reconcile gives the same answer and does not take the fence for a
--- call that was applied. To send it again with the same number is allowed.
+-- call that was applied. To send it again with the same number is allowed. What a claim would have said
+-- of a suspect, this says too.
 --
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH  seq: the number of the last call that was applied; fence, applied: the
 --                            number of the last reconcile, and its answer
+-- KEYS[3]  deaths      HASH  SHA-1 of a message -> deaths of processes that owned it
 -- ARGV[1]  seq  the number of this call, beyond any before; the next call of the worker is one more
 -- ARGV[2]  lease in milliseconds, for the worker's hash
 -- ARGV[…]  the wire ids of the slots in question, at least one; the caller sends at most 2000
 --
--- Returns an array: the number of the last call that was applied (-1 when Redis does not know), then
--- the message of each slot, or nil. A reply that gets large ends early: the caller asks for the other
--- slots with the same number.
+-- Returns an array: the number of the last call that was applied (-1 when Redis does not know), an array
+-- of those slots, from 1 on, that own a suspect which is to run alone, then the message of each slot, or
+-- nil. A reply that gets large ends early: the caller asks for the other slots with the same number.
 -- Errors  STALE  a later call was applied; nothing was done.
 
 local FIRST_ID, ENOUGH = 3, 8388608 -- bytes after which a reply is large
@@ -29,10 +31,15 @@ end
 if fenced then
   applied = tonumber(worker[3])
 end
-local owned, bytes = {}, 0
+local suspects = redis.call('HLEN', KEYS[3]) > 0
+local owned, alone, bytes = {}, {}, 0
 for i = FIRST_ID, #ARGV do
   local message = redis.call('HGET', KEYS[1], ARGV[i])
   owned[#owned + 1] = message
+  local deaths = suspects and message and redis.call('HGET', KEYS[3], redis.sha1hex(message))
+  if deaths and tonumber(string.match(deaths, '^%d+') or 0) >= 2 then
+    alone[#alone + 1] = #owned
+  end
   bytes = bytes + (message and #message or 0)
   if bytes >= ENOUGH then
     break
@@ -42,4 +49,4 @@ end
 redis.call('PEXPIRE', KEYS[2], 4 * tonumber(ARGV[2])) -- the first write: needs no memory
 redis.call('HSET', KEYS[2], 'seq', seq, 'fence', seq, 'applied', applied)
 redis.call('PEXPIRE', KEYS[2], 4 * tonumber(ARGV[2]))
-return { applied, unpack(owned) }
+return { applied, alone, unpack(owned) }

@@ -29,6 +29,8 @@ pub(crate) struct LeaseKeys<'a> {
 pub(crate) struct Reconciled {
     /// The number of the last call that was applied; none when Redis does not know.
     pub(crate) applied: Option<u64>,
+    /// Which of the slots, from 0 on, own a suspect that is to run alone.
+    pub(crate) alone: Vec<usize>,
     /// What each slot owns now.
     pub(crate) owned: Vec<Option<Vec<u8>>>,
 }
@@ -115,6 +117,8 @@ impl Broker {
         while all.owned.len() < wire_ids.len() {
             let left = &wire_ids[all.owned.len()..];
             let more = self.reconcile_some(keys, worker_key, seq, lease, left).await?;
+            let before = all.owned.len();
+            all.alone.extend(more.alone.into_iter().map(|place| before + place));
             all.owned.extend(more.owned);
         }
         Ok(all)
@@ -130,8 +134,11 @@ impl Broker {
         wire_ids: &[&str],
     ) -> Result<Reconciled, BrokerError> {
         let bytes = wire_ids.iter().map(|id| id.len()).sum::<usize>() + 32;
-        let mut command =
-            script::RECONCILE.command(&[&keys.processing, worker_key], wire_ids.len() + 2, bytes);
+        let mut command = script::RECONCILE.command(
+            &[&keys.processing, worker_key, &keys.deaths],
+            wire_ids.len() + 2,
+            bytes,
+        );
         command.arg(seq).arg(milliseconds(lease));
         for id in wire_ids {
             command.arg(*id);
@@ -139,9 +146,16 @@ impl Broker {
         let reply = script::RECONCILE.run(&mut self.commands.clone(), &command).await?;
         let Value::Array(reply) = reply else { return Err(script::RECONCILE.unexpected(&reply)) };
         let mut values = reply.into_iter();
-        let Some(Value::Int(applied)) = values.next() else {
+        let (Some(Value::Int(applied)), Some(Value::Array(places))) = (values.next(), values.next()) else {
             return Err(script::RECONCILE.unexpected(&Value::Nil));
         };
+        let mut alone = Vec::with_capacity(places.len());
+        for place in places {
+            match place {
+                Value::Int(place @ 1..) => alone.push(place.unsigned_abs() as usize - 1),
+                other => return Err(script::RECONCILE.unexpected(&other)),
+            }
+        }
         let mut owned = Vec::with_capacity(wire_ids.len());
         for value in values {
             owned.push(match value {
@@ -153,6 +167,6 @@ impl Broker {
         if owned.is_empty() {
             return Err(script::RECONCILE.unexpected(&Value::Nil));
         }
-        Ok(Reconciled { applied: u64::try_from(applied).ok(), owned })
+        Ok(Reconciled { applied: u64::try_from(applied).ok(), alone, owned })
     }
 }

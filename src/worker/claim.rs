@@ -218,6 +218,7 @@ impl ClaimLoop {
 
     /// Makes every request that can be made now, and waits for tokens where a queue is dry.
     pub(super) fn pump(&mut self) {
+        self.begin_alone();
         while let Some(request) = self.next_request() {
             self.issue(request, None);
         }

@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 
+use crate::broker::Place;
 use crate::isolation::Isolation;
 use crate::protocol::message::Message;
 use crate::runner::{self, Done, Outcome, Run, RunHandle, Speed, start};
@@ -18,9 +19,10 @@ use crate::task::{Cancellation, Scope};
 use crate::worker::blocking::Job;
 use crate::worker::claim::ClaimLoop;
 use crate::worker::known::Known;
-use crate::worker::lane::Lane;
+use crate::worker::lane::{Lane, LaneState};
 use crate::worker::shutdown::Phase;
-use crate::worker::slots::Stop;
+use crate::worker::slots::{Settlement, Stop};
+use crate::worker::stats::count;
 use crate::worker::timeouts::{Allotment, Clock};
 
 /// How long one batch may be polled in place before the rest of it is spawned.
@@ -55,6 +57,9 @@ struct Found<'a> {
 
 impl ClaimLoop {
     /// Runs `messages` in `slots`, one each. Requests are made in between, so that Redis has work meanwhile.
+    ///
+    /// One that is to run alone begins in [`Self::begin_alone`], and is put back while there is such a one already: two
+    /// claims that were under way may bring two.
     pub(super) fn dispatch(&mut self, index: usize, slots: &[usize], messages: Vec<Vec<u8>>, alone: bool) {
         let mut batch = Batch::new();
         let mut jobs = Vec::new();
@@ -62,27 +67,55 @@ impl ClaimLoop {
         for (slot, message) in slots.iter().copied().zip(messages) {
             let message = Bytes::from(message);
             self.lanes[index].lane.own(slot);
+            if alone && self.slots.is_one_alone() && !self.closing {
+                count(&self.counters.put_back, 1);
+                self.lanes[index].settlements.push_back((slot, Settlement::PutBack(Place::Head)));
+                continue;
+            }
             self.slots.begin(slot, index, message.clone(), suspect);
             if alone {
                 self.slots.leave_alone(slot);
+                continue;
             }
             if self.closing {
                 continue; // It does not begin; it is put back.
             }
-            match self.send_off(index, slot, &message, &mut batch) {
-                Dispatched::Ended(outcome) => self.on_done(slot, outcome, None),
-                Dispatched::Isolated(handle) => self.slots.stop_by(slot, Stop::Process(handle)),
-                Dispatched::Spawned(abort, reins) => self.lead(slot, Stop::Abort(abort), reins),
-                Dispatched::Blocking(job, reins) => {
-                    self.lead(slot, Stop::Impossible, reins);
-                    jobs.push(job);
-                }
-            }
+            self.begin(index, slot, &message, &mut batch, &mut jobs);
             if self.lanes[index].finished.len() >= self.chunk {
                 self.pump();
                 batch.lap();
             }
         }
+        self.hand_over(jobs);
+    }
+
+    /// Begins what is to run alone, when no request is under way or to be made: one may bring another suspect, or put it
+    /// back, and what this process owns when it dies counts a death.
+    pub(super) fn begin_alone(&mut self) {
+        let Some((slot, running)) = self.slots.to_begin_alone() else { return };
+        let is_quiet =
+            |lane: &LaneState| lane.requests == 0 && lane.doubt.is_empty() && lane.settlements.is_empty();
+        if self.closing || !self.lanes.iter().all(is_quiet) {
+            return;
+        }
+        let (index, message, mut jobs) = (running.lane, running.message.clone(), Vec::new());
+        self.begin(index, slot, &message, &mut Batch::new(), &mut jobs);
+        self.hand_over(jobs);
+    }
+
+    fn begin(&mut self, index: usize, slot: usize, message: &Bytes, batch: &mut Batch, jobs: &mut Vec<Job>) {
+        match self.send_off(index, slot, message, batch) {
+            Dispatched::Ended(outcome) => self.on_done(slot, outcome, None),
+            Dispatched::Isolated(handle) => self.slots.stop_by(slot, Stop::Process(handle)),
+            Dispatched::Spawned(abort, reins) => self.lead(slot, Stop::Abort(abort), reins),
+            Dispatched::Blocking(job, reins) => {
+                self.lead(slot, Stop::Impossible, reins);
+                jobs.push(job);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, jobs: Vec<Job>) {
         if !jobs.is_empty() {
             if jobs.len() > 1 {
                 self.help_later();

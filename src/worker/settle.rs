@@ -211,6 +211,8 @@ impl ClaimLoop {
     pub(super) fn on_reconciled(&mut self, request: Request, reconciled: Reconciled) {
         let index = request.lane;
         let RequestKind::Reconcile { slots } = request.kind else { return };
+        let alone: Vec<usize> =
+            reconciled.alone.iter().filter_map(|place| slots.get(*place)).copied().collect();
         let owned = slots.into_iter().zip(reconciled.owned);
         let mut owned: std::collections::HashMap<usize, Option<Vec<u8>>> = owned.collect();
         let mut found = Vec::new();
@@ -255,11 +257,16 @@ impl ClaimLoop {
                 RequestKind::PutBackAll { .. } | RequestKind::Reconcile { .. } => {}
             }
         }
-        let (slots, messages): (Vec<usize>, Vec<Vec<u8>>) = found.into_iter().unzip();
-        count(&self.counters.claimed, messages.len() as u64);
+        count(&self.counters.claimed, found.len() as u64);
         self.lanes[index].dry = false;
         // The answer that was lost would have said whether there are any; the next one does.
-        self.lanes[index].suspects |= !messages.is_empty();
+        self.lanes[index].suspects |= !found.is_empty();
+        let (lonely, others): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|(slot, _)| alone.contains(slot));
+        for (slot, message) in lonely {
+            self.dispatch(index, &[slot], vec![message], true);
+        }
+        let (slots, messages): (Vec<usize>, Vec<Vec<u8>>) = others.into_iter().unzip();
         self.dispatch(index, &slots, messages, false);
     }
 

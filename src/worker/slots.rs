@@ -169,6 +169,15 @@ impl Slots {
         self.alone > 0
     }
 
+    /// What is to run alone and has not begun.
+    pub(super) fn to_begin_alone(&self) -> Option<(usize, &Running)> {
+        if self.alone == 0 {
+            return None;
+        }
+        let has_not_begun = |running: &&Running| running.alone && matches!(running.stop, Stop::NotNeeded);
+        (0..self.slots.len()).find_map(|slot| Some((slot, self.running_in(slot).filter(has_not_begun)?)))
+    }
+
     /// Notes how what runs in a slot can be stopped.
     pub(super) fn stop_by(&mut self, slot: usize, stop: Stop) {
         if let Slot::Running(running) = &mut self.slots[slot] {

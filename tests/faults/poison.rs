@@ -1,7 +1,37 @@
 //! A message that takes its worker down, beside others that do not.
 
+use redis::Commands;
+
+use crate::support::process::Program;
+use crate::support::proxy::{Lose, Proxy};
 use crate::support::trial::{PATIENCE, Trial, call, mark, open};
 use crate::support::wait;
+use crate::worker_behaviour::digest;
+
+/// Nobody but the worker brings anything back, and it tells soon and often that it lives.
+const PAIR: [&str; 5] = ["--no-sweep", "--concurrency", "2", "--lease", "1s"];
+
+/// A call that waits at a gate of that name.
+fn gated(trial: &Trial, name: &str) -> Vec<u8> {
+    call("trial.gated", &[name.into(), trial.gate(name).to_str().unwrap().into()])
+}
+
+/// Notes that two processes died while they owned this message.
+fn two_died_of(trial: &mut Trial, message: &[u8]) {
+    let died = redis::Script::new("redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '2 this that')");
+    let () = died.key("q_deaths").arg(message).invoke(&mut trial.redis).unwrap();
+}
+
+/// Waits until the worker has given `count` more signs of life.
+fn beats(trial: &mut Trial, count: usize) {
+    let mut last = trial.redis.zrange_withscores::<_, Vec<(String, u64)>>("q_workers", 0, -1).unwrap();
+    for _ in 0..count {
+        wait::until("a sign of life", PATIENCE, || {
+            let now = trial.redis.zrange_withscores("q_workers", 0, -1).unwrap();
+            std::mem::replace(&mut last, now) != last
+        });
+    }
+}
 
 #[test]
 fn look_alikes_that_only_stood_by_are_forgiven() {
@@ -42,6 +72,97 @@ fn look_alikes_that_only_stood_by_are_forgiven() {
         "{executions:?}"
     );
     assert!(state.deaths.is_empty(), "expected success to forgive them: {state:#?}");
+    trial.assert_only(&["q_dead"]);
+}
+
+#[test]
+fn what_is_found_after_a_broken_connection_runs_alone_too() {
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let (one, other) = (gated(&trial, "one"), mark("other"));
+    two_died_of(&mut trial, &one);
+    two_died_of(&mut trial, &other);
+    trial.push(&[one, other.clone()]);
+    // Its first.
+    proxy.lose(Lose::Reply, &digest("claim"), 1);
+    let mut worker = trial.worker_at(proxy.url(), &PAIR);
+    trial.wait_runs(1);
+    assert_eq!(proxy.lost(), 1, "expected the claim to be cut");
+    beats(&mut trial, 3);
+    assert_eq!(trial.state().waiting, [other], "expected nothing to be claimed beside it");
+    open(&trial.gate("one"));
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    assert_eq!(trial.ledger.lines(), ["+one", "-one", "other"]);
+    trial.assert_only(&[]);
+}
+
+/// A worker that has claimed these two by two claims that were under way together, and has not heard of either.
+/// Two processes died of each. When the first reply is let go, it is `told` of the other too, or its connection breaks.
+fn claims_both(trial: &mut Trial, proxy: &Proxy, one: &[u8], other: &[u8], told: bool) -> Program {
+    let worker = trial.worker_at(proxy.url(), &PAIR);
+    let busy = [gated(trial, "a"), gated(trial, "b")];
+    trial.push(&busy);
+    trial.wait_runs(2);
+    proxy.catch(Lose::Reply, &digest("claim"), 1);
+    if !told {
+        proxy.lose(Lose::Reply, &digest("claim"), 2);
+    }
+    two_died_of(trial, one);
+    two_died_of(trial, other);
+    trial.push(&[one, other]);
+    for (gate, message) in [("a", one), ("b", other)] {
+        open(&trial.gate(gate));
+        wait::until("it to be claimed", PATIENCE, || owned(trial).iter().any(|owned| owned == message));
+    }
+    worker
+}
+
+fn owned(trial: &mut Trial) -> Vec<Vec<u8>> {
+    trial.state().processing.into_values().collect()
+}
+
+#[test]
+fn of_two_that_are_to_run_alone_one_is_put_back() {
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let (one, other) = (gated(&trial, "one"), mark("other"));
+    let mut worker = claims_both(&mut trial, &proxy, &one, &other, true);
+    proxy.let_go();
+    trial.wait_runs(5);
+    beats(&mut trial, 3);
+    assert_eq!(trial.state().waiting, [other], "expected nothing to be claimed beside the one");
+    assert_eq!(owned(&mut trial), [one], "expected the one to go on");
+    open(&trial.gate("one"));
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["+a", "-a", "+b", "-b", "+one", "-one", "other"]);
+    assert_eq!(trial.ledger.lines().last().unwrap(), "other", "expected it to run after the one");
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn a_poison_begins_when_the_other_has_been_put_back() {
+    let mut trial = Trial::new();
+    let proxy = Proxy::unix(&trial.server);
+    let (poison, other) = (call("trial.double_panic", &["poison".into()]), mark("other"));
+    let mut worker = claims_both(&mut trial, &proxy, &poison, &other, false);
+    // It hears of the poison, and of the other only when it asks.
+    proxy.let_go();
+    assert!(!worker.wait_exit(PATIENCE).success(), "expected it to die");
+    assert_eq!(
+        owned(&mut trial),
+        std::slice::from_ref(&poison),
+        "expected it to own nothing else when it died"
+    );
+    assert_eq!(trial.state().waiting, [other], "expected the other to wait");
+    let mut second = trial.worker(&["--lease", "1s"]);
+    wait::until("the third death to be counted", PATIENCE, || trial.dead() > 0);
+    trial.wait_settled();
+    trial.stop(&mut second);
+    let dead: Vec<_> = trial.state().dead.into_iter().map(|letter| letter["message"].clone()).collect();
+    assert_eq!(dead, [poison], "expected the poison alone");
+    trial.ledger.assert_each_once(["+a", "-a", "+b", "-b", "poison", "other"]);
     trial.assert_only(&["q_dead"]);
 }
 

@@ -8,6 +8,7 @@ mod properties;
 pub(crate) mod protections;
 mod scenarios;
 mod steps;
+mod suspects;
 mod system;
 mod wait;
 mod worker;

@@ -255,7 +255,7 @@ impl Pair {
             Step::Reconcile { worker, ahead, slots } => {
                 let (seq, wires) = (self.seq(*worker, *ahead), wires(*worker, slots));
                 let reply = self.bench.call("reconcile", |call| {
-                    call.key(PROCESSING).key(worker_key(*worker)).arg(seq).arg(LEASE);
+                    call.key(PROCESSING).key(worker_key(*worker)).key(DEATHS).arg(seq).arg(LEASE);
                     wires.iter().for_each(|wire| {
                         call.arg(wire_id(*wire));
                     });
@@ -265,8 +265,10 @@ impl Pair {
                     reply,
                     expected.map(|reconciled| {
                         let applied = Value::Int(reconciled.applied.map_or(-1, Seq::cast_signed));
+                        let alone = Value::Array(reconciled.alone.into_iter().map(int).collect());
                         Value::Array(
-                            std::iter::once(applied)
+                            [applied, alone]
+                                .into_iter()
                                 .chain(reconciled.owned.into_iter().map(message_value))
                                 .collect(),
                         )

@@ -11,6 +11,7 @@ pub(super) const ONE_PLACE: &str = "a call is in one place";
 pub(super) const RUN: &str = "what is released was run to its end";
 pub(super) const ONCE: &str = "a call runs twice only when a fault covers it";
 pub(super) const NOT_STUCK: &str = "at rest, nothing is stuck";
+pub(super) const INNOCENT: &str = "what is buried has killed its processes itself";
 pub(super) const FOUND: &str = "without a fault, who pops a token finds a message";
 
 pub(super) fn all() -> Vec<Property<System>> {
@@ -27,12 +28,18 @@ pub(super) fn all() -> Vec<Property<System>> {
             state.calls.iter().all(|call| call.begun <= call.sent + call.excused)
         }),
         Property::always(NOT_STUCK, |system, state: &State| !is_stuck(state) || !system.is_at_rest(state)),
+        Property::always(INNOCENT, |system, state: &State| {
+            !state.world.dead.iter().any(|message| system.is_innocent(*message))
+        }),
         Property::always(FOUND, |system, state: &State| {
             !state.found_nothing || Faults { stop: 0, ..system.faults } != Faults::default()
         }),
         Property::sometimes("all calls are under way or done", |system, state: &State| {
-            let over = |call: &Call| if system.endless { call.begun > 0 } else { call.released > 0 };
-            state.calls.iter().all(|call| call.sent > 0 && over(call))
+            let over = |(message, call): (Message, &Call)| {
+                let killed = system.poison() == Some(message) && !state.world.dead.is_empty();
+                call.sent > 0 && (call.released > 0 || killed || (system.endless && call.begun > 0))
+            };
+            (0..).zip(&state.calls).all(over)
         }),
         Property::sometimes("every fault has come", |_, state: &State| state.left == Faults::default()),
     ]

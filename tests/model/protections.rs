@@ -3,7 +3,7 @@
 
 use stateright::{Checker, HasDiscoveries};
 
-use super::properties::{FOUND, NOT_STUCK, ONCE, ONE_PLACE, RUN};
+use super::properties::{FOUND, INNOCENT, NOT_STUCK, ONCE, ONE_PLACE, RUN};
 use super::scenarios::{self, Scenario, explore};
 use super::system::System;
 
@@ -47,15 +47,21 @@ pub(crate) enum Protection {
     HandIsCounted,
     /// The claim behind a wait looks into the hand also when that wait has ended without a token.
     EveryWaitLooksInTheHand,
-    /// For a sweep, a token in the hand is none for those who pop.
-    SweepDoesNotCountTheHand,
     /// A token that is missing is made anew before one is taken out of the hand, where a claim may come for it.
     MissingTokensAreMade,
+    /// What two processes died of is the only message that its claim brings, and nothing is claimed beside it.
+    SuspectComesAlone,
+    /// A worker that runs something alone puts back what another claim of it brings to be run alone.
+    SecondSuspectIsPutBack,
+    /// What is to run alone begins when nothing is under way that may bring another.
+    SuspectBeginsLast,
+    /// A reconcile tells what is to run alone of what it finds.
+    ReconcileTellsWhatRunsAlone,
     /// A claim that stood behind a wait gives live keys a whole lease.
     StandingClaimRenews,
 }
 
-const ALL: [Protection; 22] = [
+const ALL: [Protection; 25] = [
     Protection::ClaimIsOneStep,
     Protection::RetryIsOneStep,
     Protection::RequeueIsOneStep,
@@ -75,8 +81,11 @@ const ALL: [Protection; 22] = [
     Protection::TokenIsMoved,
     Protection::HandIsCounted,
     Protection::EveryWaitLooksInTheHand,
-    Protection::SweepDoesNotCountTheHand,
     Protection::MissingTokensAreMade,
+    Protection::SuspectComesAlone,
+    Protection::SecondSuspectIsPutBack,
+    Protection::SuspectBeginsLast,
+    Protection::ReconcileTellsWhatRunsAlone,
     Protection::StandingClaimRenews,
 ];
 
@@ -101,7 +110,8 @@ impl Protection {
             Self::TokenIsMoved | Self::EveryWaitLooksInTheHand => (scenarios::WAITS, NOT_STUCK),
             Self::HandIsCounted => (scenarios::MIXED, FOUND),
             Self::MissingTokensAreMade => (scenarios::MIXED, NOT_STUCK),
-            Self::SweepDoesNotCountTheHand => (scenarios::BESIDE_OTHERS, NOT_STUCK),
+            Self::SuspectComesAlone | Self::SecondSuspectIsPutBack => (scenarios::SUSPECTS, INNOCENT),
+            Self::SuspectBeginsLast | Self::ReconcileTellsWhatRunsAlone => (scenarios::SUSPECTS, INNOCENT),
             Self::StandingClaimRenews => (scenarios::WAITS, ONCE),
         }
     }
@@ -117,7 +127,7 @@ fn without_any_of_them_something_goes_wrong() {
             HasDiscoveries::AnyOf([expected].into()),
         );
         let mut found = checker.discoveries();
-        found.retain(|name, _| [ONE_PLACE, RUN, ONCE, NOT_STUCK, FOUND].contains(name));
+        found.retain(|name, _| [ONE_PLACE, RUN, ONCE, NOT_STUCK, FOUND, INNOCENT].contains(name));
         let states = checker.unique_state_count();
         match found.remove(expected) {
             Some(path) => {

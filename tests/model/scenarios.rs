@@ -38,6 +38,7 @@ const TWO: System = System {
     balances: true,
     two_pushes: false,
     max_deaths: 2,
+    suspects: false,
     endless: false,
     faults: NO_FAULTS,
     very_late: false,
@@ -176,12 +177,23 @@ pub(super) const FORGOTTEN_WAITS: Scenario = Scenario {
     },
 };
 
+pub(super) const SUSPECTS: Scenario = Scenario {
+    name: "what others died of",
+    system: System {
+        suspects: true,
+        messages: 3,
+        max_deaths: 3,
+        faults: Faults { cut: 1, ..NO_FAULTS },
+        ..ONE
+    },
+};
+
 /// Those with waits.
 const WITH_WAITS: [Scenario; 7] =
     [WAITS, MORE_WAITS, REFUSED_WAITS, MIXED, BESIDE_OTHERS, STOPPED_WAITS, FORGOTTEN_WAITS];
 
 /// All others in which nothing may go wrong.
-pub(super) const ALL: [Scenario; 14] = [
+pub(super) const ALL: [Scenario; 15] = [
     DEATHS,
     SILENCE,
     JUMPS,
@@ -196,6 +208,7 @@ pub(super) const ALL: [Scenario; 14] = [
     VERY_LATE,
     VERY_LATE_CLAIMS,
     ANYTHING,
+    SUSPECTS,
 ];
 
 /// Looks at every state, the nearest first, until it has come to the end that is given.

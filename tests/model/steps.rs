@@ -63,6 +63,8 @@ impl State {
                 self.finish_read(system, worker, &request.kind, answer);
             }
             Action::Hears(worker) => self.hear(system, worker),
+            Action::OthersDied(first) => self.others_died(first),
+            Action::IsPoisoned(worker) => self.workers[worker].end(Phase::Crashed),
             Action::Succeeds(worker, slot) => self.ends(worker, slot, Slot::Succeeded),
             Action::Fails(worker, slot, verdict) => {
                 self.left.fail -= 1;
@@ -205,7 +207,9 @@ impl State {
     fn hear(&mut self, system: &System, worker: usize) {
         let (request, answer) =
             (self.workers[worker].asked[0].kind.clone(), self.workers[worker].answers[0].clone());
-        let begun = self.workers[worker].hear();
+        let mut begun = self.workers[worker].hear();
+        let put_back = self.leave_alone(system, worker, &request, &answer);
+        begun.retain(|message| !put_back.contains(message));
         for message in begun {
             let call = &mut self.calls[usize::from(message)];
             call.begun += 1;
@@ -241,6 +245,7 @@ impl State {
     }
 
     fn ends(&mut self, worker: usize, slot: SlotNumber, now: Slot) {
+        self.workers[worker].alone.retain(|(other, _)| *other != slot);
         let slot = &mut self.workers[worker].slots[usize::from(slot)];
         if let Slot::Runs(message) = std::mem::replace(slot, now) {
             self.calls[usize::from(message)].ended = true;

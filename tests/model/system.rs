@@ -54,6 +54,8 @@ pub(super) struct System {
     /// Whether the producer pushes message and token in two steps.
     pub(super) two_pushes: bool,
     pub(super) max_deaths: usize,
+    /// Whether the last two calls come from processes that died of them: see `suspects.rs`.
+    pub(super) suspects: bool,
     /// Runs never end.
     pub(super) endless: bool,
     pub(super) faults: Faults,
@@ -105,6 +107,8 @@ pub(super) struct State {
 pub(super) enum Action {
     Enqueue,
     EnqueueReplyLost,
+    /// Others that owned the last two calls; this one comes back first.
+    OthersDied(Message),
     Push,
     PushToken,
     ProducerDies,
@@ -118,6 +122,7 @@ pub(super) enum Action {
     RedisReadsLate(usize, usize),
     Hears(usize),
     Succeeds(usize, SlotNumber),
+    IsPoisoned(usize),
     Fails(usize, SlotNumber, Verdict),
     Beats(usize),
     ConnectionBreaks(usize),
@@ -153,6 +158,8 @@ impl System {
     fn progress(&self, state: &State, actions: &mut Vec<Action>) {
         if state.half {
             actions.push(Action::PushToken);
+        } else if self.poison() == Some(state.next) {
+            actions.extend([state.next, state.next + 1].map(Action::OthersDied));
         } else if usize::from(state.next) < self.messages {
             actions.push(if self.two_pushes { Action::Push } else { Action::Enqueue });
         }
@@ -168,9 +175,11 @@ impl System {
             if !worker.answers.is_empty() {
                 actions.push(Action::Hears(number));
             }
-            let runs = worker.these(|slot| matches!(slot, Slot::Runs(_)));
+            let mut runs = worker.these(|slot| matches!(slot, Slot::Runs(_)));
+            runs.retain(|slot| worker.has_begun(*slot));
             if !self.endless {
-                actions.extend(runs.into_iter().map(|slot| Action::Succeeds(number, slot)));
+                let end = |slot| self.end_of_run(number, slot, &worker.slots[usize::from(slot)]);
+                actions.extend(runs.into_iter().map(end));
             }
             let owned = worker.these(|slot| *slot != Slot::Free);
             if worker.lives() && owned.iter().any(|slot| self.is_owned_and_dead(state, number, *slot)) {
@@ -323,7 +332,7 @@ impl Model for System {
             left: self.faults,
             world,
         };
-        self.begin_waits(&mut state);
+        self.do_at_once(&mut state);
         vec![state]
     }
 
@@ -335,7 +344,7 @@ impl Model for System {
     fn next_state(&self, before: &State, action: Action) -> Option<State> {
         let mut state = before.clone();
         state.act(self, action);
-        self.begin_waits(&mut state);
+        self.do_at_once(&mut state);
         state.make_small(self);
         Some(state)
     }

@@ -3,7 +3,7 @@
 
 use super::protections::Protection;
 use super::system::{Action, Faults, State, System};
-use super::worker::{Answer, Ask, Kind, Phase, Request, Slot, Worker};
+use super::worker::{Answer, Ask, Kind, Request, Slot, Worker};
 use super::world::World;
 
 /// Where the token is that a worker was woken with.
@@ -83,7 +83,7 @@ impl Worker {
     /// slot, or one of which it does not know yet.
     fn may_wait(&self) -> bool {
         let claims = |request: &Request| matches!(request.kind, Kind::Claim { claims: true, .. });
-        self.phase == Phase::Up
+        self.accepts()
             && self.wait.is_none()
             && self.token.is_none()
             && !self.asked.iter().any(claims)
@@ -91,7 +91,7 @@ impl Worker {
     }
 
     fn is_idle(&self) -> bool {
-        self.phase == Phase::Up
+        self.accepts()
             && self.token.is_none()
             && self.asked.is_empty()
             && self.doubt.is_empty()
@@ -100,7 +100,7 @@ impl Worker {
 
     fn has_no_use_for_its_token(&self) -> bool {
         let room = self.slots.iter().any(|slot| matches!(slot, Slot::Free | Slot::Succeeded));
-        self.lives() && self.token.is_some() && !(self.phase == Phase::Up && room)
+        self.lives() && self.token.is_some() && !(self.accepts() && room)
     }
 
     /// The connection of its wait breaks, or it ends.
@@ -134,7 +134,7 @@ impl System {
                     if state.world.tokens > 0 {
                         step(WaitStep::TokenMoves);
                     }
-                    if worker.phase == Phase::Closing || self.end_would_bring(state, number) {
+                    if !worker.accepts() || self.end_would_bring(state, number) {
                         step(WaitStep::Ends);
                     }
                 }
@@ -183,11 +183,13 @@ impl System {
         }
     }
 
-    /// What workers do at once: they wait where nothing tempts them, and an idle one sends a claim behind its wait.
+    /// What workers do at once: they begin what is to run alone, wait where nothing tempts them, and an idle one sends a
+    /// claim behind its wait.
     /// A break in between is as one after both, when Redis never reads the claim.
-    pub(super) fn begin_waits(&self, state: &mut State) {
+    pub(super) fn do_at_once(&self, state: &mut State) {
         let tempting = state.is_tempting();
         for (number, worker) in state.workers.iter_mut().enumerate() {
+            self.begin_alone(worker);
             if self.moves(number) && !tempting && worker.may_wait() {
                 worker.wait = Some(Wait::Blocks);
             }

@@ -25,6 +25,8 @@ pub(super) enum Slot {
 pub(super) enum Verdict {
     Retry,
     Bury,
+    /// Unchanged, to the head of the queue.
+    PutBack,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -74,6 +76,8 @@ pub(super) enum Answer {
 pub(super) struct Worker {
     pub(super) phase: Phase,
     pub(super) slots: Vec<Slot>,
+    /// Slots that run something alone, and whether it has begun.
+    pub(super) alone: Vec<(SlotNumber, bool)>,
     /// The token that it was woken with.
     pub(super) token: Option<Token>,
     /// Its wait, on a connection of its own.
@@ -145,6 +149,11 @@ impl Request {
             Kind::Settle(slot, message, Verdict::Bury) => {
                 world.bury(worker, seq, wire(*slot), *message).map(Answer::Settled)
             }
+            Kind::Settle(slot, message, Verdict::PutBack) => {
+                let slots = [(wire(*slot), *message)];
+                let put_back = world.put_back(worker, seq, Place::Head, &slots);
+                put_back.map(|moved| Answer::Settled(moved.len() == 1))
+            }
             Kind::PutBack(slots) => {
                 let slots: Vec<_> = slots.iter().map(|(slot, message)| (wire(*slot), *message)).collect();
                 world.put_back(worker, seq, Place::Head, &slots).map(Answer::PutBack)
@@ -168,6 +177,7 @@ impl Worker {
         Self {
             phase: Phase::Up,
             slots: vec![Slot::Free; slots],
+            alone: Vec::new(),
             token: None,
             wait: None,
             seq: 0,
@@ -219,7 +229,7 @@ impl Worker {
 
     /// Whether it waits for a token.
     pub(super) fn listens(&self) -> bool {
-        self.phase == Phase::Up && self.token.is_none() && self.has(|slot| *slot == Slot::Free)
+        self.accepts() && self.token.is_none() && self.has(|slot| *slot == Slot::Free)
     }
 
     fn ask(&mut self, kind: Kind) {
@@ -242,14 +252,18 @@ impl Worker {
         if let Some(slot) = failed.first() {
             asks.push(Ask::Settle(*slot));
         }
-        if self.phase == Phase::Up {
+        if self.accepts() {
             let wakes = self.token.is_some() || (tempting && self.wait.is_none());
             if finished || (wakes && self.has(|slot| *slot == Slot::Free)) {
                 asks.push(Ask::Claim);
             }
         } else if finished {
             asks.push(Ask::Release);
-        } else if settled && self.asked.is_empty() && self.has(|slot| matches!(slot, Slot::Runs(_))) {
+        } else if self.phase == Phase::Closing
+            && settled
+            && self.asked.is_empty()
+            && self.has(|slot| matches!(slot, Slot::Runs(_)))
+        {
             asks.push(Ask::PutBack);
         }
         asks

@@ -80,6 +80,8 @@ pub(crate) struct Claimed {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Reconciled {
     pub(crate) applied: Option<Seq>,
+    /// Which of them, from 1 on, own what is to run alone.
+    pub(crate) alone: Vec<usize>,
     pub(crate) owned: Vec<Option<Message>>,
 }
 
@@ -189,8 +191,7 @@ impl World {
             self.tokens = 0;
             self.hand = if moved { 0 } else { self.hand };
         }
-        let runs_alone = |message: &Message| self.deaths.get(message).is_some_and(|died| died.len() >= 2);
-        let first_alone = self.waiting[..wanted].iter().position(runs_alone);
+        let first_alone = self.waiting[..wanted].iter().position(|message| self.runs_alone(*message));
         let (count, suspects) = match first_alone {
             Some(0) => (1, 2),
             Some(before) => (before, suspects),
@@ -291,8 +292,12 @@ impl World {
         if self.has(Protection::ReconcileFences) {
             self.numbers[worker] = Some(Numbers { seq, fence: Some((seq, applied)) });
         }
-        let owned = wires.iter().map(|wire| self.owned_by(*wire)).collect();
-        Ok(Reconciled { applied, owned })
+        let owned: Vec<Option<Message>> = wires.iter().map(|wire| self.owned_by(*wire)).collect();
+        let runs_alone = |message: &Option<Message>| message.is_some_and(|message| self.runs_alone(message));
+        let told = self.has(Protection::ReconcileTellsWhatRunsAlone);
+        let alone =
+            (1..).zip(&owned).filter(|(_, message)| told && runs_alone(message)).map(|(at, _)| at).collect();
+        Ok(Reconciled { applied, alone, owned })
     }
 
     /// All slots in one call, as for a queue of a few hundred.
@@ -335,8 +340,7 @@ impl World {
     /// How many tokens are missing.
     pub(super) fn gap(&self) -> isize {
         let count = |number| isize::try_from(number).expect("few messages");
-        let hand = if self.has(Protection::SweepDoesNotCountTheHand) { 0 } else { self.hand };
-        count(self.waiting.len()) - count(self.tokens + hand)
+        count(self.waiting.len()) - count(self.tokens)
     }
 
     /// Adds tokens, or takes some away when `gap` is negative. Gives how many.

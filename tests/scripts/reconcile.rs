@@ -1,12 +1,21 @@
 use super::*;
 
-fn reconcile(bench: &mut Bench, seq: u64, ids: &[String]) -> RedisResult<(i64, Vec<Option<String>>)> {
+/// The number, which slots own what is to run alone, and what each slot owns.
+fn ask(bench: &mut Bench, seq: u64, ids: &[String]) -> RedisResult<(i64, Vec<usize>, Vec<Option<String>>)> {
     let reply: Vec<redis::Value> = bench.call("reconcile", |call| {
-        call.key(PROCESSING).key(WORKER).arg(seq).arg(LEASE).arg(ids);
+        call.key(PROCESSING).key(WORKER).key(DEATHS).arg(seq).arg(LEASE).arg(ids);
     })?;
     let mut values = reply.into_iter();
     let applied = redis::from_redis_value(values.next().expect("expected the number of a call")).unwrap();
-    Ok((applied, values.map(|value| redis::from_redis_value(value).unwrap()).collect()))
+    let alone = redis::from_redis_value(values.next().expect("expected slots")).unwrap();
+    Ok((applied, alone, values.map(|value| redis::from_redis_value(value).unwrap()).collect()))
+}
+
+/// The same where nothing is suspected.
+fn reconcile(bench: &mut Bench, seq: u64, ids: &[String]) -> RedisResult<(i64, Vec<Option<String>>)> {
+    let (applied, alone, owned) = ask(bench, seq, ids)?;
+    assert!(alone.is_empty(), "expected no suspects: {alone:?}");
+    Ok((applied, owned))
 }
 
 fn seed(bench: &mut Bench) {
@@ -56,6 +65,18 @@ fn says_that_redis_does_not_know() {
     assert_eq!(reconcile(&mut bench, 9, &slots(1)).unwrap(), (-1, vec![None]), "expected -1 and nil");
     assert_eq!(bench.seq(), Some(9), "expected its own number to be stored");
     bench.assert_expires(WORKER, 4 * LEASE);
+}
+
+#[test]
+fn tells_which_slots_own_what_two_processes_died_of() {
+    let mut bench = Bench::new();
+    bench.own(&[(&slot(0), "once"), (&slot(1), "twice"), (&slot(3), "thrice"), (&slot(4), "never")]);
+    for (message, deaths) in [("once", "1 a"), ("twice", "2 a b"), ("thrice", "12 a b"), ("else", "2 a b")] {
+        let () = bench.redis.hset(DEATHS, digest(message), deaths).unwrap();
+    }
+    let (_, alone, owned) = ask(&mut bench, 9, &slots(5)).unwrap();
+    assert_eq!(alone, [2, 4], "expected those of two deaths and more: {owned:?}");
+    assert_eq!(owned.iter().flatten().count(), 4, "expected each message: {owned:?}");
 }
 
 #[test]
@@ -117,7 +138,7 @@ fn works_when_redis_is_full() {
 
 #[test]
 fn changes_nothing_when_it_is_refused() {
-    changes_nothing_it_may_not(&[PROCESSING, WORKER], seed, |bench| reconcile(bench, 9, &slots(3)));
+    changes_nothing_it_may_not(&[PROCESSING, WORKER, DEATHS], seed, |bench| reconcile(bench, 9, &slots(3)));
     let mut bench = Bench::new();
     seed(&mut bench);
     for seq in [5, 4] {
