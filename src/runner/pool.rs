@@ -238,8 +238,7 @@ impl Pool {
                 break;
             }
         }
-        // Whoever minds the child hears of it when it reports; earlier only where there is a clock to look at.
-        if was_idle && given.front().is_some_and(|ticket| ticket.job.is_minded()) {
+        if was_idle && !given.is_empty() {
             seat.work.notify_one();
         }
     }
@@ -336,14 +335,17 @@ async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Opti
         let running = seat.given().front().cloned();
         let Some(ticket) = running else {
             let event = tokio::select! {
-                event = process.next(Origin::NOBODY) => event,
+                event = process.next() => event,
                 () = seat.work.notified() => continue,
             };
-            match event {
-                Event::Wrote => continue,
+            if !seat.given().is_empty() {
                 // Of a run that was given meanwhile.
-                Event::Report(report) if !seat.given().is_empty() => {
-                    process.retell(Event::Report(report));
+                process.retell(event);
+                continue;
+            }
+            match event {
+                Event::Wrote => {
+                    process.written().log(Origin::NOBODY);
                     continue;
                 }
                 Event::Refused(errno) => {
@@ -367,8 +369,10 @@ async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Opti
         };
         match &end.outcome {
             Some(Outcome::Succeeded) => ticket.job.speed.learn(end.took),
-            Some(Outcome::Crashed(exit)) if seat.requests.unread().contains(&ticket.run) => {
-                return Some(format!("before it had begun anything, {exit}"));
+            Some(outcome @ (Outcome::Crashed(_) | Outcome::Orphaned))
+                if seat.requests.unread().contains(&ticket.run) =>
+            {
+                return Some(format!("before it had begun anything, {outcome}"));
             }
             _ => {}
         }

@@ -126,6 +126,30 @@ fn one_child_runs_one_call_at_a_time() {
     case.end_with(&[]);
 }
 
+/// Also when nobody has to look at a clock while it runs, and others are idle that could run it again.
+#[test]
+fn a_call_that_takes_its_child_down_runs_once() {
+    let mut case = Case::new("prefork", &["--children", "4", "--concurrency", "4"]);
+    let gate = case.trial.gate("gate");
+    let gated = |n: usize| task_with("gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    case.trial.push(&(0..4).map(gated).collect::<Vec<_>>());
+    case.trial.wait_runs(4);
+    open(&gate);
+    case.trial.wait_settled();
+    let bad = ["abort", "segfault", "closes", "closes_and_ends", "abort"];
+    for (n, name) in bad.iter().enumerate() {
+        let before = case.children();
+        assert!(before.len() + n >= 4, "expected one child less at the most: {before:?}");
+        case.trial.push(&[task(name, &format!("{name} {n}"))]);
+        case.wait_dead(n + 1);
+    }
+    case.goes_on();
+    let stopped = case.end_with(&["q_dead"]);
+    assert_eq!((count(&stopped, "buried"), count(&stopped, "put_back")), (5, 0), "{stopped}");
+    let executions = case.trial.ledger.executions();
+    assert!(executions.values().all(|runs| *runs == 1), "expected one run each: {executions:?}");
+}
+
 #[test]
 fn an_idle_child_that_dies_costs_no_call() {
     let mut case = Case::new("prefork", &["--children", "2"]);
