@@ -105,8 +105,7 @@ impl Process {
         let reports = Watched::new(reports, Interest::READABLE)?;
         let output = Watched::new(output, Interest::READABLE)?;
         let theirs = [their_requests.as_raw_fd(), their_reports.as_raw_fd(), their_output.as_raw_fd()];
-        let forked = link.fork(lasting, reuse, theirs).await;
-        let (child, news) = forked.map_err(|_| io::Error::other("the zygote is dead"))?;
+        let (child, news) = link.fork(lasting, reuse, theirs).await?;
         let process = Self {
             child,
             link: link.clone(),
