@@ -196,6 +196,15 @@ impl Pool {
 
     /// Gives what waits to children that are idle, and has more forked when there are none.
     fn distribute(self: &Arc<Self>, state: &mut State) {
+        self.hand_out(state);
+        if !state.waiting.is_empty() && state.children < self.options.children {
+            state.children += 1;
+            tokio::spawn(serve(Arc::clone(self)));
+        }
+    }
+
+    /// Gives what waits to children that are idle.
+    fn hand_out(&self, state: &mut State) {
         while !state.waiting.is_empty()
             && let Some(seat) = state.idle.pop()
         {
@@ -204,10 +213,6 @@ impl Pool {
                 state.idle.push(seat);
                 break;
             }
-        }
-        if !state.waiting.is_empty() && state.children < self.options.children {
-            state.children += 1;
-            tokio::spawn(serve(Arc::clone(self)));
         }
     }
 
@@ -256,7 +261,8 @@ impl Pool {
             Some(problem) if state.children == 0 => {
                 state.waiting.drain(..).for_each(|ticket| ticket.lose(problem));
             }
-            Some(_) => {}
+            // Those that are there have to do.
+            Some(_) => self.hand_out(&mut state),
             None => self.distribute(&mut state),
         }
     }
