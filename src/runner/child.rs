@@ -18,9 +18,10 @@ use crate::runner::inline::{run_blocking, start};
 use crate::runner::outcome::Outcome;
 use crate::runner::term::Terminator;
 use crate::sys::fork::{exit_now, name_process};
+use crate::sys::limits::{self, Usual};
 use crate::sys::packets::{self, MAX_PACKET};
 use crate::sys::wait::{Ended, peek_ended};
-use crate::sys::{descriptors, limits, resident_memory, signals};
+use crate::sys::{descriptors, resident_memory, signals};
 use crate::task::handler::Handler;
 use crate::task::{Cancellation, Registration, Registry, Scope, States};
 
@@ -55,6 +56,8 @@ struct Child<'a> {
     /// Made when a task first needs it.
     runtime: Option<tokio::runtime::Runtime>,
     terminator: Terminator,
+    /// What holds for a task without limits.
+    usual: Usual,
     /// What was asked of the kernel last.
     limits: Limits,
     forwarder: Forwarder,
@@ -74,7 +77,7 @@ pub(super) fn run(household: &Household, place: Place) -> ! {
         .and_then(|kept| signals::unblock_all().map(|()| kept));
     // Owned by nobody any more: it was closed above.
     std::mem::forget(place.output);
-    let Ok([requests, reports]) = prepared else { exit_now(UNFIT) };
+    let (Ok([requests, reports]), Ok(usual)) = (prepared, Usual::now()) else { exit_now(UNFIT) };
     let reports = Arc::new(reports);
     let forwarder = Forwarder::install(Arc::clone(&reports));
     let mut child = Child {
@@ -83,6 +86,7 @@ pub(super) fn run(household: &Household, place: Place) -> ! {
         reports,
         runtime: None,
         terminator: Terminator::default(),
+        usual,
         limits: Limits::NONE,
         forwarder,
     };
@@ -138,16 +142,12 @@ impl Child<'_> {
 
     fn answer(&mut self, request: &Request<'_>, message: &[u8]) -> Answer {
         self.forwarder.set_level(request.level);
-        if request.limits != self.limits {
-            if let Err(error) = limits::set_liftable(&request.limits) {
+        // CPU time counts from now.
+        if request.limits != self.limits || request.limits.cpu_seconds.is_some() {
+            if let Err(error) = limits::set_liftable(&request.limits, &self.usual) {
                 return Answer::Refused { problem: format!("a limit could not be set: {}", error.desc()) };
             }
             self.limits = request.limits;
-        } else if request.limits.cpu_seconds.is_some() {
-            // It counts from now.
-            if let Err(error) = limits::set_liftable(&request.limits) {
-                return Answer::Refused { problem: format!("a limit could not be set: {}", error.desc()) };
-            }
         }
         let message = match Message::decode(message) {
             Ok(message) => message,

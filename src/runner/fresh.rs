@@ -74,8 +74,10 @@ impl Fresh {
         let mut ran = pin!(async {
             let end = watch(&mut process, ticket).await;
             let begun = match end.outcome {
-                Some(Outcome::Crashed(exit)) if requests.unread().contains(&ticket.run) => {
-                    Err(format!("before it could begin, {exit}"))
+                Some(outcome @ (Outcome::Crashed(_) | Outcome::Orphaned))
+                    if requests.unread().contains(&ticket.run) =>
+                {
+                    Err(format!("before it could begin, {outcome}"))
                 }
                 outcome => {
                     ticket.finish(outcome, end.traces);

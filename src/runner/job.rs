@@ -53,12 +53,6 @@ impl Job {
         timeout.into_iter().chain(self.deadline).min()
     }
 
-    /// Whether somebody has to look at the clock, or at the process, while it runs.
-    pub(super) fn is_minded(&self) -> bool {
-        let Limits { memory, cpu_seconds, .. } = self.limits;
-        self.timeout.is_some() || self.deadline.is_some() || memory.is_some() || cpu_seconds.is_some()
-    }
-
     pub(super) fn origin(&self, pid: i32) -> Origin<'_> {
         Origin { task: self.task, queue: self.queue.as_str(), pid }
     }

@@ -32,9 +32,9 @@ struct Shared {
     dead: watch::Sender<bool>,
 }
 
-/// The zygote is dead.
-#[derive(Debug)]
-pub(super) struct Dead;
+fn dead() -> io::Error {
+    io::Error::other("the zygote is dead")
+}
 
 impl Link {
     /// Listens to the zygote from now on.
@@ -78,21 +78,26 @@ impl Link {
     /// Has a child forked, with these as its requests, its reports and its output.
     ///
     /// Not cancel-safe: what was ordered may be done all the same.
+    ///
+    /// # Errors
+    /// The zygote is dead, or the system takes no more descriptors that are under way.
     pub(super) async fn fork(
         &self,
         lasting: Limits,
         reuse: Reuse,
         descriptors: [RawFd; 3],
-    ) -> Result<(u64, UnboundedReceiver<News>), Dead> {
+    ) -> io::Result<(u64, UnboundedReceiver<News>)> {
         let child = self.0.next.fetch_add(1, Ordering::Relaxed);
         let (minder, news) = unbounded_channel();
-        self.0.minders().as_mut().ok_or(Dead)?.insert(child, minder);
+        self.0.minders().as_mut().ok_or_else(dead)?.insert(child, minder);
         let order = encode(&Order::Fork { child, lasting, reuse });
         match self.0.send(&order, &descriptors).await {
             Ok(()) => Ok((child, news)),
-            Err(_) => {
+            Err(error) => {
                 self.forget(child);
-                Err(Dead)
+                let is_gone =
+                    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+                Err(if is_gone { dead() } else { error })
             }
         }
     }

@@ -12,30 +12,35 @@ const LONGEST_LINE: usize = 4 << 10;
 pub(super) struct Output {
     total: u64,
     last: Vec<u8>,
-    line: Vec<u8>,
+    unlogged: Vec<u8>,
 }
 
 impl Output {
     /// Takes in what was read.
-    pub(super) fn push(&mut self, bytes: &[u8], origin: Origin<'_>) {
+    pub(super) fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         self.last.extend_from_slice(&bytes[bytes.len().saturating_sub(KEPT)..]);
         if self.last.len() > 2 * KEPT {
             self.last.drain(..self.last.len() - KEPT);
         }
-        for byte in bytes {
-            if *byte != b'\n' {
-                self.line.push(*byte);
-            }
-            if *byte == b'\n' || self.line.len() >= LONGEST_LINE {
-                self.log(origin);
-            }
-        }
+        self.unlogged.extend_from_slice(bytes);
     }
 
-    /// Logs what stands without an end of line, and begins anew for another run. Gives the end of what was written.
+    /// Logs the lines that are complete.
+    pub(super) fn log(&mut self, origin: Origin<'_>) {
+        let unlogged = std::mem::take(&mut self.unlogged);
+        let mut rest = &unlogged[..];
+        while let Some((line, more)) = split(rest) {
+            write(line, origin);
+            rest = more;
+        }
+        self.unlogged = rest.to_vec();
+    }
+
+    /// Logs what stands without an end of line too, and begins anew for another run. Gives the end of what was written.
     pub(super) fn finish(&mut self, origin: Origin<'_>) -> String {
         self.log(origin);
+        write(&std::mem::take(&mut self.unlogged), origin);
         let from = self.last.len().saturating_sub(KEPT);
         let text = String::from_utf8_lossy(&self.last[from..]).into_owned();
         self.last.clear();
@@ -47,14 +52,22 @@ impl Output {
     pub(super) fn total(&self) -> u64 {
         self.total
     }
+}
 
-    fn log(&mut self, origin: Origin<'_>) {
-        if !self.line.is_empty() {
-            let line = String::from_utf8_lossy(&self.line);
-            let Origin { task, queue, pid } = origin;
-            tracing::info!(target: "delayed::output", task, queue, pid, "{line}");
-            self.line.clear();
-        }
+/// The first line, or piece of a line that is too long, and what is behind it; none when it may go on.
+fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().take(LONGEST_LINE + 1).position(|byte| *byte == b'\n');
+    match end {
+        Some(end) => Some((&text[..end], &text[end + 1..])),
+        None => text.split_at_checked(LONGEST_LINE),
+    }
+}
+
+fn write(line: &[u8], origin: Origin<'_>) {
+    if !line.is_empty() {
+        let line = String::from_utf8_lossy(line);
+        let Origin { task, queue, pid } = origin;
+        tracing::info!(target: "delayed::output", task, queue, pid, "{line}");
     }
 }
 
@@ -69,12 +82,24 @@ mod tests {
         for size in [1, 7, 4096, 100_000] {
             let mut output = Output::default();
             for piece in text.chunks(size) {
-                output.push(piece, origin);
+                output.push(piece);
+                output.log(origin);
             }
             assert_eq!(output.total(), 100_000);
             let end = output.finish(origin);
             assert_eq!(end.as_bytes(), &text[text.len() - KEPT..], "in pieces of {size}");
             assert_eq!((output.total(), output.finish(origin).as_str()), (0, ""));
         }
+    }
+
+    #[test]
+    fn a_line_ends_with_its_end_or_is_too_long() {
+        let long = vec![b'x'; LONGEST_LINE];
+        assert_eq!(split(b"a\nb\n"), Some((&b"a"[..], &b"b\n"[..])));
+        assert_eq!(split(b"\n"), Some((&b""[..], &b""[..])));
+        assert_eq!((split(b""), split(b"half a li"), split(&long[1..])), (None, None, None));
+        assert_eq!(split(&long), Some((&long[..], &b""[..])));
+        assert_eq!(split(&[&long[..], b"\n"].concat()), Some((&long[..], &b""[..])));
+        assert_eq!(split(&[&long[..], b"y\n"].concat()), Some((&long[..], &b"y\n"[..])));
     }
 }

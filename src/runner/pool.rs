@@ -196,6 +196,15 @@ impl Pool {
 
     /// Gives what waits to children that are idle, and has more forked when there are none.
     fn distribute(self: &Arc<Self>, state: &mut State) {
+        self.hand_out(state);
+        if !state.waiting.is_empty() && state.children < self.options.children {
+            state.children += 1;
+            tokio::spawn(serve(Arc::clone(self)));
+        }
+    }
+
+    /// Gives what waits to children that are idle.
+    fn hand_out(&self, state: &mut State) {
         while !state.waiting.is_empty()
             && let Some(seat) = state.idle.pop()
         {
@@ -204,10 +213,6 @@ impl Pool {
                 state.idle.push(seat);
                 break;
             }
-        }
-        if !state.waiting.is_empty() && state.children < self.options.children {
-            state.children += 1;
-            tokio::spawn(serve(Arc::clone(self)));
         }
     }
 
@@ -238,8 +243,7 @@ impl Pool {
                 break;
             }
         }
-        // Whoever minds the child hears of it when it reports; earlier only where there is a clock to look at.
-        if was_idle && given.front().is_some_and(|ticket| ticket.job.is_minded()) {
+        if was_idle && !given.is_empty() {
             seat.work.notify_one();
         }
     }
@@ -257,7 +261,8 @@ impl Pool {
             Some(problem) if state.children == 0 => {
                 state.waiting.drain(..).for_each(|ticket| ticket.lose(problem));
             }
-            Some(_) => {}
+            // Those that are there have to do.
+            Some(_) => self.hand_out(&mut state),
             None => self.distribute(&mut state),
         }
     }
@@ -336,14 +341,17 @@ async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Opti
         let running = seat.given().front().cloned();
         let Some(ticket) = running else {
             let event = tokio::select! {
-                event = process.next(Origin::NOBODY) => event,
+                event = process.next() => event,
                 () = seat.work.notified() => continue,
             };
-            match event {
-                Event::Wrote => continue,
+            if !seat.given().is_empty() {
                 // Of a run that was given meanwhile.
-                Event::Report(report) if !seat.given().is_empty() => {
-                    process.retell(Event::Report(report));
+                process.retell(event);
+                continue;
+            }
+            match event {
+                Event::Wrote => {
+                    process.written().log(Origin::NOBODY);
                     continue;
                 }
                 Event::Refused(errno) => {
@@ -367,8 +375,10 @@ async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Opti
         };
         match &end.outcome {
             Some(Outcome::Succeeded) => ticket.job.speed.learn(end.took),
-            Some(Outcome::Crashed(exit)) if seat.requests.unread().contains(&ticket.run) => {
-                return Some(format!("before it had begun anything, {exit}"));
+            Some(outcome @ (Outcome::Crashed(_) | Outcome::Orphaned))
+                if seat.requests.unread().contains(&ticket.run) =>
+            {
+                return Some(format!("before it had begun anything, {outcome}"));
             }
             _ => {}
         }

@@ -11,7 +11,6 @@ use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::isolation::Limits;
-use crate::runner::forward::Origin;
 use crate::runner::frame::{MAX_REPORT, News, Report, Request, Reuse, decode};
 use crate::runner::link::Link;
 use crate::runner::output::Output;
@@ -106,8 +105,7 @@ impl Process {
         let reports = Watched::new(reports, Interest::READABLE)?;
         let output = Watched::new(output, Interest::READABLE)?;
         let theirs = [their_requests.as_raw_fd(), their_reports.as_raw_fd(), their_output.as_raw_fd()];
-        let forked = link.fork(lasting, reuse, theirs).await;
-        let (child, news) = forked.map_err(|_| io::Error::other("the zygote is dead"))?;
+        let (child, news) = link.fork(lasting, reuse, theirs).await?;
         let process = Self {
             child,
             link: link.clone(),
@@ -129,7 +127,7 @@ impl Process {
     /// Whether it lives as far as is known, so that it can be given a first run.
     pub(super) fn waits(&mut self) -> bool {
         while let Ok(news) = self.news.try_recv() {
-            let event = self.learn(Some(news), Origin::NOBODY);
+            let event = self.learn(Some(news));
             self.pending.extend(event);
         }
         !self.ended
@@ -153,11 +151,11 @@ impl Process {
     }
 
     /// Reads what has been written and not read yet. The report of a run comes after what the run wrote.
-    pub(super) fn drain_output(&mut self, origin: Origin<'_>) {
+    pub(super) fn drain_output(&mut self) {
         // No more than a pipe holds: a process that goes on writing is not waited for.
         for _ in 0..64 {
             match read(self.output.as_fd(), &mut self.piece) {
-                Ok(length) if length > 0 && !self.silent => self.take_output(length, origin),
+                Ok(length) if length > 0 && !self.silent => self.written.push(&self.piece[..length]),
                 _ => return,
             }
         }
@@ -171,7 +169,7 @@ impl Process {
     /// Waits for the next event. Cancel-safe.
     ///
     /// Until its process id is known, which is at once, nothing is heard of it that would be logged without one.
-    pub(super) async fn next(&mut self, origin: Origin<'_>) -> Event {
+    pub(super) async fn next(&mut self) -> Event {
         loop {
             if let Some(event) = self.pending.pop_front() {
                 return event;
@@ -182,13 +180,13 @@ impl Process {
                 }
                 read = read_piece(&self.output, &mut self.piece), if !self.silent && self.pid != 0 => {
                     match read {
-                        Ok(length) if length > 0 => self.take_output(length, origin),
+                        Ok(length) if length > 0 => self.written.push(&self.piece[..length]),
                         _ => self.silent = true,
                     }
                     return Event::Wrote;
                 }
                 news = self.news.recv(), if !self.ended => {
-                    if let Some(event) = self.learn(news, origin) {
+                    if let Some(event) = self.learn(news) {
                         self.pending.push_back(event);
                     }
                 }
@@ -215,7 +213,7 @@ impl Process {
         }
     }
 
-    fn learn(&mut self, news: Option<News>, origin: Origin<'_>) -> Option<Event> {
+    fn learn(&mut self, news: Option<News>) -> Option<Event> {
         match news {
             Some(News::Forked { pid, .. }) => {
                 self.pid = pid;
@@ -227,19 +225,19 @@ impl Process {
             }
             Some(News::Ended { status, used, .. }) => {
                 self.ended = true;
-                self.read_last(origin);
+                self.read_last();
                 Some(Event::Ended(status, used))
             }
             None => {
                 self.ended = true;
-                self.read_last(origin);
+                self.read_last();
                 Some(Event::Orphaned)
             }
         }
     }
 
     /// What it said before it ended counts, and comes first.
-    fn read_last(&mut self, origin: Origin<'_>) {
+    fn read_last(&mut self) {
         while !self.hung_up {
             let received = packets::receive_now(&self.reports, &mut self.buffer);
             if matches!(received, Err(nix::Error::EAGAIN)) {
@@ -251,12 +249,8 @@ impl Process {
             }
         }
         self.hung_up = true;
-        self.drain_output(origin);
+        self.drain_output();
         self.silent = true;
-    }
-
-    fn take_output(&mut self, length: usize, origin: Origin<'_>) {
-        self.written.push(&self.piece[..length], Origin { pid: self.pid, ..origin });
     }
 }
 

@@ -82,7 +82,7 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
     loop {
         let timer = watch.clock.next().into_iter().chain(look_at).chain(gone_at).min();
         let event = tokio::select! {
-            event = process.next(job.origin(0)) => event,
+            event = process.next() => event,
             () = ticket.given.notified() => {
                 watch.obey(process);
                 continue;
@@ -110,7 +110,7 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
             Event::Report(Report::Ended { run, answer, retires, asked })
                 if run == ticket.run && watch.answer.is_none() =>
             {
-                process.drain_output(job.origin(0));
+                process.drain_output();
                 watch.answer = Some(answer);
                 (watch.retires, watch.asked) = (retires, asked);
                 if watch.is_settled() {
@@ -121,7 +121,11 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
             }
             Event::Report(Report::Ended { .. }) | Event::Garbage => watch.make_end(process, Why::Garbage),
             Event::HungUp => gone_at = Some(Instant::now() + LINGER),
-            Event::Wrote => watch.look_at_output(process),
+            Event::Wrote => {
+                let origin = job.origin(process.pid());
+                process.written().log(origin);
+                watch.look_at_output(process);
+            }
             Event::Refused(errno) => {
                 let problem = format!("no process could be forked: {}", nix::Error::from_raw(errno).desc());
                 return watch.lost(Outcome::Lost { problem: problem.clone() }, problem);
@@ -140,13 +144,15 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
 
 /// Waits until a child that is to end has ended, and kills it when it does not.
 pub(super) async fn see_off(mut process: Process) {
-    let origin = Origin::NOBODY;
     for signal in [None, Some(Signal::SIGKILL)] {
         if let Some(signal) = signal {
             process.signal(signal);
         }
-        let last =
-            async { while !matches!(process.next(origin).await, Event::Ended(..) | Event::Orphaned) {} };
+        let last = async {
+            while !matches!(process.next().await, Event::Ended(..) | Event::Orphaned) {
+                process.written().log(Origin::NOBODY);
+            }
+        };
         if tokio::time::timeout(LINGER, last).await.is_ok() {
             return;
         }

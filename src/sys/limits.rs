@@ -9,14 +9,32 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 
 use crate::isolation::Limits;
 
-/// Sets the limits that can be lifted again: address space, CPU time from now on, open files. None lifts one.
-pub(crate) fn set_liftable(limits: &Limits) -> nix::Result<()> {
-    set_soft(Resource::RLIMIT_AS, limits.address_space)?;
-    set_soft(Resource::RLIMIT_NOFILE, limits.open_files)?;
-    set_soft(
-        Resource::RLIMIT_CPU,
-        limits.cpu_seconds.map(|seconds| cpu_seconds_used().saturating_add(seconds)),
-    )
+/// The limits that can be lifted again, as they were before any was set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Usual {
+    address_space: u64,
+    open_files: u64,
+    cpu_seconds: u64,
+}
+
+impl Usual {
+    /// Those of now.
+    pub(crate) fn now() -> nix::Result<Self> {
+        let soft = |resource| getrlimit(resource).map(|(soft, _)| soft);
+        Ok(Self {
+            address_space: soft(Resource::RLIMIT_AS)?,
+            open_files: soft(Resource::RLIMIT_NOFILE)?,
+            cpu_seconds: soft(Resource::RLIMIT_CPU)?,
+        })
+    }
+}
+
+/// Sets the limits that can be lifted again: address space, open files, CPU time from now on. None is as usual.
+pub(crate) fn set_liftable(limits: &Limits, usual: &Usual) -> nix::Result<()> {
+    let cpu_seconds = limits.cpu_seconds.map(|seconds| cpu_seconds_used().saturating_add(seconds));
+    set_soft(Resource::RLIMIT_AS, limits.address_space.unwrap_or(usual.address_space))?;
+    set_soft(Resource::RLIMIT_NOFILE, limits.open_files.unwrap_or(usual.open_files))?;
+    set_soft(Resource::RLIMIT_CPU, cpu_seconds.unwrap_or(usual.cpu_seconds))
 }
 
 /// Sets what lasts as long as the process.
@@ -53,9 +71,9 @@ pub(crate) fn set_lasting(limits: &Limits) -> Result<(), String> {
     Ok(())
 }
 
-fn set_soft(resource: Resource, limit: Option<u64>) -> nix::Result<()> {
+fn set_soft(resource: Resource, limit: u64) -> nix::Result<()> {
     let (soft, hard) = getrlimit(resource)?;
-    let wanted = limit.unwrap_or(hard).min(hard);
+    let wanted = limit.min(hard);
     if wanted == soft { Ok(()) } else { setrlimit(resource, wanted, hard) }
 }
 

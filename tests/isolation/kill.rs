@@ -56,12 +56,15 @@ fn assert_killed(trial: &mut Trial, count: usize) {
 }
 
 fn a_running_call_is_killed_for_good(mode: &'static str) {
-    let mut case = Case::new(mode, &["--timeout", "1h", "--grace", "1h"]);
+    let mut case = Case::new(mode, &["--grace", "1h"]);
+    // In a child that has waited for it, where there is a pool.
+    case.goes_on();
+    case.trial.wait_settled();
     let id = CallId::new();
     // It would be retried for ever.
     let call = calls::deaf::call("a".into()).id(id).retry(-1);
     case.trial.push(&[call.encode().unwrap()]);
-    case.trial.wait_runs(1);
+    case.trial.wait_runs(2);
     let began = Instant::now();
     let (code, said) = kill(&case.trial, &id.to_string());
     assert_eq!(code, Some(0), "{said}");

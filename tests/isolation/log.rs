@@ -37,11 +37,14 @@ fn events_arrive_with_the_fields_of_the_task(mode: &'static str) {
 
 fn lines_arrive_with_the_fields_of_the_task(mode: &'static str) {
     let mut case = Case::new(mode, &[]);
-    case.trial.push(&[task("prints", "a")]);
-    for text in ["out of a", "err of a"] {
-        let line = case.worker.wait_for_line(text);
-        event(&line);
-        assert!(line.contains("isolation.prints"), "expected the task: {line}");
+    for n in ["a", "b", "c", "d", "e"] {
+        case.trial.push(&[task("prints", n)]);
+        for text in [format!("out of {n}"), format!("err of {n}")] {
+            let line = case.worker.wait_for_line(&text);
+            event(&line);
+            assert!(line.contains("isolation.prints"), "expected the task: {line}");
+        }
+        case.trial.wait_settled();
     }
     case.end_with(&[]);
 }

@@ -1,6 +1,7 @@
 //! Children of the pool are used again, one call at a time, until one is killed, has run often or has grown.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -126,6 +127,30 @@ fn one_child_runs_one_call_at_a_time() {
     case.end_with(&[]);
 }
 
+/// Also when nobody has to look at a clock while it runs, and others are idle that could run it again.
+#[test]
+fn a_call_that_takes_its_child_down_runs_once() {
+    let mut case = Case::new("prefork", &["--children", "4", "--concurrency", "4"]);
+    let gate = case.trial.gate("gate");
+    let gated = |n: usize| task_with("gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    case.trial.push(&(0..4).map(gated).collect::<Vec<_>>());
+    case.trial.wait_runs(4);
+    open(&gate);
+    case.trial.wait_settled();
+    let bad = ["abort", "segfault", "closes", "closes_and_ends", "abort"];
+    for (n, name) in bad.iter().enumerate() {
+        let before = case.children();
+        assert!(before.len() + n >= 4, "expected one child less at the most: {before:?}");
+        case.trial.push(&[task(name, &format!("{name} {n}"))]);
+        case.wait_dead(n + 1);
+    }
+    case.goes_on();
+    let stopped = case.end_with(&["q_dead"]);
+    assert_eq!((count(&stopped, "buried"), count(&stopped, "put_back")), (5, 0), "{stopped}");
+    let executions = case.trial.ledger.executions();
+    assert!(executions.values().all(|runs| *runs == 1), "expected one run each: {executions:?}");
+}
+
 #[test]
 fn an_idle_child_that_dies_costs_no_call() {
     let mut case = Case::new("prefork", &["--children", "2"]);
@@ -144,6 +169,38 @@ fn an_idle_child_that_dies_costs_no_call() {
     case.goes_on();
     let stopped = case.end_with(&[]);
     assert_eq!((count(&stopped, "succeeded"), count(&stopped, "retried")), (11, 0), "{stopped}");
+}
+
+/// One that dies with a call that it has not begun leaves it to another one that is idle.
+#[test]
+fn a_call_is_not_stuck_with_a_child_that_dies_before_it() {
+    let mut case = Case::new("prefork", &["--children", "2", "--concurrency", "2"]);
+    let gates = ["one", "two"].map(|name| case.trial.gate(name));
+    let calls = ["a", "b"].into_iter().zip(&gates);
+    let call =
+        |(n, gate): (&str, &PathBuf)| task_with("belongings", &[n.into(), gate.to_str().unwrap().into()]);
+    case.trial.push(&calls.map(call).collect::<Vec<_>>());
+    wait::until("both to run", PATIENCE, || told(&case.trial).len() == 2);
+    let child = |n: &str| {
+        let told = told(&case.trial).into_iter().find(|told| told["n"] == n).unwrap();
+        Process::of(pid(&told, "pid")).unwrap()
+    };
+    let (first, last) = (child("a"), child("b"));
+    // Who was idle last is the next to be given a call.
+    open(&gates[0]);
+    wait::until("one to be idle", PATIENCE, || case.trial.state().processing.len() == 1);
+    open(&gates[1]);
+    case.trial.wait_settled();
+    last.signal(Signal::SIGSTOP);
+    wait::until("it to stop", PATIENCE, || Process::of(last.pid).is_some_and(|now| now.state == 'T'));
+    case.trial.push(&[task("who", "c")]);
+    wait::until("the call to be claimed", PATIENCE, || case.trial.state().processing.len() == 1);
+    last.signal(Signal::SIGKILL);
+    case.trial.wait_settled();
+    let told = told(&case.trial);
+    assert_eq!((told.len(), pid(&told[2], "pid")), (3, first.pid), "{told:#?}");
+    let stopped = case.end_with(&[]);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "put_back")), (3, 0), "{stopped}");
 }
 
 #[test]

@@ -33,7 +33,12 @@ fn allows(option: &str) -> bool {
 fn each_task_has_its_own_terms(mode: &'static str) {
     let pool: &[&str] = if mode == "prefork" { &["--children", "1"] } else { &[] };
     let mut case = Case::new(mode, &[&["--concurrency", "1"][..], pool].concat());
+    // Its children may raise it, and are not to.
+    let (zygote, files) = (case.zygote().pid.to_string(), "--nofile=200:");
+    let done = std::process::Command::new("prlimit").args(["--pid", &zygote, files]).output().unwrap();
+    assert!(done.status.success(), "{done:?}");
     let plain = run(&mut case, "plain");
+    assert_eq!(plain["files"], "200", "{plain}");
     let of = |told: &Value, name: &str| told[name].clone();
     let worker = case.worker.pid().as_raw();
     assert_eq!(of(&plain, "network"), own(worker, "net"), "{plain}");
