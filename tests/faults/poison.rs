@@ -1,12 +1,11 @@
 //! A message that takes its worker down, beside others that do not.
 
+use delayed::testing::{Fault, Proxy, Requests, Side, Trap};
 use redis::Commands;
 
 use crate::support::process::Program;
-use crate::support::proxy::{Lose, Proxy};
 use crate::support::trial::{PATIENCE, Trial, call, mark, open};
 use crate::support::wait;
-use crate::worker_behaviour::digest;
 
 /// Nobody but the worker brings anything back, and it tells soon and often that it lives.
 const PAIR: [&str; 5] = ["--no-sweep", "--concurrency", "2", "--lease", "1s"];
@@ -18,7 +17,7 @@ fn gated(trial: &Trial, name: &str) -> Vec<u8> {
 
 /// Notes that two processes died while they owned this message.
 fn two_died_of(trial: &mut Trial, message: &[u8]) {
-    let died = redis::Script::new("redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '2 this that')");
+    let died = redis::Script::new("redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '2 1 this that')");
     let () = died.key("q_deaths").arg(message).invoke(&mut trial.redis).unwrap();
 }
 
@@ -78,16 +77,16 @@ fn look_alikes_that_only_stood_by_are_forgiven() {
 #[test]
 fn what_is_found_after_a_broken_connection_runs_alone_too() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let (one, other) = (gated(&trial, "one"), mark("other"));
     two_died_of(&mut trial, &one);
     two_died_of(&mut trial, &other);
     trial.push(&[one, other.clone()]);
     // Its first.
-    proxy.lose(Lose::Reply, &digest("claim"), 1);
+    let trap = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::End);
     let mut worker = trial.worker_at(proxy.url(), &PAIR);
     trial.wait_runs(1);
-    assert_eq!(proxy.lost(), 1, "expected the claim to be cut");
+    assert_eq!(trap.struck(), 1, "expected the claim to be cut");
     beats(&mut trial, 3);
     assert_eq!(trial.state().waiting, [other], "expected nothing to be claimed beside it");
     open(&trial.gate("one"));
@@ -99,14 +98,14 @@ fn what_is_found_after_a_broken_connection_runs_alone_too() {
 
 /// A worker that has claimed these two by two claims that were under way together, and has not heard of either.
 /// Two processes died of each. When the first reply is let go, it is `told` of the other too, or its connection breaks.
-fn claims_both(trial: &mut Trial, proxy: &Proxy, one: &[u8], other: &[u8], told: bool) -> Program {
+fn claims_both(trial: &mut Trial, proxy: &Proxy, one: &[u8], other: &[u8], told: bool) -> (Program, Trap) {
     let worker = trial.worker_at(proxy.url(), &PAIR);
     let busy = [gated(trial, "a"), gated(trial, "b")];
     trial.push(&busy);
     trial.wait_runs(2);
-    proxy.catch(Lose::Reply, &digest("claim"), 1);
+    let held = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::Hold);
     if !told {
-        proxy.lose(Lose::Reply, &digest("claim"), 2);
+        proxy.trap(Side::Reply, Requests::script("claim").nth(2), Fault::End);
     }
     two_died_of(trial, one);
     two_died_of(trial, other);
@@ -115,7 +114,7 @@ fn claims_both(trial: &mut Trial, proxy: &Proxy, one: &[u8], other: &[u8], told:
         open(&trial.gate(gate));
         wait::until("it to be claimed", PATIENCE, || owned(trial).iter().any(|owned| owned == message));
     }
-    worker
+    (worker, held)
 }
 
 fn owned(trial: &mut Trial) -> Vec<Vec<u8>> {
@@ -125,10 +124,10 @@ fn owned(trial: &mut Trial) -> Vec<Vec<u8>> {
 #[test]
 fn of_two_that_are_to_run_alone_one_is_put_back() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let (one, other) = (gated(&trial, "one"), mark("other"));
-    let mut worker = claims_both(&mut trial, &proxy, &one, &other, true);
-    proxy.let_go();
+    let (mut worker, held) = claims_both(&mut trial, &proxy, &one, &other, true);
+    held.release();
     trial.wait_runs(5);
     beats(&mut trial, 3);
     assert_eq!(trial.state().waiting, [other], "expected nothing to be claimed beside the one");
@@ -144,11 +143,11 @@ fn of_two_that_are_to_run_alone_one_is_put_back() {
 #[test]
 fn a_poison_begins_when_the_other_has_been_put_back() {
     let mut trial = Trial::new();
-    let proxy = Proxy::unix(&trial.server);
+    let proxy = trial.server.proxy();
     let (poison, other) = (call("trial.double_panic", &["poison".into()]), mark("other"));
-    let mut worker = claims_both(&mut trial, &proxy, &poison, &other, false);
+    let (mut worker, held) = claims_both(&mut trial, &proxy, &poison, &other, false);
     // It hears of the poison, and of the other only when it asks.
-    proxy.let_go();
+    held.release();
     assert!(!worker.wait_exit(PATIENCE).success(), "expected it to die");
     assert_eq!(
         owned(&mut trial),

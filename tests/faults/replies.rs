@@ -89,7 +89,7 @@ fn the_success_of_a_suspect_forgives_it_also_when_the_claim_was_in_doubt() {
     trial.wait_runs(1);
     trial.wait_settled();
     let suspect = mark("suspect");
-    let died = redis::Script::new("redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '1 somebody')");
+    let died = redis::Script::new("redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '1 1 somebody')");
     let () = died.key("q_deaths").arg(&suspect).invoke(&mut trial.redis).unwrap();
     let trap = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::End);
     trial.push(&[suspect]);

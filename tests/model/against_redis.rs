@@ -33,6 +33,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Push),
         1 => Just(Step::Pop),
         2 => Just(Step::Move),
+        1 => Just(Step::MoveBack),
         12 => (worker(), number(), (0..=2u8, any::<bool>()), 0..=SLOTS, 0..=SLOTS, 0..=SLOTS, some_slots(0)).prop_map(
             |(worker, number, (in_hand, renew), forgive, released, kept, wires)| Step::Claim {
                 worker, number, in_hand, renew, forgive, released, kept, wires

@@ -22,6 +22,8 @@ pub(crate) enum Step {
     Pop,
     /// A worker dies between its `BLMOVE` and its claim.
     Move,
+    /// A token that was moved is given back.
+    MoveBack,
     Claim {
         worker: u8,
         number: Number,
@@ -207,6 +209,13 @@ impl Pair {
                 let expected = if had { Value::BulkString(b"1".to_vec()) } else { Value::Nil };
                 let [left, right] = [redis::Direction::Left, redis::Direction::Right];
                 (self.bench.redis.lmove(TOKENS, HAND, left, right), Ok(expected))
+            }
+            Step::MoveBack => {
+                let had = self.world.hand > 0;
+                self.world.move_back();
+                let expected = if had { Value::BulkString(b"1".to_vec()) } else { Value::Nil };
+                let [left, right] = [redis::Direction::Left, redis::Direction::Right];
+                (self.bench.redis.lmove(HAND, TOKENS, left, right), Ok(expected))
             }
             Step::Claim { worker, number, in_hand, renew, forgive, released, kept, wires: slots } => {
                 let released = usize::from(*released).min(slots.len());

@@ -26,8 +26,8 @@ fn bury(bench: &mut Bench, ask: &Bury<'_>) -> RedisResult<(i64, u64)> {
 
 fn seed(bench: &mut Bench) {
     bench.own(&[(&slot(0), "a"), (&slot(1), "b")]);
-    let () = bench.redis.hset(DEATHS, digest("a"), "1 q:w").unwrap();
-    let () = bench.redis.hset(DEATHS, digest("b"), "2 q:w").unwrap();
+    let () = bench.redis.hset(DEATHS, digest("a"), "1 1 q:w").unwrap();
+    let () = bench.redis.hset(DEATHS, digest("b"), "2 1 q:w").unwrap();
     bench.letter("1-0", "old");
 }
 
@@ -52,7 +52,7 @@ fn moves_the_message_to_the_dead_letters_with_the_reason() {
     assert_eq!(letter, expected, "expected the fields of a dead letter");
     assert_eq!(state.dead.len(), 1, "expected no other dead letter");
     assert_eq!(state.processing, owned(&[(&slot(1), "b")]), "expected only this slot to be empty");
-    let forgotten = BTreeMap::from([(digest("b"), "2 q:w".to_owned())]);
+    let forgotten = BTreeMap::from([(digest("b"), "2 1 q:w".to_owned())]);
     assert_eq!(state.deaths, forgotten, "expected only its deaths to be forgotten");
     assert_eq!(bench.seq(), Some(1), "expected the number of the call to be stored");
 }

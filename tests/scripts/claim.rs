@@ -122,11 +122,12 @@ fn forgets_the_deaths_of_what_succeeded() {
     let mut bench = Bench::new();
     bench.own(&[(&slot(0), "a"), (&slot(1), "b"), (&slot(2), "c")]);
     for message in ["a", "b", "elsewhere"] {
-        let () = bench.redis.hset(DEATHS, digest(message), "1 q:w").unwrap();
+        let () = bench.redis.hset(DEATHS, digest(message), "1 1 q:w").unwrap();
     }
     let reply = claim(&mut bench, &Ask { forgive: 1, ..Ask::release(3) }).unwrap();
     assert!(reply.suspects, "expected it to say that there are suspects");
-    let left = BTreeMap::from([(digest("b"), "1 q:w".to_owned()), (digest("elsewhere"), "1 q:w".to_owned())]);
+    let left =
+        BTreeMap::from([(digest("b"), "1 1 q:w".to_owned()), (digest("elsewhere"), "1 1 q:w".to_owned())]);
     assert_eq!(bench.state().deaths, left, "expected only the forgiven message's deaths to be forgotten");
 
     // A slot that lost its message has nothing to be forgiven.
@@ -179,7 +180,7 @@ fn works_when_redis_is_full() {
 fn seed(bench: &mut Bench) {
     bench.wait(&["x", "y"]);
     bench.own(&[(&slot(0), "a")]);
-    let () = bench.redis.hset(DEATHS, digest("a"), "1 q:w").unwrap();
+    let () = bench.redis.hset(DEATHS, digest("a"), "1 1 q:w").unwrap();
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn buries_what_took_too_many_processes_down() {
 #[test]
 fn requeues_all_but_what_it_would_bury_when_the_dead_letters_are_something_else() {
     let mut bench = Bench::new();
-    let () = bench.redis.hset(DEATHS, digest("poison"), "2 q:b q:c").unwrap();
+    let () = bench.redis.hset(DEATHS, digest("poison"), "2 1 q:b q:c").unwrap();
     let () = bench.redis.set(DEAD, "text").unwrap();
     bench.die(&[(&of('d', 5), "poison")]);
     let before = everything(&mut bench.redis);
