@@ -58,7 +58,7 @@ fn a_worker_a_client_a_sweeper_and_the_tools_work_over_tls() {
     let authority = Authority::new();
     let mut trial = Trial::with(options(&authority, &[]));
     let (url, ca) = (trial.server.tls_url(), authority.pem());
-    let words = ["worker", "--queue", QUEUE, "--lease", "1s", "--no-sweep"];
+    let words = ["worker", "--queue", QUEUE, "--lease", "3s", "--no-sweep"];
     let start = |trial: &Trial| {
         let worker = Program::spawn(&mut command(trial, WORKER, &words, &ca));
         ready(&worker);
@@ -90,7 +90,7 @@ fn a_worker_a_client_a_sweeper_and_the_tools_work_over_tls() {
     trial.wait_runs(52);
 
     // A beat comes over TLS too, from a thread that blocks: the run is still its own after its lease.
-    wait::pause(Duration::from_secs(2));
+    wait::pause(Duration::from_secs(4));
     let sweeper = Program::spawn(&mut command(&trial, DELAYED, &["sweeper", "--interval", "100ms"], &ca));
     sweeper.wait_for_line("\"sweeping\"");
     assert_eq!(trial.left(), (0, 1), "expected the run to be owned");

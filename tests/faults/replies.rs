@@ -64,12 +64,12 @@ fn what_a_claim_gave_is_ours_however_long_its_reply_takes() {
         } else {
             proxy.trap(Side::Reply, claim, Fault::Hold)
         };
-        let words = ["--concurrency", "12", "--lease", "1s", "--no-sweep"];
+        let words = ["--concurrency", "12", "--lease", "2s", "--no-sweep"];
         let mut worker = trial.worker_at(proxy.url(), &words);
         wait::until("the claim to be held", PATIENCE, || held.struck() == 1);
         assert_eq!(trial.left(), (0, 12), "expected them to be owned");
         // It beats all the while.
-        wait::pause(Duration::from_millis(2500));
+        wait::pause(Duration::from_secs(3));
         assert_eq!(trial.left(), (0, 12), "expected nobody else to have got them");
         held.release();
         trial.wait_settled();
