@@ -10,7 +10,7 @@ use redis::Commands;
 
 use crate::support::process::{DELAYED, Program};
 use crate::support::redis::Options;
-use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, call, count, mark, marks, open, ready};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, alone, call, count, mark, marks, open, ready};
 use crate::support::wait;
 
 /// After this time without a reply a party gives a connection up; on a busy machine it takes that long to be in time.
@@ -50,7 +50,7 @@ fn worker(trial: &Trial, proxy: &Proxy, words: &[&str]) -> Program {
 
 /// Calls `play` with each fault of each side, all at a time: most of them wait for something that does not come.
 fn each(play: impl Fn(Side, Fault) + Sync) {
-    let play = &play;
+    let (_alone, play) = (alone(), &play);
     std::thread::scope(|scope| {
         for (side, fault) in FAULTS.iter().flat_map(|fault| [(Side::Request, *fault), (Side::Reply, *fault)])
         {

@@ -106,13 +106,17 @@ fn a_long_end_does_not_lose_ownership() {
 fn tasks_that_starve_the_runtime_do_not_lose_ownership() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
-    let mut first = trial.worker(&["--lease", "1s", "--concurrency", "16"]);
     let mut second = trial.worker(&["--lease", "1s", "--concurrency", "1"]);
+    second.signal(Signal::SIGUSR1);
+    second.wait_for_line("quiet");
+    wait::until("its wait to end, with the claim behind it", PATIENCE, || {
+        let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut trial.redis).unwrap();
+        !clients.contains(" flags=b ")
+    });
+    let mut first = trial.worker(&["--lease", "1s", "--concurrency", "16"]);
     // Asynchronous tasks that block every thread of the runtime.
     let blocks = |n: u32| call("trial.starve", &[n.to_string().into(), gate.to_str().unwrap().into()]);
     let calls: Vec<_> = (0..16).map(blocks).collect();
-    second.signal(Signal::SIGUSR1);
-    second.wait_for_line("quiet");
     trial.push(&calls);
     trial.wait_runs(1);
     wait::pause(Duration::from_millis(3500));

@@ -258,6 +258,8 @@ impl<'a> Stage<'a> {
             );
         }
         self.trap.release();
+        // What is on its way arrives, before the network ends with the case.
+        wait::until("all that was sent to arrive", PATIENCE, || self.proxy.unanswered() == 0);
     }
 
     fn wait_settled(&mut self) {

@@ -141,7 +141,8 @@ pub(super) static REQUESTS: [Scene; 20] = [
         task: "points:held",
         play: |stage| {
             stage.push_both();
-            stage.start_worker("1s");
+            // An order for a worker whose lease has ended, as it may on a busy machine, is refused.
+            stage.start_worker("2s");
             stage.wait_effect();
             order(stage);
         },
