@@ -2,8 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::Signal;
+
 use super::{Case, Letter, assert_soon, task, task_with};
 use crate::support::trial::{QUEUE, WORKER, count};
+use crate::support::wait;
 
 mod calls {
     #[delayed::task(name = "isolation.sleep", queue = "q")]
@@ -26,6 +29,7 @@ both! {
     a_hanging_task_ends_when_it_is_asked
     a_deaf_task_is_killed_after_its_grace
     a_stopped_process_is_killed_on_time
+    what_was_asked_late_is_told_as_it_ended
     a_task_that_hears_may_give_up
     a_result_that_came_before_the_kill_counts
     the_call_says_it_before_the_task_and_the_task_before_the_worker
@@ -109,6 +113,23 @@ fn a_stopped_process_is_killed_on_time(mode: &'static str) {
     case.end_with(&["q_dead"]);
     let executions = case.trial.ledger.executions();
     assert_eq!((executions["a"], executions["b"]), (1, 1), "{executions:?}");
+}
+
+/// Both signals come at once when the zygote goes on; which of them ends a process is not for us to say.
+fn what_was_asked_late_is_told_as_it_ended(mode: &'static str) {
+    let mut case = Case::new(mode, &["--timeout", "2s", "--grace", "100ms"]);
+    case.trial.push(&["a", "b", "c", "d"].map(|n| task("sleep", n)));
+    case.trial.wait_runs(4);
+    case.zygote().signal(Signal::SIGSTOP);
+    wait::pause(Duration::from_millis(2500));
+    case.zygote().signal(Signal::SIGCONT);
+    case.wait_dead(4);
+    for letter in case.letters() {
+        let (is_hard, is_killed) = (letter.detail.contains("(hard)"), letter.detail.contains("SIGKILL"));
+        assert_eq!((letter.reason.as_str(), is_hard), ("timed_out", is_killed), "{letter:?}");
+    }
+    case.end_with(&["q_dead"]);
+    case.trial.ledger.assert_each_once(["a", "b", "c", "d"]);
 }
 
 fn a_task_that_hears_may_give_up(mode: &'static str) {
