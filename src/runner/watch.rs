@@ -268,8 +268,11 @@ impl Watch<'_> {
             (Some(Why::Told(_)), None) => None,
             (Some(Why::Exceeded(resource, limit)), None) => Some(Outcome::Exceeded { resource, limit }),
             (Some(Why::Garbage), None) => Some(Outcome::Crashed(Exit::Garbage)),
-            (Some(Why::HungUp), None) => Some(Outcome::Crashed(Exit::HungUp)),
-            (None, None) => Some(self.crash(status, output)),
+            // Of one that died by itself the news may be late.
+            (Some(Why::HungUp), None) if signal == Some(Signal::SIGKILL as i32) => {
+                Some(Outcome::Crashed(Exit::HungUp))
+            }
+            (Some(Why::HungUp) | None, None) => Some(self.crash(status, output)),
         }
     }
 
