@@ -251,12 +251,15 @@ impl Watch<'_> {
             Some(Status::Code(_)) | None => None,
         };
         let job = &self.ticket.job;
-        let limit = if self.clock.has_killed() { TimeLimit::Hard } else { TimeLimit::Soft };
+        let has_killed = self.clock.has_killed();
+        // One that was on its way to its end when it was killed has heard.
+        let is_hard = has_killed && signal == Some(Signal::SIGKILL as i32);
+        let limit = if is_hard { TimeLimit::Hard } else { TimeLimit::Soft };
         match (self.why.take(), self.answer.take().map(|answer| job.outcome_of(answer))) {
             (Some(Why::Told(Command::Abandon)), None) => None,
             // A result that arrived before the kill counts; what failed because it was told to end did not fail.
             (_, Some(Outcome::Succeeded)) => Some(Outcome::Succeeded),
-            (Some(Why::Told(_)), Some(Outcome::Failed(_))) if limit == TimeLimit::Soft => None,
+            (Some(Why::Told(_)), Some(Outcome::Failed(_))) if !has_killed => None,
             (Some(Why::Time), Some(Outcome::Failed(_)) | None) => {
                 Some(Outcome::TimedOut { limit, after: took, signal })
             }
@@ -265,8 +268,11 @@ impl Watch<'_> {
             (Some(Why::Told(_)), None) => None,
             (Some(Why::Exceeded(resource, limit)), None) => Some(Outcome::Exceeded { resource, limit }),
             (Some(Why::Garbage), None) => Some(Outcome::Crashed(Exit::Garbage)),
-            (Some(Why::HungUp), None) => Some(Outcome::Crashed(Exit::HungUp)),
-            (None, None) => Some(self.crash(status, output)),
+            // Of one that died by itself the news may be late.
+            (Some(Why::HungUp), None) if signal == Some(Signal::SIGKILL as i32) => {
+                Some(Outcome::Crashed(Exit::HungUp))
+            }
+            (Some(Why::HungUp) | None, None) => Some(self.crash(status, output)),
         }
     }
 

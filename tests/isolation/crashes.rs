@@ -14,6 +14,7 @@ both! {
     a_stack_that_overflows_is_a_crash
     a_crash_uses_up_an_attempt
     a_process_that_is_killed_from_outside_is_a_crash
+    a_crash_of_which_the_news_is_late_is_told_as_it_was
     a_process_that_is_stopped_from_outside_is_killed_on_time
 }
 
@@ -107,6 +108,21 @@ fn a_process_that_is_killed_from_outside_is_a_crash(mode: &'static str) {
     case.goes_on();
     case.end_with(&["q_dead"]);
     assert_eq!(case.trial.ledger.total(), 4, "expected a run each, and one more");
+}
+
+fn a_crash_of_which_the_news_is_late_is_told_as_it_was(mode: &'static str) {
+    let mut case = Case::new(mode, &["--timeout", "1h"]);
+    let child = held(&mut case, "a");
+    case.zygote().signal(Signal::SIGSTOP);
+    child.signal(Signal::SIGHUP);
+    // For longer than a process may run on that has closed its pipe.
+    wait::pause(Duration::from_secs(1));
+    case.zygote().signal(Signal::SIGCONT);
+    case.wait_dead(1);
+    let letter = case.letter();
+    assert!(letter.detail.starts_with("its process died of SIGHUP"), "{letter:?}");
+    case.goes_on();
+    case.end_with(&["q_dead"]);
 }
 
 fn a_process_that_is_stopped_from_outside_is_killed_on_time(mode: &'static str) {
