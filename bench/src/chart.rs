@@ -54,6 +54,9 @@ pub fn svg(saved: &Value) -> String {
         }
         top += HEAD + tallest * LINE + FOOT;
     }
+    let legend = "Orange is this project, grey what bounds it, a line the range of the rounds.";
+    line(&mut body, FOOT, top, "fill=\"#57606a\"", legend);
+    top += FOOT;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {top}\" width=\"{WIDTH}\" height=\"{top}\" \
          font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{top}\" fill=\"#ffffff\"/>\n\

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::readme::grouped;
 use crate::server::Server;
 
 /// What was measured of one system in one row, one value for each round. The name of a row is that of its table and,
@@ -154,6 +155,7 @@ pub fn quantile(values: &[f64], share: f64) -> f64 {
 /// With as many digits as it is worth.
 pub fn short(value: f64) -> String {
     match value.abs() {
+        size if size >= 10_000.0 && value > 0.0 => grouped(value.round() as u64),
         size if size >= 100.0 || value.fract() == 0.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         size if size >= 0.1 => format!("{value:.2}"),

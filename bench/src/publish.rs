@@ -38,12 +38,12 @@ pub fn report(words: &[String]) -> ExitCode {
             return Ok(());
         }
         let root = bench.parent().ok_or("bench lies in the repository")?;
-        let block = readme::block(&figures)?;
+        let section = readme::section(&figures)?;
         let path = root.join("README.md");
         let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
-        let text = readme::replaced(&text, &block)?;
+        let [before, _, behind] = readme::parts(&text).ok_or("the README does not say what it costs")?;
         save(&figures, &root.join("docs/benchmarks.json"));
-        std::fs::write(&path, text).map_err(|error| error.to_string())
+        std::fs::write(&path, [before, &section, behind].concat()).map_err(|error| error.to_string())
     });
     match done {
         Ok(()) => ExitCode::SUCCESS,

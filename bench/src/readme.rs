@@ -2,79 +2,77 @@
 
 use serde_json::Value;
 
-const BEGIN: &str = "<!-- figures of docs/benchmarks.json, written by bench/report: do not edit -->";
-const END: &str = "<!-- end of the figures -->";
+const HEADING: &str = "## What it costs\n\n";
+const NEXT: &str = "\n## ";
 
-/// What stands between the marks, marks and all.
-pub fn block(saved: &Value) -> Result<String, String> {
+/// What stands under the heading.
+pub(crate) fn section(saved: &Value) -> Result<String, String> {
     let cores = &saved["machine"]["cores"];
     let redis = saved["machine"]["redis"].as_str().unwrap_or_default();
     let ours = |row: &str| median(saved, row, "delayed");
-    let of_bare = |row: &str| Ok::<f64, String>(ours(row)? / median(saved, row, "bare scripts")?);
-    let of_asynq = |row: &str| Ok::<f64, String>(ours(row)? / median(saved, row, "asynq")?);
-    let [one, ten, many] = ["drain, 1 at a time", "drain, 10 at a time", "drain, 64 at a time"];
-    let [p50, p99] = ["pick-up by an idle worker, p50", "pick-up by an idle worker, p99"];
+    // At concurrency 64, 10 and 1.
+    let three = |tell: &dyn Fn(&str) -> Result<String, String>| {
+        let [many, ten, one] = [64, 10, 1].map(|at_a_time| tell(&format!("drain, {at_a_time} at a time")));
+        Ok::<_, String>(format!("{}, {} and {}", many?, ten?, one?))
+    };
+    let over = |system: &'static str, digits: usize| {
+        three(&move |row| Ok(format!("{:.digits$}", ours(row)? / median(saved, row, system)?)))
+    };
     let lines = [
         (
-            "empty calls each second, at concurrency 64, 10 and 1".to_owned(),
-            format!("{}, {} and {}", thousands(ours(many)?), thousands(ours(ten)?), thousands(ours(one)?)),
-        ),
-        (
-            "of that of the bare loop".to_owned(),
-            format!("{:.2}, {:.2} and {:.2}", of_bare(many)?, of_bare(ten)?, of_bare(one)?),
-        ),
-        (
-            "of that of asynq".to_owned(),
-            format!("{:.1}, {:.1} and {:.1} times", of_asynq(many)?, of_asynq(ten)?, of_asynq(one)?),
-        ),
-        (
-            "from enqueue to the begin of the run, on an idle worker".to_owned(),
-            format!("median {:.2} ms, 99 % within {:.2} ms", ours(p50)?, ours(p99)?),
-        ),
-        (
-            "enqueue one by one from 64 tasks, and in bulk".to_owned(),
+            "empty calls each second, at concurrency 64, 10 and 1",
             format!(
-                "{} and {} each second",
+                "{}: {} of the bare loop, and {} times asynq",
+                three(&|row| Ok(thousands(ours(row)?)))?,
+                over("bare scripts", 2)?,
+                over("asynq", 1)?
+            ),
+        ),
+        (
+            "from enqueue to the begin of the run, on an idle worker",
+            format!(
+                "median {:.2} ms; 99 % within {:.2} ms",
+                ours("pick-up by an idle worker, p50")?,
+                ours("pick-up by an idle worker, p99")?
+            ),
+        ),
+        (
+            "enqueued each second, one by one from 64 tasks, and in bulk",
+            format!(
+                "{} and {}",
                 thousands(ours("enqueue, one by one from 64")?),
                 thousands(ours("enqueue, in bulk")?)
             ),
         ),
         (
-            "for each call: processor time of Redis and of the worker".to_owned(),
-            format!("{:.1} µs and {:.1} µs", ours("per task, Redis")?, ours("per task, worker")?),
+            "a call: memory in Redis while it waits, processor time of Redis and of the worker",
+            format!(
+                "{:.0} bytes, {:.1} µs and {:.1} µs",
+                ours("memory, of Redis for a waiting call")?,
+                ours("per task, Redis")?,
+                ours("per task, worker")?
+            ),
         ),
         (
-            "memory of Redis for a waiting call".to_owned(),
-            format!("{:.0} bytes", ours("memory, of Redis for a waiting call")?),
-        ),
-        (
-            "an idle worker: memory, share of a core".to_owned(),
+            "an idle worker: memory, share of a core",
             format!("{:.1} MB, {:.2} %", ours("memory, of an idle worker")?, ours("idle worker, its own")?),
         ),
     ];
     let mut text = format!(
-        "{BEGIN}\nMeasured by `bench/run` on {cores} cores with Redis {redis}; `docs/benchmarks.md` has all of it, beside \
-         other systems.\nThe bare loop calls the same scripts on the same Redis in the same run, and does nothing else.\n\n\
-         | | |\n|---|---|\n"
+        "Measured by `bench/run` on {cores} cores with Redis {redis}; `docs/benchmarks.md` has all of it, beside other \
+         systems. The bare loop calls the same scripts, and does nothing else.\n\n| | |\n|---|---|\n"
     );
     for (what, value) in lines {
         text.push_str(&format!("| {what} | {value} |\n"));
     }
-    text.push_str(END);
     Ok(text)
 }
 
-/// The README with this block in the place of the one that it has.
-pub fn replaced(readme: &str, block: &str) -> Result<String, String> {
-    let (before, after) = parts(readme).ok_or_else(|| format!("the README has no {BEGIN} … {END}"))?;
-    Ok(format!("{before}{block}{after}"))
-}
-
-/// What stands before and behind the block, if there is one.
-pub fn parts(readme: &str) -> Option<(&str, &str)> {
-    let begin = readme.find(BEGIN)?;
-    let end = begin + readme[begin..].find(END)? + END.len();
-    Some((&readme[..begin], &readme[end..]))
+/// What the README has under the heading now, with what stands before and behind.
+pub(crate) fn parts(readme: &str) -> Option<[&str; 3]> {
+    let begin = readme.find(HEADING)? + HEADING.len();
+    let end = begin + readme[begin..].find(NEXT)?;
+    Some([&readme[..begin], &readme[begin..end], &readme[end..]])
 }
 
 fn median(saved: &Value, row: &str, system: &str) -> Result<f64, String> {
@@ -87,11 +85,15 @@ fn median(saved: &Value, row: &str, system: &str) -> Result<f64, String> {
     rounds.get(rounds.len() / 2).copied().ok_or_else(missing)
 }
 
-/// Rounded to what is worth telling, with commas.
+/// Rounded to what is worth telling.
 fn thousands(value: f64) -> String {
-    let rounded =
-        if value >= 10_000.0 { (value / 1000.0).round() as u64 * 1000 } else { value.round() as u64 };
-    let digits = rounded.to_string();
+    let worth = if value >= 10_000.0 { 1000.0 } else { 1.0 };
+    grouped((value / worth).round() as u64 * worth as u64)
+}
+
+/// With commas.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {

@@ -28,7 +28,7 @@ pub async fn mark(number: u64) {
 /// Takes 1 ms, and each tenth 100 ms.
 #[delayed::task(name = "mixed", queue = "bench")]
 pub async fn mixed(number: u64) {
-    let takes = if number % 10 == 0 { 100 } else { 1 };
+    let takes = if number.is_multiple_of(10) { 100 } else { 1 };
     tokio::time::sleep(Duration::from_millis(takes)).await;
     Tally::of_environment().count(number);
 }

@@ -1,4 +1,4 @@
-"""What the peers in Python share: the bodies of the tasks, what they write, and the loop that sends."""
+"""What the peers in Python share: the tasks, what they write, and the loop that sends."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import os
 import struct
 import sys
 import time
+from collections.abc import Awaitable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Awaitable, Callable, Iterator
+from functools import partial
+from typing import Callable
 
 # What is sent: a task, its numbers, and the bytes that each call carries.
 Send = Callable[[str, range, bytes], None]
@@ -135,7 +137,7 @@ def answer(send: Send) -> None:
         elif how == "each":
             with ThreadPoolExecutor(amount) as pool:
                 shares = [range(first + at, last, amount) for at in range(amount)]
-                list(pool.map(lambda share: _one_by_one(send, task, share), shares))
+                list(pool.map(partial(_one_by_one, send, task), shares))
         else:
             for due, numbers in _turns(first, last, amount):
                 time.sleep(max(0.0, due - time.monotonic()))

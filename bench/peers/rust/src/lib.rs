@@ -33,7 +33,7 @@ pub async fn run(task: &str, number: u64) {
     match task {
         "mark" => return tally.mark(number),
         "mixed" => {
-            tokio::time::sleep(Duration::from_millis(if number % 10 == 0 { 100 } else { 1 })).await;
+            tokio::time::sleep(Duration::from_millis(if number.is_multiple_of(10) { 100 } else { 1 })).await;
         }
         _ => {}
     }
