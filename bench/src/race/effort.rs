@@ -41,6 +41,6 @@ impl Effort {
         waiting: [1_000, 100_000],
         fill: 1.0,
         idle: 1.0,
-        patience: 10,
+        patience: 15,
     };
 }

@@ -70,13 +70,33 @@ pub const SYSTEMS: &[System] = &[
     System {
         name: "bullmq-official",
         program: Program::Built("bullmq"),
-        settings: "the same in Rust",
+        settings: "the same in Rust, as the crate of that name",
         ..PEER
     },
-    System { name: "rusty-sidekiq", program: Program::Built("sidekiq"), settings: "num_workers", ..PEER },
-    System { name: "apalis-redis", program: Program::Built("apalis"), settings: "concurrency", ..PEER },
-    System { name: "oxana", program: Program::Built("oxana"), settings: "concurrency", ..PEER },
-    System { name: "asynq (Rust)", program: Program::Built("asynq-rs"), settings: "concurrency", ..PEER },
+    System {
+        name: "rusty-sidekiq",
+        program: Program::Built("sidekiq"),
+        settings: "num_workers, and a connection for each; it takes a job out of Redis when it begins; no bulk enqueue",
+        ..PEER
+    },
+    System {
+        name: "apalis-redis",
+        program: Program::Built("apalis"),
+        settings: "concurrency, batch_size of the same, poll_with_interval of 1 s; TaskSink::push_bulk by 1000",
+        ..PEER
+    },
+    System {
+        name: "oxana",
+        program: Program::Built("oxana"),
+        settings: "the concurrency of its queue, otherwise its defaults, with dequeue_timeout of 10 s; Storage::enqueue_list by 1000",
+        ..PEER
+    },
+    System {
+        name: "asynq (Rust)",
+        program: Program::Built("asynq-rs"),
+        settings: "ServerConfig::concurrency, otherwise its defaults; no bulk enqueue",
+        ..PEER
+    },
     System {
         name: "RQ",
         program: Program::Python("rq"),

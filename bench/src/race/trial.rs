@@ -113,12 +113,17 @@ impl Trial<'_> {
         let started = now();
         scene.work(self, work)?;
         let mut known = 0;
-        let first = scene.wait(self, &mut known, all, 1)?;
-        let begun = scene.wait(self, &mut known, all, warm)?;
+        let (first, _) = scene.wait(self, &mut known, all, 1)?;
+        let (begun, ran_before) = scene.wait(self, &mut known, all, warm)?;
         let before = scene.used(self, &mut known, all)?;
-        let ended = scene.wait(self, &mut known, all, calls)?;
+        let (ended, ran_after) = scene.wait(self, &mut known, all, calls)?;
         let after = scene.used(self, &mut known, all)?;
         let ran = (after.ran - before.ran).max(1) as f64;
+        // Few calls may all have run before the first look.
+        let rate = match ran_after - ran_before {
+            0 => ran_after as f64 / seconds(started, ended),
+            ran => ran as f64 / seconds(begun, ended),
+        };
         let memory = processes::memory(&scene.processes());
         if work.left > 0 {
             scene.worker = None;
@@ -127,7 +132,7 @@ impl Trial<'_> {
         }
         Ok(Drained {
             calls: count,
-            rate: count as f64 / seconds(begun, ended),
+            rate,
             start_up: seconds(started, first),
             filled: filled.rate(),
             waiting: waiting as f64 / all as f64,
@@ -149,7 +154,7 @@ impl Trial<'_> {
 
     /// Milliseconds from an enqueue to the begin of the run, of a worker that has nothing else to do.
     pub fn pick_up(&self, count: u64) -> Result<Vec<f64>, String> {
-        let warm = 3;
+        let warm = 2;
         let mut scene = self.scene(warm + count, "bench")?;
         scene.work(self, Work { concurrency: 10, ..PLAIN })?;
         let mut known = 0;
@@ -179,7 +184,7 @@ impl Trial<'_> {
         scene.sender.bulk("count", 0, warm)?;
         scene.wait(self, &mut known, warm, warm)?;
         let sent = scene.sender.bulk("count", warm, count)?;
-        let ended = scene.wait(self, &mut known, all, all)?;
+        let (ended, _) = scene.wait(self, &mut known, all, all)?;
         scene.stop()?;
         Ok(count as f64 / seconds(sent.began, ended))
     }
@@ -248,14 +253,15 @@ impl Scene {
         Ok(())
     }
 
-    /// Waits until so many of the calls below `end` have run. Gives the time.
-    fn wait(&mut self, trial: &Trial, known: &mut u64, end: u64, wanted: u64) -> Result<u64, String> {
+    /// Waits until so many of the calls below `end` have run. Gives the time, and how many had by then.
+    fn wait(&mut self, trial: &Trial, known: &mut u64, end: u64, wanted: u64) -> Result<(u64, u64), String> {
         let began = Instant::now();
         let (mut most, mut progress) = (0, began);
         loop {
+            let at = now();
             let ran = self.tally.ran(known, end);
             if ran >= wanted {
-                return Ok(now());
+                return Ok((at, ran));
             }
             if ran > most {
                 (most, progress) = (ran, Instant::now());

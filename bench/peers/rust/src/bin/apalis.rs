@@ -1,6 +1,8 @@
-//! apalis-redis: its defaults, with batches as large as the concurrency.
+//! apalis-redis: batches as large as the concurrency, and a look each second, as in its own example of a workflow:
+//! without that an idle worker looks when its heart beats, every 30 s.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use apalis::layers::WorkerBuilderExt;
 use apalis::prelude::*;
@@ -31,7 +33,7 @@ async fn main() {
             for name in &names {
                 let each = concurrency.div_ceil(names.len());
                 let worker = WorkerBuilder::new(name.as_str())
-                    .backend(storage(&url, name, each).await)
+                    .backend(storage(&url, name, each).await.poll_with_interval(Duration::from_secs(1)))
                     .concurrency(each)
                     .build(work);
                 tokio::spawn(worker.run());

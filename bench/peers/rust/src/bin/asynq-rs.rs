@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use asynq::backend::RedisConnectionType;
 use asynq::client::Client;
 use asynq::config::ServerConfig;
 use asynq::server::{Handler, Server};
 use asynq::task::Task;
-use async_trait::async_trait;
 use bench_peers::sending::{Sends, answer, queues};
 use bench_peers::{Arguments, Role, role, run, stopped};
 
