@@ -35,8 +35,13 @@ impl Sender {
         let failed = |error: std::io::Error| format!("its sender does not start: {error}");
         let log = tempfile::tempfile().map_err(failed)?;
         let said = log.try_clone().map_err(failed)?;
-        let mut process =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(said).spawn().map_err(failed)?;
+        let mut process = command
+            .env("RUST_BACKTRACE", "0")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(said)
+            .spawn()
+            .map_err(failed)?;
         let input = process.stdin.take().expect("piped");
         let output = BufReader::new(process.stdout.take().expect("piped"));
         Ok(Self { process, input, output, log })
@@ -77,8 +82,14 @@ impl Sender {
     fn last_word(&mut self) -> String {
         let mut said = String::new();
         let _ = self.log.rewind().and_then(|()| self.log.read_to_string(&mut said));
-        said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it said nothing").into()
+        last_word(&said)
     }
+}
+
+/// The last line that says something; below a panic stands how to get more of it.
+pub fn last_word(said: &str) -> String {
+    let mut lines = said.lines().map(str::trim);
+    lines.rfind(|line| !line.is_empty() && !line.starts_with("note: ")).unwrap_or("it said nothing").into()
 }
 
 impl Drop for Sender {

@@ -9,6 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::processes;
+use crate::sender::last_word;
 
 /// How long it may take to stop, and what it has started to be gone.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,6 +31,7 @@ impl Worker {
         let also = said.try_clone().map_err(|error| format!("no log: {error}"))?;
         let process = command
             .env(mark.0, &mark.1)
+            .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
             .stdout(said)
             .stderr(also)
@@ -48,8 +50,7 @@ impl Worker {
 
     fn ended(&self, status: ExitStatus) -> String {
         let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-        format!("its worker ended, {status}: {}", last.unwrap_or("it said nothing"))
+        format!("its worker ended, {status}: {}", last_word(&said))
     }
 
     /// It and all that it has started, the oldest first.

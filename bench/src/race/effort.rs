@@ -6,6 +6,10 @@ pub struct Effort {
     pub rounds: usize,
     /// About how long one measurement goes on; what is slower has fewer calls.
     pub seconds: f64,
+    /// How long it may go on to have all calls of a drain.
+    pub longest: f64,
+    /// Whether a guess of how many calls that is may be wrong: then it is measured again.
+    pub refine: bool,
     /// Calls of a drain, as in the benchmark of asynq.
     pub calls: u64,
     /// Calls that find an idle worker.
@@ -24,11 +28,13 @@ impl Effort {
     /// For figures that count.
     pub const FULL: Self = Self {
         rounds: 3,
-        seconds: 2.0,
+        seconds: 1.5,
+        longest: 10.0,
+        refine: true,
         calls: 100_000,
         picked_up: 100,
         waiting: [10_000, 1_000_000],
-        fill: 15.0,
+        fill: 10.0,
         idle: 5.0,
         patience: 20,
     };
@@ -36,10 +42,12 @@ impl Effort {
     pub const QUICK: Self = Self {
         rounds: 1,
         seconds: 0.3,
+        longest: 0.3,
+        refine: false,
         calls: 10_000,
         picked_up: 20,
-        waiting: [1_000, 100_000],
-        fill: 1.0,
+        waiting: [1_000, 20_000],
+        fill: 0.5,
         idle: 1.0,
         patience: 15,
     };

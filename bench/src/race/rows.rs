@@ -248,13 +248,17 @@ impl<'a> Rows<'a> {
         let key = (row.to_owned(), trial.system.name);
         loop {
             let known = self.rates.get(&key).copied();
-            let wanted = |rate: f64| ((rate * trial.effort.seconds) as u64).clamp(LEAST.min(most), most);
+            let wanted = |rate: f64| match rate * trial.effort.longest {
+                enough if enough >= most as f64 => most,
+                _ => ((rate * trial.effort.seconds) as u64).clamp(LEAST.min(most), most),
+            };
             let count = known.map_or(GUESS.min(most), wanted);
             match measure(count) {
                 Ok((rate, measured)) => {
                     self.rates.insert(key.clone(), rate);
                     // A guess that was far too low is not counted, and has warmed up what can be warm.
-                    if known.is_some_and(|known| wanted(rate) < 8 * wanted(known)) || count == most {
+                    let near = known.is_some_and(|known| wanted(rate) < 4 * wanted(known));
+                    if near || count == most || !trial.effort.refine {
                         return Some(Ok(measured));
                     }
                 }

@@ -229,6 +229,7 @@ impl Trial<'_> {
     fn scene(&self, calls: u64, queues: &str) -> Result<Scene, String> {
         let failed = |error: std::io::Error| error.to_string();
         let mut connection = self.server.connect();
+        empty(&mut connection)?;
         let directory = tempfile::tempdir_in(programs::memory()).map_err(failed)?;
         let path = directory.path().join("tally");
         let tally = Tally::create(&path, calls).map_err(failed)?;
@@ -237,11 +238,16 @@ impl Trial<'_> {
         let mut sender = Sender::start(command)?;
         // Whatever a sender does before its first call is done with this one, which nobody runs.
         sender.bulk("count", 0, 1)?;
-        let failed = |error: redis::RedisError| error.to_string();
-        redis::cmd("FLUSHALL").exec(&mut connection).map_err(failed)?;
-        redis::cmd("CONFIG").arg("RESETSTAT").exec(&mut connection).map_err(failed)?;
+        empty(&mut connection)?;
         Ok(Scene { worker: None, sender, connection, tally, directory })
     }
+}
+
+fn empty(connection: &mut Connection) -> Result<(), String> {
+    let emptied = redis::cmd("FLUSHALL").exec(connection);
+    emptied
+        .and_then(|()| redis::cmd("CONFIG").arg("RESETSTAT").exec(connection))
+        .map_err(|error| error.to_string())
 }
 
 impl Scene {
