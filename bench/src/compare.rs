@@ -65,8 +65,11 @@ fn text(old: &Value, new: &Value, all: bool) -> String {
 /// The systems of this repository.
 const OURS: [&str; 6] = ["delayed", "bare scripts", "inline", "fork", "prefork", "exec"];
 
-/// Ranges that meet say nothing.
+/// Ranges that meet say nothing, and no more do single values.
 fn verdict(then: &Figure, now: &Figure) -> &'static str {
+    if then.rounds.len() < 2 || now.rounds.len() < 2 {
+        return "";
+    }
     let (Some((was_low, was_high)), Some((low, high))) = (then.range(), now.range()) else { return "" };
     let more_is_better = now.unit == "/s";
     match (low > was_high, high < was_low) {

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::server::cpu_of_threads;
 use crate::worker::Mark;
 
 /// Memory of a process in bytes.
@@ -59,15 +60,17 @@ pub fn zygote(pids: &[u32]) -> Option<Size> {
 
 /// Seconds of processor time that these have used, with what ended children of theirs have used.
 pub fn cpu(pids: &[u32]) -> f64 {
-    let ticks: u64 = pids
-        .iter()
-        .map(|pid| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-            after_name.split(' ').skip(11).take(4).filter_map(|field| field.parse::<u64>().ok()).sum::<u64>()
-        })
-        .sum();
-    ticks as f64 / 100.0
+    let each = pids.iter().map(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        let ticks: Vec<f64> =
+            after_name.split(' ').skip(11).take(4).filter_map(|field| field.parse().ok()).collect();
+        let [user, system, of_children @ ..] = &ticks[..] else { return 0.0 };
+        // Finer, but without the threads that have ended.
+        let own = cpu_of_threads(*pid).max((user + system) / 100.0);
+        own + of_children.iter().sum::<f64>() / 100.0
+    });
+    each.sum()
 }
 
 /// Memory of these in bytes; of what several share, each has its part.
