@@ -8,7 +8,7 @@ pub struct Effort {
     pub seconds: f64,
     /// How long it may go on to have all calls of a drain.
     pub longest: f64,
-    /// Whether a guess of how many calls that is may be wrong: then it is measured again.
+    /// Whether it is measured again when the first guess of how many calls that are was wrong, even if that takes long.
     pub refine: bool,
     /// Calls of a drain, as in the benchmark of asynq.
     pub calls: u64,

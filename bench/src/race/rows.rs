@@ -258,7 +258,8 @@ impl<'a> Rows<'a> {
                     self.rates.insert(key.clone(), rate);
                     // A guess that was far too low is not counted, and has warmed up what can be warm.
                     let near = known.is_some_and(|known| wanted(rate) < 4 * wanted(known));
-                    if near || count == most || !trial.effort.refine {
+                    let costly = count as f64 / rate > 0.1 && !trial.effort.refine;
+                    if near || count == most || costly {
                         return Some(Ok(measured));
                     }
                 }

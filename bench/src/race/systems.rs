@@ -82,7 +82,7 @@ pub const SYSTEMS: &[System] = &[
     System {
         name: "apalis-redis",
         program: Program::Built("apalis"),
-        settings: "concurrency, batch_size of the same, poll_with_interval of 1 s; TaskSink::push_bulk by 1000",
+        settings: "concurrency, batch_size of the same, poll_with_interval of 1 s; TaskSink::push_bulk by 1000, or 1 MB",
         ..PEER
     },
     System {

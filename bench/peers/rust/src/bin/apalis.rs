@@ -71,7 +71,9 @@ impl Sends for Sender {
         for at in 0..self.0.len() as u64 {
             let own = numbers.clone().filter(|number| number % self.0.len() as u64 == at);
             let calls: Vec<Call> = own.map(|number| call(task, number, bytes)).collect();
-            for chunk in calls.chunks(1000) {
+            // One command for each, which has to be answered in time.
+            let most = (1_000_000 / bytes.max(1)).clamp(1, 1000);
+            for chunk in calls.chunks(most) {
                 self.storage(at).push_bulk(chunk.to_vec()).await.expect("enqueued");
             }
         }
