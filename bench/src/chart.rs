@@ -24,6 +24,8 @@ const NUMBERS: usize = 70;
 const LINE: usize = 18;
 const HEAD: usize = 44;
 const FOOT: usize = 16;
+/// How many times the least the most is, when one scale cannot show both.
+const WIDE: f64 = 20_000.0;
 
 /// The chart of a saved run.
 pub fn svg(saved: &Value) -> String {
@@ -68,9 +70,18 @@ pub fn svg(saved: &Value) -> String {
 fn panel(svg: &mut String, left: usize, top: usize, title: &str, figures: &[&Figure]) {
     let room = (PANEL - FOOT - LABELS - NUMBERS) as f64;
     let most = figures.iter().filter_map(|figure| figure.range()).map(|(_, high)| high).fold(0.0, f64::max);
-    let scale = |value: f64| if most > 0.0 { value / most * room } else { 0.0 };
+    let ranges = figures.iter().filter_map(|figure| figure.range());
+    let least = ranges.map(|(low, _)| low).filter(|low| *low > 0.0).fold(most, f64::min);
+    let wide = most / least > WIDE;
+    let scale = |value: f64| match wide {
+        // The least has a bar, too.
+        true => (value.max(least) / least * 2.0).ln() / (most / least * 2.0).ln() * room,
+        false if most > 0.0 => value / most * room,
+        false => 0.0,
+    };
+    let title = if wide { format!("{title}, on a logarithmic scale") } else { title.to_owned() };
     let bars = left + LABELS;
-    line(svg, left, top + 18, "font-size=\"14\" font-weight=\"bold\" fill=\"#1f2328\"", title);
+    line(svg, left, top + 18, "font-size=\"14\" font-weight=\"bold\" fill=\"#1f2328\"", &title);
     for (at, figure) in figures.iter().enumerate() {
         let y = top + HEAD + at * LINE;
         let color = match figure.system.as_str() {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::figures::{quantile, short};
+use crate::readme::grouped;
 
 /// A figure as it is read from the file.
 #[derive(Clone)]
@@ -13,6 +14,8 @@ pub struct Figure {
     pub system: String,
     pub unit: String,
     pub rounds: Vec<f64>,
+    /// Of the last round: how many calls were drained, or waited.
+    pub calls: Option<u64>,
     pub problem: Option<String>,
 }
 
@@ -26,13 +29,20 @@ impl Figure {
         Some((quantile(&self.rounds, 0.0), quantile(&self.rounds, 1.0)))
     }
 
-    fn cell(&self) -> String {
+    /// As it stands in a column in which nobody has more calls than `most`.
+    fn cell(&self, most: Option<u64>) -> String {
         let Some((median, (low, high))) = self.median().zip(self.range()) else { return "failed".into() };
-        let failed = if self.problem.is_some() { ", not always" } else { "" };
-        if self.rounds.len() == 1 {
-            return format!("{}{failed}", short(median));
+        let mut text = short(median);
+        if self.rounds.len() > 1 {
+            text.push_str(&format!(" ({} to {})", short(low), short(high)));
         }
-        format!("{} ({} to {}){failed}", short(median), short(low), short(high))
+        if let Some(calls) = self.calls.filter(|calls| Some(*calls) < most) {
+            text.push_str(&format!(", {} calls", grouped(calls)));
+        }
+        if self.problem.is_some() {
+            text.push_str(", not always");
+        }
+        text
     }
 }
 
@@ -51,6 +61,7 @@ pub fn figures(saved: &Value) -> Vec<Figure> {
                 system: text(&figure["system"]),
                 unit: text(&figure["unit"]),
                 rounds: rounds.iter().filter_map(Value::as_f64).collect(),
+                calls: figure["calls"].as_array().and_then(|calls| calls.last()?.as_u64()),
                 problem: figure["problem"].as_str().map(str::to_owned),
             }
         })
@@ -85,7 +96,7 @@ fn conditions(saved: &Value) -> String {
     format!(
         "Made by `bench/run`: do not edit. All systems took turns on one private Redis {}, on {} cores ({}), {}, Linux \
          {}, load {} before. The median of the rounds stands before their range. Each call is known to have run \
-         once.{quick}\n",
+         once; a system that is slow had fewer calls, and their number stands beside its figure.{quick}\n",
         field("redis"),
         field("cores"),
         field("processor"),
@@ -108,7 +119,9 @@ fn one(figures: &[&Figure]) -> String {
         let mut line = vec![system.clone()];
         for column in &columns {
             let found = figures.iter().find(|figure| figure.system == *system && figure.column == **column);
-            line.push(found.map_or_else(String::new, |figure| figure.cell()));
+            let of_column = figures.iter().filter(|figure| figure.column == **column);
+            let most = of_column.filter_map(|figure| figure.calls).max();
+            line.push(found.map_or_else(String::new, |figure| figure.cell(most)));
         }
         lines.push(line);
     }

@@ -85,7 +85,6 @@ impl<'a> Rows<'a> {
             add("per task, Redis", "µs", drained.redis);
             add("per task, commands in Redis", "", drained.commands);
             add("per task, worker", "µs", drained.worker);
-            add("memory, of Redis for a waiting call", "B", drained.waiting);
             add("memory, of a busy worker", "MB", drained.memory as f64 / 1e6);
             self.figures.raw(&row, name, drained.by_command);
         }
@@ -201,18 +200,25 @@ impl<'a> Rows<'a> {
     fn waiting(&mut self, trial: Trial) {
         let name = trial.system.name;
         let [few, many] = trial.effort.waiting;
+        let mut fill = f64::INFINITY;
         for wait in [few, many] {
             let row = format!("drain while others wait, {wait} waiting");
             // What is filled slowly has fewer.
-            let fill = self.figures.last("enqueue, in bulk", name).unwrap_or(wait as f64);
             let left = wait.min((fill * trial.effort.fill) as u64);
             let work = Work { left, ..PLAIN };
             let sized = self.sized(trial, &row, few, |count| {
                 let drained = trial.drain(Work { left: left.saturating_sub(count), ..work }, count)?;
-                Ok((drained.rate, drained.rate))
+                Ok((drained.rate, drained))
             });
             match sized {
-                Some(Ok(rate)) => self.figures.add_of(&row, name, "/s", rate, left),
+                Some(Ok(drained)) => {
+                    fill = drained.filled;
+                    self.figures.add_of(&row, name, "/s", drained.rate, left);
+                    let row = "memory, of Redis for a waiting call";
+                    if wait == few && trial.system.has(row) {
+                        self.figures.add(row, name, "B", Ok(drained.waiting));
+                    }
+                }
                 Some(Err(problem)) => self.figures.add(&row, name, "/s", Err(problem)),
                 None => {}
             }
