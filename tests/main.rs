@@ -4,6 +4,7 @@
 
 mod architecture;
 mod bad_input;
+mod benchmarks;
 mod faults;
 mod interop;
 mod isolation;

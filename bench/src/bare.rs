@@ -1,70 +1,99 @@
-//! The ceiling: one connection, one call of our own claim script in flight, which releases a batch and claims the next.
-//! Nothing around it: messages are counted, not read.
+//! The ceiling: what our scripts and Redis allow, with nothing around them. Messages are counted, not read.
 
-use std::time::{Duration, Instant};
+use std::ops::Range;
+use std::process::ExitCode;
+use std::time::Duration;
 
 use redis::Value;
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 
-/// Drains the queue `bench` with `slots` slots. Gives the time and the number of messages.
-pub fn drain(connection: &mut redis::Connection, slots: usize) -> (Duration, usize) {
+use crate::sending::Sends;
+use crate::tally::Tally;
+
+/// Works until it is killed: a loop that claims, or one that waits to be handed something.
+pub fn work(words: &[String]) -> ExitCode {
+    match words {
+        [url, way, _] if way == "hand-over" => wait(url),
+        [url, _, slots] => claim(url, slots.parse().expect("a number")),
+        _ => ExitCode::from(2),
+    }
+}
+
+/// One connection, one call of our own claim script in flight, which releases a batch and claims the next.
+fn claim(url: &str, slots: usize) -> ExitCode {
+    let info = redis::IntoConnectionInfo::into_connection_info(url).expect("an address");
+    let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+    let client = redis::Client::open(info.set_tcp_settings(settings)).expect("an address");
+    let mut connection = client.get_connection().expect("Redis answers");
+    let tally = Tally::of_environment();
     let script = redis::Script::new(include_str!("../../lua/claim.lua"));
-    let loaded: String = redis::cmd("SCRIPT")
-        .arg("LOAD")
-        .arg(include_str!("../../lua/claim.lua"))
-        .query(connection)
-        .expect("loads");
-    assert_eq!(loaded, script.get_hash());
+    script.prepare_invoke().load(&mut connection).expect("loads");
     let ids: Vec<String> = (0..slots).map(|slot| format!("bench:aaaaaaaaaaaaaaaa:{slot}")).collect();
     let (mut seq, mut released, mut total) = (0, 0, 0);
-    let began = Instant::now();
     loop {
         seq += 1;
         let mut call = redis::cmd("EVALSHA");
         call.arg(script.get_hash()).arg(6).arg("bench").arg("bench_noti").arg("bench_processing");
         call.arg("bench:aaaaaaaaaaaaaaaa").arg("bench_deaths").arg("bench_hand");
-        call.arg(seq).arg(60_000).arg(0).arg(0).arg(0).arg(released).arg(0);
-        for id in &ids {
-            call.arg(id);
-        }
-        let Value::Array(reply) = call.query(connection).expect("claims") else {
+        call.arg(seq).arg(60_000).arg(0).arg(0).arg(0).arg(released).arg(0).arg(&ids);
+        let Value::Array(reply) = call.query(&mut connection).expect("claims") else {
             panic!("claim answers an array")
         };
         released = reply.len() - 3;
-        total += released;
+        for _ in 0..released {
+            tally.count(total);
+            total += 1;
+        }
         if released == 0 {
-            let took = began.elapsed();
-            redis::cmd("DEL").arg("bench:aaaaaaaaaaaaaaaa").exec(connection).expect("deletes");
-            return (took, total);
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
-/// The median of bare round trips (`PING`), one after the other.
-pub fn round_trip(connection: &mut redis::Connection) -> Duration {
-    let mut times: Vec<Duration> = (0..2000)
-        .map(|_| {
-            let began = Instant::now();
-            redis::cmd("PING").exec(connection).expect("answers");
-            began.elapsed()
-        })
-        .collect();
-    times.sort_unstable();
-    times[times.len() / 2]
-}
+/// The list that [`Hand`] pushes to.
+const HANDED: &str = "bench_bare";
 
-/// The list that [`hand_overs`] waits for.
-pub const HANDED: &str = "bare_noti";
-
-/// Waits in `BLPOP`, again and again, and tells when each wait has ended, until nobody hears it.
-pub async fn hand_overs(redis: &redis::Client) -> tokio::sync::mpsc::UnboundedReceiver<Instant> {
-    let settings = redis::aio::ConnectionManagerConfig::new().set_response_timeout(None);
-    let connected = redis::aio::ConnectionManager::new_with_config(redis.clone(), settings).await;
-    let mut connection = connected.expect("connects");
-    let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
-    tokio::spawn(async move {
+/// Waits in `BLPOP`, again and again.
+fn wait(url: &str) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    // In a task, as a program that serves would: what `block_on` polls is woken from another thread each time.
+    let url = url.to_owned();
+    let waiting = runtime.spawn(async move {
+        let mut connection = connect(&url).await;
         let mut wait = redis::cmd("BLPOP");
         wait.arg(HANDED).arg(0);
-        while wait.exec_async(&mut connection).await.is_ok() && sender.send(Instant::now()).is_ok() {}
+        loop {
+            let (_, number): (String, u64) = wait.query_async(&mut connection).await.expect("is handed one");
+            Tally::of_environment().mark(number);
+        }
     });
-    receiver
+    runtime.block_on(waiting).expect("is ended from outside")
+}
+
+/// Hands over numbers with `RPUSH`.
+#[derive(Clone)]
+pub struct Hand(ConnectionManager);
+
+impl Hand {
+    pub async fn connect(url: &str) -> Self {
+        Self(connect(url).await)
+    }
+}
+
+impl Sends for Hand {
+    async fn bulk(&self, _: &str, numbers: Range<u64>, _: usize) {
+        let numbers: Vec<u64> = numbers.collect();
+        let push = redis::cmd("RPUSH").arg(HANDED).arg(numbers).exec_async(&mut self.0.clone()).await;
+        push.expect("answers");
+    }
+
+    async fn one(&self, task: &str, number: u64) {
+        self.bulk(task, number..number + 1, 0).await;
+    }
+}
+
+async fn connect(url: &str) -> ConnectionManager {
+    let redis = redis::Client::open(url).expect("an address");
+    let settings = ConnectionManagerConfig::new().set_response_timeout(None);
+    ConnectionManager::new_with_config(redis, settings).await.expect("connects")
 }

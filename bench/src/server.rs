@@ -1,6 +1,5 @@
 //! A private Redis for one run: a loopback port and a directory of its own, nothing on disk.
 
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -37,6 +36,10 @@ impl Server {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
+    pub fn address(&self) -> std::net::SocketAddr {
+        (std::net::Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
     pub fn connect(&self) -> redis::Connection {
         let info = redis::IntoConnectionInfo::into_connection_info(self.url()).expect("an address");
         let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
@@ -58,7 +61,7 @@ impl Server {
 
     /// Seconds of processor time that Redis has used.
     pub fn cpu(&self) -> f64 {
-        cpu(self.process.id())
+        cpu_of_threads(self.process.id())
     }
 }
 
@@ -69,17 +72,7 @@ impl Drop for Server {
     }
 }
 
-/// Seconds of processor time that a process has used.
-pub fn cpu(pid: u32) -> f64 {
-    let stat =
-        std::fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).unwrap_or_default();
-    let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
-    let ticks: u64 =
-        after_name.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
-    ticks as f64 / 100.0
-}
-
-/// Seconds of processor time that the threads which a process has now have used. Finer than [`cpu`], which tells
+/// Seconds of processor time that the threads which a process has now have used. Finer than `stat`, which tells
 /// hundredths of a second: an idle worker takes many seconds for one of them.
 pub fn cpu_of_threads(pid: u32) -> f64 {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

@@ -1,30 +1,44 @@
 //! What the benchmarks call.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::isolation::ledger;
+use crate::tally::Tally;
 
+/// How many calls of [`noop`] ran in this process.
 pub static RUNS: AtomicU64 = AtomicU64::new(0);
-pub static PICKED_UP: Mutex<Option<tokio::sync::mpsc::UnboundedSender<Instant>>> = Mutex::new(None);
 
 #[delayed::task(queue = "bench")]
 pub async fn noop(_number: i64, _text: String, _flag: bool) {
     RUNS.fetch_add(1, Ordering::Relaxed);
 }
 
-#[delayed::task(queue = "bench")]
-pub fn noop_blocking(_number: i64, _text: String, _flag: bool) {
-    RUNS.fetch_add(1, Ordering::Relaxed);
+/// Does nothing but count its run.
+#[delayed::task(name = "count", queue = "bench")]
+pub async fn count(number: u64) {
+    Tally::of_environment().count(number);
 }
 
-#[delayed::task(queue = "bench")]
-pub async fn picked_up() {
-    let now = Instant::now();
-    if let Some(sender) = &*PICKED_UP.lock().expect("no panics") {
-        let _ = sender.send(now);
-    }
+/// Tells when it began.
+#[delayed::task(name = "mark", queue = "bench")]
+pub async fn mark(number: u64) {
+    Tally::of_environment().mark(number);
+}
+
+/// Takes 1 ms, and each tenth 100 ms.
+#[delayed::task(name = "mixed", queue = "bench")]
+pub async fn mixed(number: u64) {
+    let takes = if number.is_multiple_of(10) { 100 } else { 1 };
+    tokio::time::sleep(Duration::from_millis(takes)).await;
+    Tally::of_environment().count(number);
+}
+
+/// Brings something along.
+#[delayed::task(name = "carry", queue = "bench")]
+pub async fn carry(number: u64, data: Vec<u8>) {
+    std::hint::black_box(data);
+    Tally::of_environment().count(number);
 }
 
 #[delayed::task(queue = "bench")]

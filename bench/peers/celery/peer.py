@@ -8,6 +8,9 @@ import bench_peer
 import celery
 import redis
 
+# The pool that its guide has for tasks that compute, and beyond that one for tasks that wait.
+MOST_PROCESSES = 10
+
 app = celery.Celery("bench")
 app.conf.update(
     broker_connection_retry_on_startup=True,
@@ -19,21 +22,21 @@ app.conf.update(
     worker_prefetch_multiplier=1 if bench_peer.limit() else 64,
 )
 
-TASKS = {
-    name: app.task(name=name)(function)
-    for name, function in [
-        ("note", bench_peer.note),
-        ("sleep", bench_peer.sleep),
-        ("spin", bench_peer.spin),
-    ]
-}
+TASKS = {name: app.task(name=name)(function) for name, function in bench_peer.TASKS.items()}
+QUEUES = bench_peer.queues()
 
 
-def send(task: str, numbers: range) -> None:
+def send(task: str, numbers: range, data: bytes) -> None:
     """Enqueues calls, over one connection."""
+    # What is sent is JSON.
+    text = data.decode()
     with app.producer_or_acquire() as producer:
         for number in numbers:
-            TASKS[task].apply_async((number,), producer=producer)
+            TASKS[task].apply_async(
+                (number, text) if text else (number,),
+                producer=producer,
+                queue=QUEUES[number % len(QUEUES)],
+            )
 
 
 def main() -> None:
@@ -47,9 +50,13 @@ def main() -> None:
         bench_peer.answer(send)
     elif command == "worker":
         _, way, concurrency = rest
-        pool = "solo" if way == "inline" else "prefork"
+        pool = "prefork"
+        if way == "inline":
+            pool = "solo"
+        elif way == "usual" and int(concurrency) > MOST_PROCESSES:
+            pool = "threads"
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "-l", "WARNING"]
-        app.worker_main(["worker", "-P", pool, "-c", concurrency, *quiet])
+        app.worker_main(["worker", "-P", pool, "-c", concurrency, "-Q", ",".join(QUEUES), *quiet])
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, fork};
 
-use super::processes::{Size, own_size};
 use super::trial::pause;
+use crate::processes::{Size, own_size};
 
 /// How the rounds of a loop follow each other.
 #[derive(Clone, Copy)]

@@ -5,17 +5,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use nix::time::{ClockId, clock_gettime};
+use crate::clock::now;
 
 /// The variable that names the file.
 pub const VARIABLE: &str = "BENCH_LEDGER";
 const RECORD: usize = 24;
-
-/// Nanoseconds of the clock that all processes of the machine share.
-pub fn now() -> u64 {
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock");
-    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
-}
 
 /// Writes that a run of this number began.
 pub fn record(number: u64) {

@@ -1,7 +1,8 @@
 //! Which systems are measured, and how is each started? A peer is a folder in `peers/` and an entry here.
 
-use std::path::PathBuf;
 use std::process::Command;
+
+use crate::programs::Program;
 
 /// The variable that gives the seconds after which a task is to be killed.
 pub const LIMIT: &str = "BENCH_LIMIT";
@@ -64,14 +65,6 @@ impl Key {
     }
 }
 
-/// What is started.
-enum Program {
-    /// This program: its `worker` is that of any program whose `main` is `delayed::main()`.
-    This,
-    /// `peers/<name>/peer.py`
-    Python(&'static str),
-}
-
 /// A system that is measured.
 pub struct System {
     pub name: &'static str,
@@ -79,7 +72,7 @@ pub struct System {
     pub part: &'static str,
     /// What distinguishes it, for the notes below the table.
     pub settings: &'static str,
-    program: Program,
+    pub program: Program,
     /// How it runs a task when it does not run it inline.
     pub way: Way,
     pub loads: &'static [Load],
@@ -180,9 +173,9 @@ pub const SYSTEMS: &[System] = &[
 impl System {
     /// A worker for the queue `bench`.
     pub fn worker(&self, url: &str, way: Way, load: Load, limit: Option<f64>) -> Command {
-        let mut command = match self.program {
+        let mut command = self.program.command();
+        match self.program {
             Program::This => {
-                let mut command = this();
                 command.args(["worker", "--redis", url, "--queue", "bench", "--log-level", "error"]);
                 command.args(["--concurrency", &load.concurrency.to_string()]);
                 if matches!(way, Way::Fork | Way::Prefork) {
@@ -197,47 +190,24 @@ impl System {
                 {
                     command.args(["--children", &children.to_string()]);
                 }
-                command
             }
-            Program::Python(name) => {
-                let mut command = python(name);
+            _ => {
                 command.args(["worker", url, way.word(), &load.concurrency.to_string()]);
-                command
             }
-        };
+        }
         set_limit(&mut command, limit);
         command
     }
 
     /// A program that enqueues what it is told on its standard input.
     pub fn sender(&self, url: &str, way: Way, limit: Option<f64>) -> Command {
-        let mut command = match self.program {
-            Program::This => {
-                let mut command = this();
-                command.args(["send", url, way.word()]);
-                command
-            }
-            Program::Python(name) => {
-                let mut command = python(name);
-                command.args(["send", url]);
-                command
-            }
-        };
+        let mut command = self.program.command();
+        command.args(["send", url]);
+        if self.program == Program::This {
+            command.arg(way.word());
+        }
         set_limit(&mut command, limit);
         command
-    }
-
-    /// What it is a version of.
-    pub fn version(&self) -> String {
-        match self.program {
-            Program::This => "delayed".into(),
-            Program::Python(name) => match python(name).arg("version").output() {
-                Ok(output) if output.status.success() => {
-                    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-                }
-                Ok(_) | Err(_) => "not installed: see bench/run".into(),
-            },
-        }
     }
 }
 
@@ -246,17 +216,4 @@ fn set_limit(command: &mut Command, limit: Option<f64>) {
         Some(limit) => command.env(LIMIT, limit.to_string()),
         None => command.env_remove(LIMIT),
     };
-}
-
-fn this() -> Command {
-    Command::new(std::env::current_exe().expect("this program"))
-}
-
-/// The program of a peer in Python, in the environment that `bench/run` makes.
-fn python(name: &str) -> Command {
-    let bench = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let mut command = Command::new(bench.join(".venv/bin/python"));
-    command.arg(bench.join("peers").join(name).join("peer.py"));
-    command.env("PYTHONPATH", bench.join("peers/python")).env("PYTHONDONTWRITEBYTECODE", "1");
-    command
 }

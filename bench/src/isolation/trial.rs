@@ -8,12 +8,13 @@ use tempfile::TempDir;
 
 use super::effort::Effort;
 use super::ledger::{self, Ledger};
-use super::processes::{self, Size};
-use super::sender::Sender;
 use super::systems::{Load, System, Way};
 use super::watch::Watch;
-use super::worker::Worker;
+use crate::clock::{now, seconds};
+use crate::processes::{self, Size};
+use crate::sender::Sender;
 use crate::server::Server;
+use crate::worker::Worker;
 
 /// One call after another.
 const ALONE: Load = Load { label: "", concurrency: 1, children: None };
@@ -88,7 +89,7 @@ impl Trial<'_> {
     /// Calls each second of a full queue, without the first tenth of them.
     pub fn rate(&self, load: Load, count: u64) -> Result<f64, String> {
         let mut scene = self.scene(self.system.way, None)?;
-        scene.sender.send("note", 0, count)?;
+        scene.sender.bulk("note", 0, count)?;
         self.work(&mut scene, self.system.way, load, None)?;
         let end = self.wait_settled(&mut scene, count, PATIENCE + Duration::from_secs(60))?;
         scene.stop()?;
@@ -107,7 +108,7 @@ impl Trial<'_> {
         for number in 0..self.effort.samples as u64 {
             std::thread::sleep(pause(number));
             watch.clear();
-            let sent = scene.sender.send("note", number, 1)?;
+            let sent = scene.sender.bulk("note", number, 1)?.began;
             times.push(seconds(sent, watch.next(PATIENCE)?) * 1e3);
         }
         let size = scene.worker.as_ref().and_then(|worker| processes::zygote(&worker.processes()));
@@ -128,7 +129,7 @@ impl Trial<'_> {
         let samples = (self.effort.hanging / limit).ceil() as u64;
         for number in 0..samples {
             watch.clear();
-            let sent = scene.sender.send(task, number, 1)?;
+            let sent = scene.sender.bulk(task, number, 1)?.began;
             let settled = watch.next(PATIENCE)?;
             let records =
                 scene.ledger.read().map_err(|error| format!("the ledger cannot be read: {error}"))?;
@@ -140,7 +141,7 @@ impl Trial<'_> {
                     return Err(format!("a process is still there {PATIENCE:?} after it was settled"));
                 }
                 std::thread::sleep(Duration::from_micros(100));
-                gone = ledger::now();
+                gone = now();
             }
             killed.settled.push((seconds(record.began, settled) - limit) * 1e3);
             killed.done.push((seconds(record.began, gone) - limit) * 1e3);
@@ -161,7 +162,7 @@ impl Trial<'_> {
         self.work(&mut scene, way, Load { label: "", concurrency: slots, children: None }, Some(limit))?;
         self.warm_up(&mut scene, 4 * HUNG_AT_A_TIME)?;
         let before = scene.descriptors();
-        scene.sender.send("sleep", 0, calls)?;
+        scene.sender.bulk("sleep", 0, calls)?;
         let least = calls.div_ceil(HUNG_AT_A_TIME) as f64 * limit;
         let end = self.wait_failed(&mut scene, calls, PATIENCE + Duration::from_secs_f64(10.0 * least))?;
         // What is put in order behind the last may take a moment.
@@ -205,13 +206,14 @@ impl Trial<'_> {
     fn work(&self, scene: &mut Scene, way: Way, load: Load, limit: Option<f64>) -> Result<(), String> {
         let command = self.system.worker(&self.server.url(), way, load, limit);
         let log = scene.directory.path().join("log");
-        scene.worker = Some(Worker::start(command, scene.ledger.path(), &log)?);
+        let mark = (ledger::VARIABLE, scene.ledger.path().to_owned());
+        scene.worker = Some(Worker::start(command, mark, &log)?);
         Ok(())
     }
 
     /// Calls that do not count.
     fn warm_up(&self, scene: &mut Scene, calls: u64) -> Result<(), String> {
-        scene.sender.send("note", 0, calls)?;
+        scene.sender.bulk("note", 0, calls)?;
         self.wait_settled(scene, calls, PATIENCE)?;
         scene.ledger.clear().map_err(|error| error.to_string())
     }
@@ -239,7 +241,7 @@ impl Trial<'_> {
             let failed = key.len(&mut scene.connection).map_err(|error| error.to_string())?;
             let unsettled = self.unsettled(scene)?;
             if failed == calls && unsettled == 0 {
-                return Ok(ledger::now());
+                return Ok(now());
             }
             if let Some(worker) = &mut scene.worker {
                 worker.check()?;
@@ -260,7 +262,7 @@ impl Trial<'_> {
             let ran = scene.ledger.len();
             // A call on its way from one place to another is in none, so they have to have run, too.
             if ran >= calls && self.unsettled(scene)? == 0 {
-                return Ok(ledger::now());
+                return Ok(now());
             }
             if let Some(worker) = &mut scene.worker {
                 worker.check()?;
@@ -285,8 +287,4 @@ impl Scene {
         let pids = self.worker.as_ref().map(Worker::processes).unwrap_or_default();
         pids.into_iter().map(|pid| (pid, processes::descriptors(pid))).collect()
     }
-}
-
-fn seconds(from: u64, to: u64) -> f64 {
-    (to as f64 - from as f64) / 1e9
 }

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::ledger;
+use crate::clock::now;
 use crate::server::Server;
 
 const STOP: &str = "bench-watch-stop";
@@ -35,7 +35,7 @@ impl Watch {
                 if message.get_channel_name() == STOP {
                     return;
                 }
-                let now = ledger::now();
+                let now = now();
                 if message.get_payload::<String>().is_ok_and(|payload| payload == event) {
                     let _ = sender.send(now);
                 }

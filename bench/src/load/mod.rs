@@ -89,3 +89,15 @@ fn command(role: &[&str]) -> Command {
 fn at<T: Copy>(sorted: &[T], share: f64) -> T {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
+
+/// A worker that serves a queue in which nothing comes.
+pub fn idle_worker(words: &[String]) -> ExitCode {
+    let url = words.first().expect("an address");
+    let runtime = Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let worker =
+            delayed::Worker::builder(url).queue("bench").concurrency(64).connect().await.expect("connects");
+        worker.run().await.expect("ends well");
+    });
+    ExitCode::SUCCESS
+}

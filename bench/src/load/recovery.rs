@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 use super::{at, command};
+use crate::clock;
 use crate::isolation::ledger::{self, Ledger, Record};
 use crate::server::{Server, until};
 use crate::tasks;
@@ -59,7 +60,7 @@ fn measure(runtime: &Runtime, words: &[&str], rounds: u64) -> Vec<f64> {
             for (pair, number) in numbers.clone().enumerate() {
                 let victim = workers[pair].iter_mut().find(|worker| worker.0.id() == first[&number].pid);
                 let victim = victim.expect("one of the two");
-                killed.insert(number, ledger::now());
+                killed.insert(number, clock::now());
                 *victim = Worker::start(&url, pair as u64, words, ledger.path());
             }
             until("all of them ran again", async || runs(&ledger, 2, &numbers).is_some()).await;

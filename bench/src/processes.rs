@@ -1,9 +1,10 @@
-//! Which processes belong to a worker, how large are they, and what have they open? All bear its ledger in their
+//! Which processes belong to a worker, how large are they, and what have they open and used? All bear its mark in their
 //! environment, also those whose parents are gone.
 
 use std::path::Path;
 
-use super::ledger;
+use crate::server::cpu_of_threads;
+use crate::worker::Mark;
 
 /// Memory of a process in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -13,9 +14,9 @@ pub struct Size {
     pub anonymous: u64,
 }
 
-/// The processes that were started with this ledger, zombies aside, the oldest first.
-pub fn of_ledger(path: &Path) -> Vec<u32> {
-    let mark = format!("{}={}", ledger::VARIABLE, path.display()).into_bytes();
+/// The processes that bear this mark, zombies aside, the oldest first.
+pub fn marked((name, path): &Mark) -> Vec<u32> {
+    let mark = format!("{name}={}", path.display()).into_bytes();
     let mut found: Vec<u32> = all()
         .filter(|pid| {
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -55,6 +56,30 @@ pub fn zygote(pids: &[u32]) -> Option<Size> {
         let status = status(*pid);
         (field(&status, "Name:") == Some("delayed-zygote")).then(|| size_of(&status))
     })
+}
+
+/// Seconds of processor time that these have used, with what ended children of theirs have used.
+pub fn cpu(pids: &[u32]) -> f64 {
+    let each = pids.iter().map(|pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after_name = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+        let ticks: Vec<f64> =
+            after_name.split(' ').skip(11).take(4).filter_map(|field| field.parse().ok()).collect();
+        let [user, system, of_children @ ..] = &ticks[..] else { return 0.0 };
+        // Finer, but without the threads that have ended.
+        let own = cpu_of_threads(*pid).max((user + system) / 100.0);
+        own + of_children.iter().sum::<f64>() / 100.0
+    });
+    each.sum()
+}
+
+/// Memory of these in bytes; of what several share, each has its part.
+pub fn memory(pids: &[u32]) -> u64 {
+    let kib = pids.iter().filter_map(|pid| {
+        let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+        field(&rollup, "Pss:")?.strip_suffix("kB")?.trim().parse::<u64>().ok()
+    });
+    kib.sum::<u64>() * 1024
 }
 
 /// The size of this process.

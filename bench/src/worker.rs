@@ -8,31 +8,36 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::{ledger, processes};
+use crate::processes;
+use crate::sender::last_word;
 
 /// How long it may take to stop, and what it has started to be gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// A variable by which all processes of a worker are known: what it is called, and the file that it names.
+pub type Mark = (&'static str, PathBuf);
+
 /// A worker of some system.
 pub struct Worker {
     process: Child,
-    ledger: PathBuf,
+    mark: Mark,
     log: PathBuf,
 }
 
 impl Worker {
-    pub fn start(mut command: Command, ledger: &Path, log: &Path) -> Result<Self, String> {
+    pub fn start(mut command: Command, mark: Mark, log: &Path) -> Result<Self, String> {
         let said = File::create(log).map_err(|error| format!("no log: {error}"))?;
         let also = said.try_clone().map_err(|error| format!("no log: {error}"))?;
         let process = command
-            .env(ledger::VARIABLE, ledger)
+            .env(mark.0, &mark.1)
+            .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
             .stdout(said)
             .stderr(also)
             .spawn()
             .map_err(|error| format!("its worker does not start: {error}"))?;
-        Ok(Self { process, ledger: ledger.into(), log: log.into() })
+        Ok(Self { process, mark, log: log.into() })
     }
 
     /// An error when it has ended, with what it said last.
@@ -45,13 +50,12 @@ impl Worker {
 
     fn ended(&self, status: ExitStatus) -> String {
         let said = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-        format!("its worker ended, {status}: {}", last.unwrap_or("it said nothing"))
+        format!("its worker ended, {status}: {}", last_word(&said))
     }
 
     /// It and all that it has started, the oldest first.
     pub fn processes(&self) -> Vec<u32> {
-        processes::of_ledger(&self.ledger)
+        processes::marked(&self.mark)
     }
 
     /// Tells it to stop, and waits until it has. Gives how many processes it left behind, which are ended.

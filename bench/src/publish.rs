@@ -1,0 +1,61 @@
+//! Where do figures go? Into a file, with tables and a chart beside it; those that count into `docs` and the README.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use crate::{chart, readme, table};
+
+/// Prints the tables, and writes figures, tables and chart beside each other.
+pub fn save(figures: &Value, json: &Path) -> ExitCode {
+    let tables = table::markdown(figures);
+    print!("\n{tables}");
+    let files = [
+        (json.to_owned(), format!("{figures:#}\n")),
+        (json.with_extension("md"), tables),
+        (json.with_extension("svg"), chart::svg(figures)),
+    ];
+    println!();
+    for (path, text) in files {
+        if let Err(error) = std::fs::write(&path, text) {
+            eprintln!("error: {} cannot be written: {error}", path.display());
+            return ExitCode::FAILURE;
+        }
+        println!("written: {}", path.display());
+    }
+    ExitCode::SUCCESS
+}
+
+/// `report [FILE] [--publish]`: tells a saved run again, and makes it the one of the documentation.
+pub fn report(words: &[String]) -> ExitCode {
+    let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let named = words.iter().find(|word| !word.starts_with('-')).map(PathBuf::from);
+    let json = named.unwrap_or_else(|| bench.join("figures.json"));
+    let done = load(&json).and_then(|figures| {
+        if !words.iter().any(|word| word == "--publish") {
+            save(&figures, &json);
+            return Ok(());
+        }
+        let root = bench.parent().ok_or("bench lies in the repository")?;
+        let section = readme::section(&figures)?;
+        let path = root.join("README.md");
+        let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
+        let [before, _, behind] = readme::parts(&text).ok_or("the README does not say what it costs")?;
+        save(&figures, &root.join("docs/benchmarks.json"));
+        std::fs::write(&path, [before, &section, behind].concat()).map_err(|error| error.to_string())
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A saved run.
+pub fn load(path: &Path) -> Result<Value, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,105 @@
+//! What does the README say of a run? A test of the repository reads this file too: nothing here needs the rest.
+
+use serde_json::Value;
+
+const HEADING: &str = "## What it costs\n\n";
+const NEXT: &str = "\n## ";
+
+/// What stands under the heading.
+pub(crate) fn section(saved: &Value) -> Result<String, String> {
+    let cores = &saved["machine"]["cores"];
+    let redis = saved["machine"]["redis"].as_str().unwrap_or_default();
+    let ours = |row: &str| median(saved, row, "delayed");
+    // At concurrency 64, 10 and 1.
+    let three = |tell: &dyn Fn(&str) -> Result<String, String>| {
+        let [many, ten, one] = [64, 10, 1].map(|at_a_time| tell(&format!("drain, {at_a_time} at a time")));
+        Ok::<_, String>(format!("{}, {} and {}", many?, ten?, one?))
+    };
+    let over = |system: &'static str, digits: usize| {
+        three(&move |row| Ok(format!("{:.digits$}", ours(row)? / median(saved, row, system)?)))
+    };
+    let lines = [
+        (
+            "empty calls each second, at concurrency 64, 10 and 1",
+            format!(
+                "{}: {} of the bare loop, and {} times asynq",
+                three(&|row| Ok(thousands(ours(row)?)))?,
+                over("bare scripts", 2)?,
+                over("asynq", 1)?
+            ),
+        ),
+        (
+            "from enqueue to the begin of the run, on an idle worker",
+            format!(
+                "median {:.2} ms; 99 % within {:.2} ms",
+                ours("pick-up by an idle worker, p50")?,
+                ours("pick-up by an idle worker, p99")?
+            ),
+        ),
+        (
+            "enqueued each second, one by one from 64 tasks, and in bulk",
+            format!(
+                "{} and {}",
+                thousands(ours("enqueue, one by one from 64")?),
+                thousands(ours("enqueue, in bulk")?)
+            ),
+        ),
+        (
+            "a call: memory in Redis while it waits, processor time of Redis and of the worker",
+            format!(
+                "{:.0} bytes, {:.1} µs and {:.1} µs",
+                ours("memory, of Redis for a waiting call")?,
+                ours("per task, Redis")?,
+                ours("per task, worker")?
+            ),
+        ),
+        (
+            "an idle worker: memory, share of a core",
+            format!("{:.1} MB, {:.2} %", ours("memory, of an idle worker")?, ours("idle worker, its own")?),
+        ),
+    ];
+    let mut text = format!(
+        "Measured by `bench/run` on {cores} cores with Redis {redis}; `docs/benchmarks.md` has all of it, beside other \
+         systems. The bare loop calls the same scripts, and does nothing else.\n\n| | |\n|---|---|\n"
+    );
+    for (what, value) in lines {
+        text.push_str(&format!("| {what} | {value} |\n"));
+    }
+    Ok(text)
+}
+
+/// What the README has under the heading now, with what stands before and behind.
+pub(crate) fn parts(readme: &str) -> Option<[&str; 3]> {
+    let begin = readme.find(HEADING)? + HEADING.len();
+    let end = begin + readme[begin..].find(NEXT)?;
+    Some([&readme[..begin], &readme[begin..end], &readme[end..]])
+}
+
+fn median(saved: &Value, row: &str, system: &str) -> Result<f64, String> {
+    let missing = || format!("the run has no figure of {system} for {row}");
+    let figures = saved["figures"].as_array().ok_or_else(missing)?;
+    let figure = figures.iter().find(|figure| figure["row"] == row && figure["system"] == system);
+    let rounds = figure.and_then(|figure| figure["rounds"].as_array()).ok_or_else(missing)?;
+    let mut rounds: Vec<f64> = rounds.iter().filter_map(Value::as_f64).collect();
+    rounds.sort_by(f64::total_cmp);
+    rounds.get(rounds.len() / 2).copied().ok_or_else(missing)
+}
+
+/// Rounded to what is worth telling.
+fn thousands(value: f64) -> String {
+    let worth = if value >= 10_000.0 { 1000.0 } else { 1.0 };
+    grouped((value / worth).round() as u64 * worth as u64)
+}
+
+/// With commas.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}

@@ -1,0 +1,63 @@
+//! What sends for `delayed`, and for the bare loops?
+
+use std::ops::Range;
+use std::process::ExitCode;
+
+use delayed::Call;
+
+use crate::bare;
+use crate::isolation::tasks as isolated;
+use crate::sending::{Sends, answer, queues};
+use crate::tasks;
+
+/// Sends as `words` say: the address, and the way, which is `exec` for tasks that start a program, `hand-over` for the
+/// bare one, else that of calls.
+pub fn serve(words: &[String]) -> ExitCode {
+    let [url, way] = words else { return ExitCode::from(2) };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        if way == "hand-over" {
+            answer(bare::Hand::connect(url).await).await;
+        } else {
+            let client = delayed::Client::connect(url).await.expect("connects");
+            answer(Ours { client, exec: way == "exec", queues: queues() }).await;
+        }
+    });
+    ExitCode::SUCCESS
+}
+
+#[derive(Clone)]
+struct Ours {
+    client: delayed::Client,
+    exec: bool,
+    queues: Vec<String>,
+}
+
+impl Ours {
+    fn call(&self, task: &str, number: u64, data: &[u8]) -> Call {
+        let call = match task {
+            task if self.exec => isolated::exec::call(task.into(), number),
+            "count" => tasks::count::call(number),
+            "mark" => tasks::mark::call(number),
+            "mixed" => tasks::mixed::call(number),
+            "carry" => tasks::carry::call(number, data.to_owned()),
+            "note" => isolated::note::call(number),
+            "sleep" => isolated::sleep::call(number),
+            "spin" => isolated::spin::call(number),
+            _ => panic!("no such task: {task}"),
+        };
+        call.queue(self.queues[number as usize % self.queues.len()].as_str())
+    }
+}
+
+impl Sends for Ours {
+    async fn bulk(&self, task: &str, numbers: Range<u64>, bytes: usize) {
+        let data = vec![b'x'; bytes];
+        let calls = numbers.map(|number| self.call(task, number, &data));
+        self.client.enqueue_many(calls).await.expect("enqueued");
+    }
+
+    async fn one(&self, task: &str, number: u64) {
+        self.client.enqueue(self.call(task, number, &[])).await.expect("enqueued");
+    }
+}
