@@ -24,8 +24,8 @@ const NUMBERS: usize = 70;
 const LINE: usize = 18;
 const HEAD: usize = 44;
 const FOOT: usize = 16;
-/// How many times the least the most is, when one scale cannot show both.
-const WIDE: f64 = 20_000.0;
+/// How many times the least of what is best small the most is, when one scale cannot show both.
+const WIDE: f64 = 1_000.0;
 
 /// The chart of a saved run.
 pub fn svg(saved: &Value) -> String {
@@ -72,14 +72,14 @@ fn panel(svg: &mut String, left: usize, top: usize, title: &str, figures: &[&Fig
     let most = figures.iter().filter_map(|figure| figure.range()).map(|(_, high)| high).fold(0.0, f64::max);
     let ranges = figures.iter().filter_map(|figure| figure.range());
     let least = ranges.map(|(low, _)| low).filter(|low| *low > 0.0).fold(most, f64::min);
-    let wide = most / least > WIDE;
+    let wide = most / least > WIDE && figures.iter().all(|figure| figure.unit != "/s");
     let scale = |value: f64| match wide {
         // The least has a bar, too.
         true => (value.max(least) / least * 2.0).ln() / (most / least * 2.0).ln() * room,
         false if most > 0.0 => value / most * room,
         false => 0.0,
     };
-    let title = if wide { format!("{title}, on a logarithmic scale") } else { title.to_owned() };
+    let title = if wide { format!("{title} (log scale)") } else { title.to_owned() };
     let bars = left + LABELS;
     line(svg, left, top + 18, "font-size=\"14\" font-weight=\"bold\" fill=\"#1f2328\"", &title);
     for (at, figure) in figures.iter().enumerate() {

@@ -37,6 +37,9 @@ pub fn report(words: &[String]) -> ExitCode {
             save(&figures, &json);
             return Ok(());
         }
+        if figures["quick"] == true {
+            return Err("a quick run has no figures that count".into());
+        }
         let root = bench.parent().ok_or("bench lies in the repository")?;
         let section = readme::section(&figures)?;
         let path = root.join("README.md");
