@@ -14,7 +14,7 @@ const WORKERS: usize = 100;
 /// Of each worker.
 const SLOTS: usize = 500;
 /// The most that one script call may move: the sweeper asks for 200 slots, and Redis gives whole buckets of its hash.
-const MOST_IN_A_CALL: usize = 400;
+const MOST_IN_A_CALL: usize = 600;
 
 /// Sees how many messages each script call takes out of its slot, until somebody says `over`.
 fn watch(server: &TestRedis) -> JoinHandle<Vec<usize>> {

@@ -221,10 +221,12 @@ impl<'a> Stage<'a> {
         let (case, trap) = (self.case, &self.trap);
         let victim = self.victim.as_mut().expect("it was started");
         wait::until_ok(PATIENCE, || {
+            // Looked at first: it may die there between the two looks.
+            let has_ended = victim.has_ended();
             if if caught { trap.struck() > 0 } else { note.exists() } {
                 return Ok(());
             }
-            assert!(!victim.has_ended(), "it ended elsewhere: {case:?}\n{}", victim.printed());
+            assert!(!has_ended, "it ended elsewhere: {case:?}\n{}", victim.printed());
             Err(format!("the point of {case:?}:\n{}", victim.printed()))
         });
     }
