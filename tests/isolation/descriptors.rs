@@ -108,7 +108,8 @@ fn narrow(mode: &'static str, words: &[&str]) -> Case {
 
 fn a_full_table_does_not_hold_up_the_report(mode: &'static str) {
     // Each in a child of its own: what is full stays full.
-    let mut case = narrow(mode, &["--timeout", "1s", "--grace", "300ms", "--concurrency", "4"]);
+    let words = ["--timeout", "3s", "--grace", "300ms", "--concurrency", "4", "--max-tasks", "1"];
+    let mut case = narrow(mode, &words);
     let names = ["fills", "fills_and_fails", "fills_and_hangs"];
     case.trial.push(&names.map(|name| task(name, name)));
     case.wait_dead(2);
