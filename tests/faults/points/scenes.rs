@@ -98,14 +98,17 @@ pub(super) static REQUESTS: [Scene; 20] = [
         row: "wait for a token, a claim behind it (`BLMOVE`)",
         script: "wait",
         play: |stage| {
-            // Redis answers the claim too, which is not to be heard before the token.
-            let held = stage.case.step == "replied";
-            if held {
-                let claims = Requests::script("claim").nth(2);
-                stage.trap = stage.proxy.trap(Side::Reply, claims, Fault::Hold);
+            let claims = || Requests::script("claim");
+            let behind = stage.proxy.trap(Side::Request, claims().nth(u32::MAX), Fault::Hold);
+            if stage.case.step == "replied" {
+                // Redis answers the claim too, which is not to be heard before the token.
+                stage.trap = stage.proxy.trap(Side::Reply, claims().nth(2), Fault::Hold);
             }
             stage.start_worker("1s");
-            push_to_waiting(stage, if held { 2 } else { 1 });
+            if let "committed" | "replied" = stage.case.step {
+                wait::until("a claim to be behind the wait", PATIENCE, || behind.met() >= 2);
+            }
+            push_to_waiting(stage);
         },
         ..USUAL
     },
@@ -114,7 +117,7 @@ pub(super) static REQUESTS: [Scene; 20] = [
         script: "wait_any",
         play: |stage| {
             stage.start_worker_of_two("1s");
-            push_to_waiting(stage, 1);
+            push_to_waiting(stage);
         },
         ..USUAL
     },
@@ -309,11 +312,11 @@ pub(super) static REQUESTS: [Scene; 20] = [
 /// The run of a call, from its claim to the next request.
 pub(super) static RUN: Scene = Scene { row: "run", script: "run", ..USUAL };
 
-/// Messages come when the worker waits for them: when so many of its requests have reached Redis.
-fn push_to_waiting(stage: &mut Stage<'_>, requests: u32) {
+/// Messages come when the worker waits for them.
+fn push_to_waiting(stage: &mut Stage<'_>) {
     match stage.case.step {
         "before" | "sent" => stage.arrive(),
-        _ => wait::until("the worker to wait", PATIENCE, || stage.trap.met() >= requests),
+        _ => wait::until("the worker to wait", PATIENCE, || stage.trap.met() >= 1),
     }
     stage.push_both();
 }
