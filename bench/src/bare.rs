@@ -10,9 +10,12 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use crate::sending::Sends;
 use crate::tally::Tally;
 
-/// Works until it is killed: a loop that claims, or one that waits to be handed something.
+/// Works until it is killed: a loop that claims, one that waits to be handed something, or nothing at all.
 pub fn work(words: &[String]) -> ExitCode {
     match words {
+        [_, way, _] if way == "ping" => loop {
+            std::thread::park();
+        },
         [url, way, _] if way == "hand-over" => wait(url),
         [url, _, slots] => claim(url, slots.parse().expect("a number")),
         _ => ExitCode::from(2),
@@ -85,6 +88,34 @@ impl Sends for Hand {
         let numbers: Vec<u64> = numbers.collect();
         let push = redis::cmd("RPUSH").arg(HANDED).arg(numbers).exec_async(&mut self.0.clone()).await;
         push.expect("answers");
+    }
+
+    async fn one(&self, task: &str, number: u64) {
+        self.bulk(task, number..number + 1, 0).await;
+    }
+}
+
+/// Runs each call itself, as soon as Redis has answered a `PING`.
+#[derive(Clone)]
+pub struct Ping(ConnectionManager);
+
+impl Ping {
+    pub async fn connect(url: &str) -> Self {
+        Self(connect(url).await)
+    }
+}
+
+impl Sends for Ping {
+    async fn bulk(&self, task: &str, numbers: Range<u64>, _: usize) {
+        let (mut connection, is_counted) = (self.0.clone(), task == "mark");
+        // In a task, as above.
+        let asked = tokio::spawn(async move {
+            redis::cmd("PING").exec_async(&mut connection).await.expect("answers");
+            for number in numbers.filter(|_| is_counted) {
+                Tally::of_environment().mark(number);
+            }
+        });
+        asked.await.expect("is not ended");
     }
 
     async fn one(&self, task: &str, number: u64) {

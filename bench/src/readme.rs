@@ -31,8 +31,10 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
         (
             "from enqueue to the begin of the run, on an idle worker",
             format!(
-                "median {:.2} ms; 99 % within {:.2} ms",
+                "median {:.2} ms, {:.1} times a `PING` to Redis; 99 % within {:.2} ms",
                 ours("pick-up by an idle worker, p50")?,
+                ours("pick-up by an idle worker, p50")?
+                    / median(saved, "pick-up by an idle worker, p50", "round trip")?,
                 ours("pick-up by an idle worker, p99")?
             ),
         ),

@@ -10,17 +10,19 @@ use crate::isolation::tasks as isolated;
 use crate::sending::{Sends, answer, queues};
 use crate::tasks;
 
-/// Sends as `words` say: the address, and the way, which is `exec` for tasks that start a program, `hand-over` for the
-/// bare one, else that of calls.
+/// Sends as `words` say: the address, and the way, which is `exec` for tasks that start a program, `hand-over` or `ping`
+/// for the bare ones, else that of calls.
 pub fn serve(words: &[String]) -> ExitCode {
     let [url, way] = words else { return ExitCode::from(2) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        if way == "hand-over" {
-            answer(bare::Hand::connect(url).await).await;
-        } else {
-            let client = delayed::Client::connect(url).await.expect("connects");
-            answer(Ours { client, exec: way == "exec", queues: queues() }).await;
+        match way.as_str() {
+            "hand-over" => answer(bare::Hand::connect(url).await).await,
+            "ping" => answer(bare::Ping::connect(url).await).await,
+            _ => {
+                let client = delayed::Client::connect(url).await.expect("connects");
+                answer(Ours { client, exec: way == "exec", queues: queues() }).await;
+            }
         }
     });
     ExitCode::SUCCESS

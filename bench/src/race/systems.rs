@@ -42,6 +42,13 @@ pub const SYSTEMS: &[System] = &[
         ..PEER
     },
     System {
+        name: "round trip",
+        program: Program::Bare("ping"),
+        settings: "PING of the sender, until it has the answer",
+        rows: &["pick-up"],
+        ..PEER
+    },
+    System {
         name: "asynq",
         program: Program::Built("asynq"),
         settings: "Config{Concurrency}, otherwise its defaults; no bulk enqueue: one call each",
