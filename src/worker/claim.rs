@@ -348,12 +348,9 @@ impl ClaimLoop {
 
     fn on_claimed(&mut self, request: Request, claimed: Claimed) {
         let RequestKind::Claim { slots, kept, .. } = request.kind else { return };
-        let lane = &mut self.lanes[request.lane];
         let Claimed { lost, waiting, suspects, alone, messages } = claimed;
-        if lost > 0 {
-            count(&self.counters.lost, lost);
-            tracing::warn!(queue = %lane.lane.queue, lost, "finished runs of messages that were taken away from us: the lease had ended, they run again elsewhere");
-        }
+        self.on_lost(request.lane, lost);
+        let lane = &mut self.lanes[request.lane];
         let (over, open) = slots.split_at(kept);
         let (filled, empty) = open.split_at(messages.len().min(open.len()));
         for slot in filled {

@@ -130,8 +130,7 @@ impl ClaimLoop {
         self.slots.give(*slot);
         self.orders.on_settled(*slot, owned);
         if !owned {
-            count(&self.counters.lost, 1);
-            tracing::warn!(queue = %lane.lane.queue, "a message was taken away from us before it was settled: the lease had ended, it runs again elsewhere");
+            self.on_lost(request.lane, 1);
             return;
         }
         match settlement {
@@ -144,6 +143,14 @@ impl ClaimLoop {
                 }
             }
             Settlement::Bury { .. } => self.on_buried(request.lane),
+        }
+    }
+
+    /// So many messages were taken away from us before their ends were in Redis.
+    pub(super) fn on_lost(&self, index: usize, lost: u64) {
+        if lost > 0 {
+            count(&self.counters.lost, lost);
+            tracing::warn!(queue = %self.lanes[index].lane.queue, lost, "messages were taken away from us before they were settled: the lease had ended, they run again elsewhere");
         }
     }
 
@@ -215,12 +222,15 @@ impl ClaimLoop {
             reconciled.alone.iter().filter_map(|place| slots.get(*place)).copied().collect();
         let owned = slots.into_iter().zip(reconciled.owned);
         let mut owned: std::collections::HashMap<usize, Option<Vec<u8>>> = owned.collect();
-        let mut found = Vec::new();
+        let (mut found, mut lost) = (Vec::new(), 0);
         let doubt = std::mem::take(&mut self.lanes[index].doubt);
         tracing::info!(queue = %self.lanes[index].lane.queue, applied = ?reconciled.applied, requests = doubt.len(), "reconciled what was uncertain");
         for request in doubt {
-            // When Redis does not know, it forgot the worker: then what a slot owns is run, at worst once more.
-            let applied = reconciled.applied.is_none_or(|applied| request.seq <= applied);
+            // When Redis does not know, it forgot the worker: then what a slot owns is run, at worst once more, and what
+            // it owns no more was given to others.
+            let known = reconciled.applied.map(|applied| request.seq <= applied);
+            let applied = known.unwrap_or(true);
+            let is_surely_applied = known == Some(true);
             let lane = &mut self.lanes[index];
             match request.kind {
                 RequestKind::Claim { slots, released, forgive, in_hand, .. } => {
@@ -233,6 +243,7 @@ impl ClaimLoop {
                             }
                             Some(message) => found.push((slot, message)),
                             None => {
+                                lost += u64::from(place < released && !is_surely_applied);
                                 lane.lane.disown(slot);
                                 self.slots.give(slot);
                             }
@@ -249,6 +260,7 @@ impl ClaimLoop {
                         found.push((slot, message));
                     }
                     None => {
+                        lost += u64::from(!is_surely_applied);
                         self.orders.on_settled(slot, applied);
                         lane.lane.disown(slot);
                         self.slots.give(slot);
@@ -257,6 +269,7 @@ impl ClaimLoop {
                 RequestKind::PutBackAll { .. } | RequestKind::Reconcile { .. } => {}
             }
         }
+        self.on_lost(index, lost);
         count(&self.counters.claimed, found.len() as u64);
         self.lanes[index].dry = false;
         // The answer that was lost would have said whether there are any; the next one does.

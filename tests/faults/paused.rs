@@ -3,12 +3,21 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use redis::Commands;
 
 use crate::support::trial::{PATIENCE, Trial, alone, call, count, mark, marks, open};
 use crate::support::wait;
 
-#[test]
-fn a_paused_worker_releases_nothing_that_is_not_its_own() {
+/// What the first worker stands still for, beyond its lease.
+#[derive(PartialEq)]
+enum Pause {
+    /// Until others have its calls.
+    UntilTaken,
+    /// Until Redis has forgotten the worker, too.
+    UntilForgotten,
+}
+
+fn releases_nothing_that_is_not_its_own(pause: &Pause) {
     let mut trial = Trial::new();
     let words = ["--lease", "1s", "--concurrency", "4"];
     let gate = trial.gate("gate");
@@ -17,10 +26,16 @@ fn a_paused_worker_releases_nothing_that_is_not_its_own() {
     let flaky = call("trial.gated_blocking", &["3".into(), gate.to_str().unwrap().into()]);
     trial.push(&[held(0), held(1), held(2), flaky]);
     trial.wait_runs(4);
+    let slot = trial.state().processing.into_keys().next().expect("it owns four");
+    let (worker, _) = slot.rsplit_once(':').expect("a slot is named by its worker");
     first.signal(Signal::SIGSTOP);
     let mut second = trial.worker(&words);
     // The second has taken over all of them, while the first knows nothing.
     trial.wait_runs(8);
+    if *pause == Pause::UntilForgotten {
+        let is_known = |redis: &mut redis::Connection| redis.exists::<_, bool>(worker).unwrap();
+        wait::until("the first to be forgotten", PATIENCE, || !is_known(&mut trial.redis));
+    }
     first.signal(Signal::SIGCONT);
     trial.push(&marks(20));
     // The first ends its runs while the second is still at it.
@@ -35,6 +50,16 @@ fn a_paused_worker_releases_nothing_that_is_not_its_own() {
     assert!((0..4).all(|n| executions[&format!("+{n}")] == 2), "{executions:?}");
     assert!((0..20).all(|n| executions[&n.to_string()] == 1), "{executions:?}");
     trial.assert_only(&[]);
+}
+
+#[test]
+fn a_paused_worker_releases_nothing_that_is_not_its_own() {
+    releases_nothing_that_is_not_its_own(&Pause::UntilTaken);
+}
+
+#[test]
+fn a_worker_that_was_forgotten_releases_nothing_that_is_not_its_own() {
+    releases_nothing_that_is_not_its_own(&Pause::UntilForgotten);
 }
 
 #[test]
