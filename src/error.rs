@@ -25,8 +25,8 @@ pub enum Error {
     /// No tasks, two of one name, or a state is missing.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// The arguments of a call could not be written.
-    #[error("the arguments of `{task}` cannot be written")]
+    /// A call could not be written: its arguments, or the path of its task.
+    #[error("the call of `{task}` cannot be written")]
     Encode {
         /// The task's path.
         task: String,

@@ -54,6 +54,12 @@ impl Ended {
     }
 
     #[track_caller]
+    fn never_says(self, text: &str) -> Self {
+        assert!(!self.out.contains(text) && !self.err.contains(text), "expected no {text:?} in {self:#?}");
+        self
+    }
+
+    #[track_caller]
     fn json(self) -> Value {
         let this = self.expect(0);
         serde_json::from_str(&this.out).unwrap_or_else(|error| panic!("expected JSON ({error}): {this:#?}"))

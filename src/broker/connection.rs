@@ -101,7 +101,7 @@ impl Target {
 
     /// Why there is no connection. Which of the two sides speaks TLS can only be guessed from how it failed.
     fn not_connected(&self, op: &'static str, error: &RedisError) -> BrokerError {
-        let found = BrokerError::connecting(op, error);
+        let found = BrokerError::connecting(op, error).at(&self.address());
         match self.client.get_connection_info().addr() {
             ConnectionAddr::TcpTls { .. } if error.kind() == ErrorKind::InvalidClientConfig => {
                 BrokerError::new(op, BrokerErrorKind::Tls, error.to_string())

@@ -60,11 +60,20 @@ impl BrokerError {
         if let Some(advice) = tls::refused_by_us(error).or_else(|| tls::refused_by_server(error)) {
             return Self::new(op, BrokerErrorKind::Tls, error.to_string()).advised(advice);
         }
-        let mut this = Self::from_redis(op, error);
-        if this.kind == BrokerErrorKind::Uncertain {
-            this.kind = BrokerErrorKind::Unreachable;
+        let found = Self::from_redis(op, error);
+        if found.kind != BrokerErrorKind::Uncertain {
+            return found;
         }
-        this
+        let is_other = error.kind() == ErrorKind::Parse;
+        // What the parser says of a foreign reply has several lines.
+        let detail = found.detail.split_whitespace().collect::<Vec<_>>().join(" ");
+        let found = Self::new(op, BrokerErrorKind::Unreachable, detail);
+        if is_other { found.advised("what answers there is no Redis: check the address") } else { found }
+    }
+
+    /// The same, with the address at which it was met.
+    pub(super) fn at(self, address: &str) -> Self {
+        Self { detail: format!("{}; at {address}", self.detail), ..self }
     }
 
     pub(super) fn from_redis(op: &'static str, error: &RedisError) -> Self {

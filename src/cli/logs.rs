@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::exit::Failure;
 use crate::cli::settings::Settings;
@@ -12,10 +13,10 @@ use crate::config::LogFormat;
 pub(super) fn start(settings: &Settings, serves: bool) -> Result<(), Failure> {
     let log = &settings.config.log;
     let level = if serves || settings.is_set("log.level") { log.level.as_str() } else { "warn" };
-    let filter = EnvFilter::try_new(level).map_err(|error| {
+    let filter = filter(level).map_err(|problem| {
         let origin = settings.origin("log.level");
         Failure::configuration(format!(
-            "log.level: {level:?} is not a level such as `info`, or a filter such as `info,delayed=debug` ({error}; \
+            "log.level: {level:?} is not a level such as `info`, or a filter such as `info,delayed=debug` ({problem}; \
              set by {origin})"
         ))
     })?;
@@ -30,4 +31,14 @@ pub(super) fn start(settings: &Settings, serves: bool) -> Result<(), Failure> {
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
     Ok(())
+}
+
+/// What is logged. A lone word has to be a level: a filter takes any other for the name of a module, and says nothing more.
+fn filter(level: &str) -> Result<EnvFilter, String> {
+    let is_name =
+        |part: &&str| !part.is_empty() && !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err();
+    if let Some(name) = level.split(',').map(str::trim).find(is_name) {
+        return Err(format!("{name:?} is neither `off`, `error`, `warn`, `info`, `debug` nor `trace`"));
+    }
+    EnvFilter::try_new(level).map_err(|error| error.to_string())
 }

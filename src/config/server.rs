@@ -49,7 +49,11 @@ impl RedisConfig {
     /// The address without its password, wherever that stands: `user:password@` or `?pass=password`.
     #[must_use]
     pub fn redacted_url(&self) -> String {
-        let Some((scheme, rest)) = self.url.split_once("://") else { return self.url.clone() };
+        // Without a scheme it is no address, and anything before the host may be the password.
+        let Some((scheme, rest)) = self.url.split_once("://") else {
+            let url = self.url.split_once("pass=").map_or(self.url.as_str(), |(before, _)| before);
+            return url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("***@{host}"));
+        };
         let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
         let mut redacted = match rest.rsplit_once('@') {
             Some((user, host)) => {
@@ -102,6 +106,9 @@ mod tests {
             ("rediss://user:s@cret@h", "rediss://user:***@h"),
             ("unix:///x?db=1&pass=secret", "unix:///x?db=1&pass=***"),
             ("nonsense", "nonsense"),
+            ("redis//user:secret@h:1", "***@h:1"),
+            ("user:secret@h:1", "***@h:1"),
+            ("unix:/x?pass=secret", "unix:/x?"),
         ] {
             assert_eq!(RedisConfig::new(url).redacted_url(), shown);
             assert!(!format!("{:?}", RedisConfig::new(url)).contains("cret"));

@@ -10,8 +10,9 @@ use serde::Serialize;
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{MAX_DEPTH, Reader};
 use crate::protocol::meta;
+use crate::protocol::names::PathError;
 
-/// Why an argument could not be written.
+/// Why a call could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
@@ -31,6 +32,9 @@ pub enum EncodeError {
         /// The arguments given.
         given: usize,
     },
+    /// No worker could know a task by that path.
+    #[error(transparent)]
+    Path(#[from] PathError),
 }
 
 /// Writes the payload of a call, argument by argument.

@@ -43,6 +43,57 @@ pub enum NameError {
     },
 }
 
+/// Why the path of a task was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PathError {
+    /// The path has no characters.
+    #[error(
+        "the path of a task must not be empty: give it as its worker knows it, such as `my_crate::tasks::add`"
+    )]
+    Empty,
+    /// The path has a space or a control character.
+    #[error("the path {path:?} has {character:?} in it, which that of no task has")]
+    Character {
+        /// The path.
+        path: String,
+        /// The first character that is not allowed.
+        character: char,
+    },
+    /// The path of a Python function has no module, or no function.
+    #[error("the path {path:?} is that of no Python function: give it as `package.module:function`")]
+    Python {
+        /// The path.
+        path: String,
+    },
+}
+
+/// Whether a worker could know a task by this path.
+///
+/// # Errors
+/// A path that is empty, or has spaces or control characters.
+pub fn check_path(path: &str) -> Result<(), PathError> {
+    if path.is_empty() {
+        return Err(PathError::Empty);
+    }
+    match path.chars().find(|c| c.is_whitespace() || c.is_control()) {
+        Some(character) => Err(PathError::Character { path: path.into(), character }),
+        None => Ok(()),
+    }
+}
+
+/// Whether a worker of Python could know a function by this path.
+///
+/// # Errors
+/// As [`check_path`]; and a path without a module or a function.
+pub fn check_python_path(path: &str) -> Result<(), PathError> {
+    check_path(path)?;
+    match path.split_once(':') {
+        Some((module, function)) if !module.is_empty() && !function.is_empty() => Ok(()),
+        _ => Err(PathError::Python { path: path.into() }),
+    }
+}
+
 /// The name of a queue: 1 to 200 bytes of printable text without spaces. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueueName(Arc<str>);
@@ -184,6 +235,20 @@ mod tests {
         for name in ["a", "mail", "{mail}:high", "почта", "a_noti_b", &"a".repeat(200)] {
             assert_eq!(QueueName::parse(name).map(|queue| queue.to_string()), Ok(name.to_owned()));
         }
+    }
+
+    #[test]
+    fn paths_that_no_worker_could_know_are_refused() {
+        assert_eq!(check_path(""), Err(PathError::Empty));
+        assert!(matches!(check_path("a::b "), Err(PathError::Character { character: ' ', .. })));
+        assert!(matches!(check_path("a\nb"), Err(PathError::Character { character: '\n', .. })));
+        for path in ["my_crate::tasks::add", "mail.send", "main.(*Mailer).Send-fm"] {
+            assert_eq!(check_path(path), Ok(()));
+        }
+        for path in ["send", ":send", "mails:", "mails.send"] {
+            assert!(matches!(check_python_path(path), Err(PathError::Python { .. })), "{path}");
+        }
+        assert_eq!(check_python_path("mails.tasks:Mailer.send"), Ok(()));
     }
 
     #[test]

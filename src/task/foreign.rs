@@ -5,6 +5,7 @@ use rmp_serde::config::BytesMode;
 use serde::Serialize;
 
 use crate::protocol::encode::{self, EncodeError, Encoder};
+use crate::protocol::names::{check_path, check_python_path};
 use crate::task::call::{Call, QueueChoice};
 
 /// A call of a Python function, for a worker of the Python package `delayed`.
@@ -29,7 +30,8 @@ pub struct PyTask {
 }
 
 impl PyTask {
-    /// A call of the function at `path`: `package.module:function`.
+    /// A call of the function at `path`: `package.module:function`. Another path is an error of [`Call::encode`], and so
+    /// of the client that enqueues the call.
     pub fn new(path: impl Into<String>) -> Self {
         Self { path: path.into(), args: Vec::new(), kwargs: Vec::new(), retry: 0, error: None }
     }
@@ -77,6 +79,7 @@ impl PyTask {
     }
 
     pub(crate) fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        check_python_path(&self.path)?;
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
@@ -116,7 +119,8 @@ pub struct GoTask {
 }
 
 impl GoTask {
-    /// A call of the function at `path`, as Go registered it.
+    /// A call of the function at `path`, as Go registered it. One that is empty or has spaces is an error of
+    /// [`Call::encode`], and so of the client that enqueues the call.
     pub fn new(path: impl Into<String>) -> Self {
         Self { path: path.into(), args: Vec::new() }
     }
@@ -145,6 +149,7 @@ impl GoTask {
     }
 
     pub(crate) fn encode(&self) -> Result<Vec<u8>, EncodeError> {
+        check_path(&self.path)?;
         let mut payload = Vec::new();
         match self.args.len() {
             0 => payload.push(0xc0),

@@ -116,6 +116,21 @@ fn arguments_that_do_not_fit_are_refused_with_the_signature() {
 }
 
 #[test]
+fn a_path_that_no_worker_could_know_is_refused() {
+    let redis = TestRedis::start();
+    for language in ["rust", "python", "go"] {
+        let send = |path: &str| on(&redis, DELAYED, &["enqueue", path, "[1]", "--as", language]);
+        send("").expect(2).says("must not be empty");
+        send("two words:x").expect(2).says("' ' in it");
+    }
+    on(&redis, DELAYED, &["enqueue", "send", "[1]", "--as", "python"])
+        .expect(2)
+        .says("package.module:function");
+    let state = snapshot(&mut redis.connection(), "default");
+    assert!(state.waiting.is_empty(), "expected nothing to be sent: {state:?}");
+}
+
+#[test]
 fn calls_for_other_languages_are_sent_in_their_forms() {
     let redis = TestRedis::start();
     let send = |words: &[&str]| {

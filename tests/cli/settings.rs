@@ -50,6 +50,10 @@ fn mistakes_in_settings_are_named_with_their_place() {
     run(&["worker", "--timeout", "0s"]).expect(5).says("worker.timeout").says("(set by --timeout)");
     run(&["queues", "--redis", "nonsense"]).expect(5).says("the address is not understood");
     run(&["queues", "--log-level", "a=b=c"]).expect(5).says("log.level");
+    run(&["queues", "--log-level", "inof"]).expect(5).says("\"inof\" is neither");
+    run(&["config", "--log-level", "INFO,delayed=debug,delayed[claim]=trace"]).expect(0);
+    run(&["queues", "--redis", "user:secret@h"]).expect(5).says("***@h").never_says("secret");
+    run(&["queues", "--redis", "redis://no-such-host.invalid"]).expect(3).says("check that it runs");
     let mut environment = command(DELAYED, directory.path(), &["config"]);
     ended(environment.env("DELAYED_LEASE", "soon")).expect(5).says("error: DELAYED_LEASE: \"soon\"");
 }

@@ -12,11 +12,11 @@ use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
-use crate::protocol::encode::Meta;
+use crate::protocol::encode::{EncodeError, Meta};
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::message::Message;
 use crate::protocol::meta;
-use crate::protocol::names::QueueName;
+use crate::protocol::names::{QueueName, check_path};
 use crate::protocol::value::describe_arguments;
 use crate::task::{Call, GoTask, PyTask, Registration, Registry, RegistryError, States};
 
@@ -75,6 +75,7 @@ fn native(
     states: &States,
     id: Option<CallId>,
 ) -> Result<Vec<u8>, Failure> {
+    check_path(&args.path).map_err(|error| Failure::usage(error.to_string()))?;
     let (payload, by_place) = match task {
         None => (given.payload(&args.path)?, false),
         Some(task) => checked(task, given, states)?,
@@ -141,7 +142,10 @@ fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {
 }
 
 fn encoded(call: Call) -> Result<Vec<u8>, Failure> {
-    call.encode().map_err(|source| Error::Encode { task: call.task().to_owned(), source }.into())
+    call.encode().map_err(|source| match source {
+        EncodeError::Path(problem) => Failure::usage(problem.to_string()),
+        source => Error::Encode { task: call.task().to_owned(), source }.into(),
+    })
 }
 
 fn report(
