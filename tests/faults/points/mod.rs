@@ -90,10 +90,15 @@ fn generate(document: &str) -> Vec<(String, Vec<Case>)> {
     let of_row = |row: &str| {
         let scene = scene(&REQUESTS, row);
         let cell = |step| requests.cell(row, step).unwrap_or_else(|| panic!("expected {step} of {row}"));
-        (row.to_owned(), STEPS.into_iter().flat_map(|step| of_request(scene, step, cell(step))).collect())
+        STEPS.into_iter().flat_map(|step| of_request(scene, step, cell(step))).collect()
     };
-    let mut all: Vec<(String, Vec<Case>)> = requests.names().map(of_row).collect();
-    all.extend(runs.names().map(|row| (format!("run, {row}"), of_run(&runs, row))));
+    let numbered = |table: &Table, row: &str| {
+        let place = table.names().position(|name| name == row).expect("a row of it");
+        format!("{} {row}", table.numbers[place])
+    };
+    let mut all: Vec<(String, Vec<Case>)> =
+        requests.names().map(|row| (numbered(&requests, row), of_row(row))).collect();
+    all.extend(runs.names().map(|row| (format!("{} of a run", numbered(&runs, row)), of_run(&runs, row))));
     let numbers = (FIRST..).step_by(2);
     for (case, n) in all.iter_mut().flat_map(|(_, cases)| cases).zip(numbers) {
         case.n = n;
@@ -154,6 +159,10 @@ fn mistakes(document: &str) -> Vec<String> {
         return vec!["expected other columns of the points of a run".to_owned()];
     }
     let mut mistakes = Vec::new();
+    let counted = requests.numbers.iter().chain(&runs.numbers).zip(1_usize..);
+    if let Some((number, place)) = counted.into_iter().find(|(number, place)| **number != place.to_string()) {
+        mistakes.push(format!("expected the number {place} instead of {number}"));
+    }
     for name in transitions(document) {
         if !requests.names().any(|row| word(row) == name) {
             mistakes.push(format!("expected the crash points of {name} in docs/lifecycle.md"));
@@ -207,6 +216,7 @@ fn what_is_missing_in_the_document_is_found() {
         ("| purge | operator |", "| urge | operator |", "expected \"purge\" in docs"),
         ("| purge | operator |", "| purge | worker |", "a operator die in \"purge\""),
         ("| dead, never | waiting, once | waiting", "| dead, never | – | waiting", "\"sent\" of \"revive\""),
+        ("| 7 | bury |", "| 8 | bury |", "the number 7 instead of 8"),
         ("    waiting --> [*]: purge", "    waiting --> [*]: forget", "the crash points of forget"),
         ("| middle | owned, again |", "| centre | owned, again |", "\"middle\" of a run"),
         ("| its child dies, a retry is left |", "| its child dies |", "other columns"),

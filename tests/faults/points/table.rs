@@ -31,8 +31,10 @@ pub(super) struct Cell {
     pub(super) runs: Runs,
 }
 
-/// A table: its header and its rows, without the first column; that one has the names.
+/// A table: its header and its rows, without the numbers and the column that has the names.
 pub(super) struct Table {
+    /// The numbers of the rows, if they have any.
+    pub(super) numbers: Vec<String>,
     columns: Vec<String>,
     rows: Vec<(String, Vec<String>)>,
 }
@@ -42,14 +44,21 @@ pub(super) fn lifecycle() -> String {
 }
 
 impl Table {
-    /// The table whose header begins with `first`.
+    /// The table whose header begins with `first`, or has it behind the numbers of the rows.
     pub(super) fn find(document: &str, first: &str) -> Self {
-        let header = format!("| {first} |");
-        let mut lines = document.lines().skip_while(|line| !line.starts_with(&header)).map(cells);
-        let columns = lines.next().unwrap_or_else(|| panic!("expected a table that begins with {header:?}"));
-        let rows = lines.skip(1).take_while(|row| row.len() == columns.len());
+        let (header, numbered) = (format!("| {first} |"), format!("| no. | {first} |"));
+        let begins = |line: &&str| line.starts_with(&header) || line.starts_with(&numbered);
+        let mut lines = document.lines().skip_while(|line| !begins(line)).map(cells);
+        let mut columns =
+            lines.next().unwrap_or_else(|| panic!("expected a table that begins with {header:?}"));
+        let mut rows: Vec<_> = lines.skip(1).take_while(|row| row.len() == columns.len()).collect();
+        let mut numbers = Vec::new();
+        if columns[0] == "no." {
+            columns.remove(0);
+            numbers = rows.iter_mut().map(|row| row.remove(0)).collect();
+        }
         let row = |mut row: Vec<String>| (row.remove(0), row);
-        Self { columns: columns[1..].to_vec(), rows: rows.map(row).collect() }
+        Self { numbers, columns: columns.split_off(1), rows: rows.into_iter().map(row).collect() }
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -125,16 +134,17 @@ fn a_table_is_read() {
 | enqueue | `x` |
 
 text
-| run | a | b, c |
-|---|---|---|
-| before: x | gone, once | – |
-| after | dead, never | owned, again |
+| no. | run | a | b, c |
+|---|---|---|---|
+| 1 | before: x | gone, once | – |
+| 2 | after | dead, never | owned, again |
 
 ```mermaid
     [*] --> waiting: delete (by hand)
 ```
 ";
     let table = Table::find(document, "run");
+    assert_eq!(table.numbers, ["1", "2"]);
     assert_eq!(table.names().collect::<Vec<_>>(), ["before: x", "after"]);
     assert_eq!(table.columns().collect::<Vec<_>>(), ["a", "b, c"]);
     assert_eq!(table.cell("before: x", "a"), Some(Cell { place: Place::Nowhere, runs: Runs::Once }));
