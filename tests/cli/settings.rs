@@ -25,6 +25,15 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file() {
     assert_eq!(of("worker.concurrency"), (8.into(), "DELAYED_CONCURRENCY".into()));
     assert_eq!(of("worker.queues"), (Value::from(vec!["a=2", "b=1"]), "DELAYED_QUEUES".into()));
     assert_eq!(of("log.level"), ("debug".into(), "--log-level".into()));
+    let redis_of = |words: &[&str]| {
+        let mut config = command(DELAYED, directory.path(), words);
+        let config = ended(config.env("DELAYED_REDIS_URL", "redis://environment")).json();
+        let setting =
+            config.as_array().unwrap().iter().find(|setting| setting["key"] == "redis.url").unwrap();
+        setting["value"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(redis_of(&["config", "--json"]), "redis://environment");
+    assert_eq!(redis_of(&["config", "--json", "--redis", "redis://flag"]), "redis://flag");
     assert_eq!(of("dead.max_age"), ("1d".into(), "delayed.toml".into()));
     assert_eq!(of("worker.shutdown"), ("25s".into(), "default".into()));
     let words = ["config", "--redis", "unix:///x?db=1&pass=geheim"];
@@ -78,7 +87,7 @@ fn each_kind_of_failure_has_its_code() {
 #[test]
 fn completions_know_the_programs_name_and_its_commands() {
     let directory = support::directory();
-    for shell in ["bash", "zsh", "fish"] {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = ended(&mut command(WORKER, directory.path(), &["completions", shell])).expect(0);
         assert!(script.out.contains("delayed-test-worker") && script.out.contains("sweeper"), "{shell}");
     }

@@ -35,6 +35,41 @@ fn concurrent_enqueues_are_all_kept_and_run_once() {
 }
 
 #[test]
+fn concurrent_enqueues_share_requests() {
+    const CALLS: u32 = 2000;
+    let mut trial = Trial::new();
+    let proxy = trial.server.proxy();
+    let sent = proxy.trap(Side::Request, Requests::script("enqueue").nth(u32::MAX), Fault::Hold);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(proxy.url()).await.unwrap();
+        let calls = (0..CALLS).map(|n| client.enqueue(marking(n)));
+        futures_util::future::try_join_all(calls).await.unwrap();
+    });
+    assert_eq!(trial.state().waiting.len(), CALLS as usize);
+    assert!(sent.met() <= CALLS / 10, "expected few requests for {CALLS} calls, not {}", sent.met());
+    trial.assert_only(&["q", "q_noti"]);
+}
+
+#[test]
+fn scripts_that_redis_has_forgotten_are_told_again() {
+    let mut trial = Trial::new();
+    let client = Client::connect_blocking(&trial.server.url()).unwrap();
+    let mut worker = trial.worker(&["--concurrency", "4"]);
+    for n in 0..10 {
+        let () = redis::cmd("SCRIPT").arg("FLUSH").query(&mut trial.redis).unwrap();
+        client.enqueue_blocking(marking(n)).unwrap();
+        trial.wait_runs(n + 1);
+        trial.wait_settled();
+    }
+    let () = redis::cmd("SCRIPT").arg("FLUSH").query(&mut trial.redis).unwrap();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (10, 0), "{stopped}");
+    trial.ledger.assert_each_once(0..10);
+    trial.assert_only(&[]);
+}
+
+#[test]
 fn calls_of_one_thread_keep_their_order() {
     let mut trial = Trial::new();
     let client = Client::connect_blocking(&trial.server.url()).unwrap();
