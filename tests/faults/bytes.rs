@@ -255,20 +255,30 @@ fn a_client_knows_of_each_call_what_became_of_it_or_that_it_does_not() {
 
 #[test]
 fn a_client_is_not_told_by_the_reply_to_another_call_that_its_own_was_taken() {
-    let (mut trial, proxy) = network();
-    let () = trial.redis.set("wrong", "no list").unwrap();
-    // Both are on their way before the first is answered.
-    proxy.set(Mode::Delay(Duration::from_millis(50)));
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let client = client(proxy.url()).await;
-        let trap = proxy.trap(Side::Reply, Requests::script("enqueue").nth(1), Fault::Double);
-        let refused = GoTask::new("trial.mark").arg("refused").queue("wrong");
-        let (_, refused) = tokio::join!(client.enqueue(marking("taken")), client.enqueue(refused));
-        assert_eq!(trap.struck(), 1, "expected the first reply to come twice");
-        refused.expect_err("expected the second not to be taken");
-    });
-    assert_eq!(trial.state().waiting, [mark("taken")]);
+    // A call, and what tells that a reply is its own.
+    for (fault, commands) in [(Fault::Double, &["EVALSHA"][..]), (Fault::Drop, &["EVALSHA", "ECHO"])] {
+        let (mut trial, proxy) = network();
+        let () = trial.redis.set("wrong", "no list").unwrap();
+        // Both are on their way before the first is answered.
+        proxy.set(Mode::Delay(Duration::from_millis(50)));
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let client = client(proxy.url()).await;
+            let traps: Vec<_> = (commands.iter())
+                .map(|command| proxy.trap(Side::Reply, Requests::command(*command).nth(1), fault))
+                .collect();
+            let refused = client.enqueue(GoTask::new("trial.mark").arg("refused").queue("wrong"));
+            let taken = client.enqueue(marking("taken"));
+            // The one that is refused hears what is not meant for it.
+            let refused = match fault {
+                Fault::Double => tokio::join!(taken, refused).1,
+                _ => tokio::join!(refused, taken).0,
+            };
+            assert!(traps.iter().all(|trap| trap.struck() == 1), "expected each to have struck: {traps:?}");
+            refused.expect_err("expected it not to be taken");
+        });
+        assert_eq!(trial.state().waiting, [mark("taken")]);
+    }
 }
 
 #[test]
