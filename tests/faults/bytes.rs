@@ -36,14 +36,14 @@ fn network() -> (Trial, Proxy) {
 }
 
 /// Starts one of the programs at the proxy.
-fn start(trial: &Trial, proxy: &Proxy, program: &str, words: &[&str]) -> Program {
+fn start(trial: &Trial, proxy: &Proxy, timeout: Duration, program: &str, words: &[&str]) -> Program {
     let mut command = trial.command(program);
     command.args(words).args(["--redis", proxy.url(), "--queue", QUEUE]);
-    Program::spawn(command.env("DELAYED_REDIS_TIMEOUT", format!("{TIMEOUT:?}")))
+    Program::spawn(command.env("DELAYED_REDIS_TIMEOUT", format!("{timeout:?}")))
 }
 
 fn worker(trial: &Trial, proxy: &Proxy, words: &[&str]) -> Program {
-    let worker = start(trial, proxy, WORKER, &[&["worker"][..], words].concat());
+    let worker = start(trial, proxy, TIMEOUT, WORKER, &[&["worker"][..], words].concat());
     ready(&worker);
     worker
 }
@@ -114,7 +114,10 @@ fn a_worker_runs_each_call_once() {
 fn a_worker_keeps_its_lease() {
     each(|side, fault| {
         let (mut trial, proxy) = network();
-        let mut worker = worker(&trial, &proxy, &["--concurrency", "2", "--lease", "6s", "--no-sweep"]);
+        // A beat does not wait for as long as other requests may.
+        let words = ["worker", "--concurrency", "2", "--lease", "6s", "--no-sweep"];
+        let mut worker = start(&trial, &proxy, PATIENCE, WORKER, &words);
+        ready(&worker);
         let mut sweeper = trial.sweeper(&["--queue", QUEUE, "--interval", "100ms"]);
         let gate = trial.gate("gate");
         trial.push(&[call("trial.gated", &["held".into(), gate.to_str().unwrap().into()])]);
@@ -139,7 +142,7 @@ fn a_worker_keeps_its_lease() {
 fn a_sweeper_brings_back_each_call_once() {
     each(|side, fault| {
         let (mut trial, proxy) = network();
-        let sweeper = start(&trial, &proxy, DELAYED, &["sweeper", "--interval", "50ms"]);
+        let sweeper = start(&trial, &proxy, TIMEOUT, DELAYED, &["sweeper", "--interval", "50ms"]);
         sweeper.wait_for_line("\"sweeping\"");
         let mut calls = 0;
         for (name, requests) in [
