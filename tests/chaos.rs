@@ -5,6 +5,9 @@
 
 #[path = "chaos/count.rs"]
 mod count;
+#[path = "chaos/ends.rs"]
+#[allow(unused_imports, dead_code, reason = "its own tests run elsewhere")]
+mod ends;
 #[path = "chaos/faults.rs"]
 mod faults;
 #[path = "chaos/fleet.rs"]
@@ -15,6 +18,8 @@ mod members;
 mod plan;
 #[path = "chaos/producers.rs"]
 mod producers;
+#[path = "chaos/strikes.rs"]
+mod strikes;
 #[allow(unused_imports, reason = "its own tests run elsewhere")]
 mod support;
 
@@ -94,7 +99,7 @@ fn run(faults: &mut Faults) -> (Count, Duration) {
     let mut left: Vec<String> = wait_settled(&fleet).err().into_iter().collect();
     let took = began.elapsed();
 
-    left.extend(grown(&before, &descriptors(&fleet)));
+    left.extend(wait_shrunk(&fleet, &before));
     left.append(&mut faults.surprises);
     left.extend(end(&mut fleet));
     left.extend(stray_keys(&fleet));
@@ -136,8 +141,21 @@ fn descriptors(fleet: &Fleet) -> Vec<(String, usize)> {
     counted
 }
 
+/// Gives what the witnesses have open that they had not, when connections without replies have been given up.
+fn wait_shrunk(fleet: &Fleet, before: &[(String, usize)]) -> Vec<String> {
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    loop {
+        let after = descriptors(fleet);
+        let grown = grown(before, &after);
+        if grown.is_empty() || std::time::Instant::now() > end {
+            println!("descriptors: before {before:?}, after {after:?}");
+            return grown;
+        }
+        wait::pause(Duration::from_millis(20));
+    }
+}
+
 fn grown(before: &[(String, usize)], after: &[(String, usize)]) -> Vec<String> {
-    println!("descriptors: before {before:?}, after {after:?}");
     let names = |counts: &[(String, usize)]| counts.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     if names(before) != names(after) {
         return vec![format!("other witnesses than before: {before:?}, {after:?}")];

@@ -5,6 +5,8 @@
 mod architecture;
 mod bad_input;
 mod benchmarks;
+#[path = "chaos/ends.rs"]
+mod chaos_ends;
 mod faults;
 mod interop;
 mod isolation;

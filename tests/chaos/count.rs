@@ -96,6 +96,7 @@ impl Count {
             row("lost", lost.len().to_string()),
             row("duplicates", format!("{twice}, of {in_flight} calls in flight at the faults")),
             row("duplicates that no fault explains", unexplained.len().to_string()),
+            row("could not start, since Redis was away", faults.could_not_start.to_string()),
             row("out of place", out_of_place.to_string()),
             row("longest time that Redis took to answer", format!("{:.0?}", faults.slowest)),
         ];
@@ -158,8 +159,8 @@ struct Effect {
 
 impl Effect {
     fn of(kind: Kind, faults: &Faults, duplicates: &Duplicates) -> Self {
-        let of_kind = faults.plan.iter().zip(&faults.in_flight).filter(|(fault, _)| fault.kind == kind);
-        let sizes: Vec<usize> = of_kind.map(|(_, calls)| calls.len()).collect();
+        let of_kind = (0..faults.plan.len()).filter(|at| faults.plan[*at].kind == kind && faults.struck(*at));
+        let sizes: Vec<usize> = of_kind.map(|at| faults.in_flight[at].len()).collect();
         let duplicates = duplicates.by_kind.get(&kind).copied().unwrap_or(0);
         Self { kind, times: sizes.len(), in_flight: sizes.iter().sum(), duplicates }
     }

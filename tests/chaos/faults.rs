@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use delayed::testing::{self, Mode, Requests, Side};
+use delayed::testing::{Mode, Trap};
 use nix::sys::signal::Signal;
 use redis::Commands;
 use rmpv::Value;
 
+use super::ends::{End, Ended};
 use super::fleet::{Fleet, LEASE, MIXED, OURS, Owner};
 use super::members::Role;
 use super::plan::{Fault, Kind};
+use super::strikes::Strike;
 use crate::support::trial::PATIENCE;
 use crate::support::wait;
 
@@ -33,6 +35,8 @@ pub(crate) struct Faults {
     pub(crate) in_flight: Vec<HashSet<u64>>,
     /// What nobody asked for.
     pub(crate) surprises: Vec<String>,
+    /// How many workers ended since they found no Redis when they started.
+    pub(crate) could_not_start: usize,
     /// The longest time that Redis took to answer while it ran: a disk or a machine that is busy.
     pub(crate) slowest: Duration,
     watches: Vec<Watch>,
@@ -40,14 +44,27 @@ pub(crate) struct Faults {
     lasting: Vec<(usize, Instant)>,
     /// When the last trouble with the network of each member was over, and that with Redis under `None`.
     troubled: HashMap<Option<usize>, Instant>,
+    /// When each member's way to Redis was last cut or silent, and Redis itself away under `None`.
+    away: HashMap<Option<usize>, Instant>,
+    /// By the number of the fault.
+    traps: HashMap<usize, Trap>,
 }
 
 impl Faults {
     pub(crate) fn new(plan: Vec<Fault>) -> Self {
         let in_flight = vec![HashSet::new(); plan.len()];
-        let slowest = Duration::ZERO;
-        let (watches, lasting, troubled) = (Vec::new(), Vec::new(), HashMap::new());
-        Self { plan, in_flight, surprises: Vec::new(), slowest, watches, lasting, troubled }
+        Self {
+            plan,
+            in_flight,
+            surprises: Vec::new(),
+            could_not_start: 0,
+            slowest: Duration::ZERO,
+            watches: Vec::new(),
+            lasting: Vec::new(),
+            troubled: HashMap::new(),
+            away: HashMap::new(),
+            traps: HashMap::new(),
+        }
     }
 
     /// Lets all of them happen.
@@ -61,7 +78,7 @@ impl Faults {
             println!("{:7.1} s  {}", began.elapsed().as_secs_f64(), self.plan[at]);
             self.begin(fleet, at);
         }
-        while !(self.lasting.is_empty() && self.watches.is_empty()) || self.somebody_ends(fleet) {
+        while !(self.lasting.is_empty() && self.watches.is_empty() && self.all_serve(fleet)) {
             self.look(fleet);
             wait::pause(LOOK);
         }
@@ -83,14 +100,28 @@ impl Faults {
             && !self.lasting.iter().any(|(at, _)| self.plan[*at].victim == Some(worker))
     }
 
-    fn somebody_ends(&self, fleet: &Fleet) -> bool {
-        fleet.members.iter().any(|member| member.ending.is_some())
+    fn all_serve(&self, fleet: &Fleet) -> bool {
+        (0..fleet.members.len()).all(|at| fleet.members[at].ending.is_none() && fleet.is_serving(at))
+    }
+
+    /// Whether it happened: a trap may have found nothing.
+    pub(crate) fn struck(&self, at: usize) -> bool {
+        self.traps.get(&at).is_none_or(|trap| trap.struck() > 0)
+    }
+
+    /// Waits until this member serves, or whoever is started in its place.
+    fn wait_ready(&mut self, fleet: &mut Fleet, at: usize) {
+        wait::until("a member to serve", PATIENCE, || {
+            self.look(fleet);
+            fleet.is_serving(at)
+        });
+        fleet.wait_ready(at);
     }
 
     fn begin(&mut self, fleet: &mut Fleet, at: usize) {
         let fault = self.plan[at].clone();
         let Some(victim) = fault.victim else { return self.kill_redis(fleet, at) };
-        fleet.wait_ready(victim);
+        self.wait_ready(fleet, victim);
         match fault.kind {
             Kind::KillWorker | Kind::KillForeign | Kind::KillSweeper => self.kill(fleet, at, victim),
             Kind::StopWorker | Kind::StopForeign => {
@@ -114,10 +145,9 @@ impl Faults {
                 fleet.members[victim].proxy.set(Mode::Hold);
                 self.watch(fleet, at, fleet.owner(victim), fault.lasts);
             }
-            Kind::LoseReply | Kind::LoseRequest => {
-                let side = if fault.kind == Kind::LoseReply { Side::Reply } else { Side::Request };
-                let calls = Requests::command("EVALSHA").nth(1 + fault.roll % 4);
-                fleet.members[victim].proxy.trap(side, calls, testing::Fault::End);
+            Kind::LoseReply | Kind::LoseRequest | Kind::Double | Kind::Drop | Kind::Half => {
+                let strike = Strike::of(&fault).expect("it is for a request");
+                self.traps.insert(at, strike.set(&fleet.members[victim].proxy));
             }
             Kind::KillRedis => unreachable!("it has no victim"),
         }
@@ -135,6 +165,10 @@ impl Faults {
             }
             Kind::Delay | Kind::Cut | Kind::Swallow => member.proxy.set(Mode::Pass),
             _ => {}
+        }
+        // What was silent stays so; what has not come is let through.
+        if let Some(trap) = self.traps.get(&at).filter(|trap| trap.struck() == 0) {
+            trap.release();
         }
     }
 
@@ -175,7 +209,10 @@ impl Faults {
     /// Python's and Go's workers go with it before it is back: after an error their next claim would overwrite what
     /// the one before may have taken.
     fn kill_redis(&mut self, fleet: &mut Fleet, at: usize) {
-        (0..fleet.members.len()).for_each(|at| fleet.wait_ready(at));
+        // A Rust worker may be starting.
+        for at in fleet.places(|role| !matches!(role, Role::Rust(_))) {
+            fleet.wait_ready(at);
+        }
         fleet.server.kill();
         let began = Instant::now();
         let dead = fleet.places(|role| matches!(role, Role::Python | Role::Go));
@@ -203,6 +240,7 @@ impl Faults {
         for (member, mode) in fleet.members.iter().zip(modes) {
             member.proxy.set(mode);
         }
+        self.away.insert(None, Instant::now());
         for victim in dead {
             self.foreign_ended(fleet, at, victim, &fleet.owner(victim));
             fleet.fill(victim);
@@ -252,12 +290,22 @@ impl Faults {
         let now = Instant::now();
         for (at, _) in self.lasting.iter().filter(|(_, until)| *until <= now) {
             self.end(fleet, *at);
-            self.troubled.insert(self.plan[*at].victim, now);
+            let Fault { kind, victim, .. } = self.plan[*at];
+            self.troubled.insert(victim, now);
+            if matches!(kind, Kind::Cut | Kind::Swallow) {
+                self.away.insert(victim, now);
+            }
         }
         self.lasting.retain(|(_, until)| *until > now);
         for victim in 0..fleet.members.len() {
             self.look_after(fleet, victim);
         }
+    }
+
+    /// Whether this member's network is cut or silent now.
+    fn is_away(&self, who: Option<usize>) -> bool {
+        let mut faults = self.lasting.iter().map(|(at, _)| &self.plan[*at]);
+        faults.any(|fault| fault.victim == who && matches!(fault.kind, Kind::Cut | Kind::Swallow))
     }
 
     fn look_after(&mut self, fleet: &mut Fleet, victim: usize) {
@@ -267,18 +315,22 @@ impl Faults {
             return;
         }
         let status = program.wait_exit(Duration::ZERO);
-        let (role, name, printed) = (member.role, member.name, program.printed());
-        let ending = member.ending.map(|at| (at, self.plan[at].kind));
-        let wanted = match ending {
-            Some((_, Kind::KillZygote)) => !status.success(),
-            Some(_) => status.success(),
-            None => false,
-        };
-        if !wanted {
-            let tail = printed.lines().rev().take(5).collect::<Vec<_>>().join("\n    ");
-            self.surprises.push(format!("{name} ended with {status}:\n    {tail}"));
+        let (role, name, printed, ending) = (member.role, member.name, program.last_words(), member.ending);
+        let was_away = [None, Some(victim)].iter().any(|who| {
+            let since = member.started;
+            self.is_away(*who) || self.away.get(who).is_some_and(|until| *until >= since)
+        });
+        let is_worker = matches!(role, Role::Rust(_));
+        let asked = ending.map(|at| self.plan[at].kind != Kind::KillZygote);
+        match (Ended { status, printed: &printed, asked, is_worker, was_away }).judge() {
+            End::Asked => {}
+            End::CouldNotStart => self.could_not_start += 1,
+            End::Unasked => {
+                let tail = printed.lines().rev().take(5).collect::<Vec<_>>().join("\n    ");
+                self.surprises.push(format!("{name} ended with {status}:\n    {tail}"));
+            }
         }
-        if let Some((at, _)) = ending.filter(|_| role == Role::Go) {
+        if let Some(at) = ending.filter(|_| role == Role::Go) {
             self.foreign_ended(fleet, at, victim, &fleet.owner(victim));
         }
         fleet.fill(victim);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use delayed::testing::Proxy;
 use serde_json::Value;
@@ -22,6 +22,8 @@ pub(crate) const OURS: &str = "ours";
 pub(crate) const PATH: &str = "demo_tasks:record_bytes";
 /// Of a Rust worker.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
+/// After which one of ours gives up a connection without a reply.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One place in the fleet; whoever fills it dies and is replaced.
 pub(crate) struct Member {
@@ -32,6 +34,7 @@ pub(crate) struct Member {
     pub(crate) program: Option<Program>,
     /// It was told to end, by the fault of that number, and is replaced when it has.
     pub(crate) ending: Option<usize>,
+    pub(crate) started: Instant,
     clock: i32,
     generation: usize,
 }
@@ -53,7 +56,8 @@ impl Fleet {
         let skew = build_skew(&server);
         let member = |(name, role, clock, is_witness)| {
             let proxy = server.proxy();
-            Member { name, role, is_witness, proxy, program: None, ending: None, clock, generation: 0 }
+            let (program, ending, started) = (None, None, Instant::now());
+            Member { name, role, is_witness, proxy, program, ending, started, clock, generation: 0 }
         };
         let members = MEMBERS.into_iter().map(member).collect();
         let mut fleet = Self { server, members, skew };
@@ -89,8 +93,19 @@ impl Fleet {
         }
         self.members[at].generation += 1;
         self.members[at].ending = None;
+        self.members[at].started = Instant::now();
         let program = Program::spawn(&mut self.command(&self.members[at]));
         self.members[at].program = Some(program);
+    }
+
+    /// Whether it said that it does what it is for.
+    pub(crate) fn is_serving(&self, at: usize) -> bool {
+        let Member { role, program: Some(program), .. } = &self.members[at] else { return true };
+        program.printed().contains(match role {
+            Role::Rust(_) => "\"serving\"",
+            Role::OurSweeper => "\"sweeping\"",
+            _ => "READY",
+        })
     }
 
     pub(crate) fn wait_ready(&self, at: usize) {
@@ -120,6 +135,7 @@ impl Fleet {
         } else {
             command.args(["sweeper", "--interval", "500ms"]);
         }
+        command.env("DELAYED_REDIS_TIMEOUT", format!("{TIMEOUT:?}"));
         if member.clock != 0 {
             command.env("LD_PRELOAD", &self.skew).env("SKEW", member.clock.to_string());
         }
@@ -253,10 +269,10 @@ fn build_skew(server: &TestRedis) -> PathBuf {
 
 /// Waits until nobody of the fleet is left.
 pub(crate) fn wait_gone(fleet: &Fleet, patience: Duration) -> Vec<Process> {
-    let end = std::time::Instant::now() + patience;
+    let end = Instant::now() + patience;
     loop {
         let left = fleet.everybody();
-        if left.is_empty() || std::time::Instant::now() > end {
+        if left.is_empty() || Instant::now() > end {
             return left;
         }
         wait::pause(Duration::from_millis(20));

@@ -47,6 +47,9 @@ pub(crate) fn victims(kind: Kind) -> Vec<usize> {
             Kind::Delay => rust || foreign,
             Kind::Swallow => rust,
             Kind::Cut | Kind::LoseReply | Kind::LoseRequest => rust || *role == Role::Producers,
+            Kind::Double | Kind::Drop | Kind::Half => {
+                rust || matches!(role, Role::OurSweeper | Role::Producers)
+            }
         }
     };
     (0..MEMBERS.len()).filter(|at| may(&MEMBERS[*at])).collect()

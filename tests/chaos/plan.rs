@@ -4,10 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use super::members::MEMBERS;
+use super::strikes::Strike;
 use crate::support::trial::Dice;
 
 /// How long a worker is silent that is to lose its lease of [`super::fleet::LEASE`].
 const SILENCE: [u64; 2] = [4_000, 5_000];
+/// How long its victim is spared other faults, while one request is waited for and for its consequences.
+const STRIKE: [u64; 2] = [2_000, 3_000];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
@@ -25,11 +28,14 @@ pub(crate) enum Kind {
     Swallow,
     LoseReply,
     LoseRequest,
+    Double,
+    Drop,
+    Half,
 }
 
 impl Kind {
     /// Each kind, how often it stands in a deck, and the shortest and the longest time in milliseconds that it lasts.
-    const DECK: [(Self, usize, [u64; 2]); 14] = [
+    const DECK: [(Self, usize, [u64; 2]); 17] = [
         (Self::KillWorker, 3, [0, 0]),
         (Self::StopWorker, 2, SILENCE),
         (Self::EndWorker, 2, [0, 0]),
@@ -42,8 +48,11 @@ impl Kind {
         (Self::Delay, 2, [1_000, 3_000]),
         (Self::Cut, 3, [20, 800]),
         (Self::Swallow, 1, SILENCE),
-        (Self::LoseReply, 2, [0, 0]),
-        (Self::LoseRequest, 2, [0, 0]),
+        (Self::LoseReply, 2, STRIKE),
+        (Self::LoseRequest, 2, STRIKE),
+        (Self::Double, 2, STRIKE),
+        (Self::Drop, 2, STRIKE),
+        (Self::Half, 2, STRIKE),
     ];
 
     pub(crate) fn all() -> impl Iterator<Item = Self> {
@@ -68,6 +77,9 @@ impl fmt::Display for Kind {
             Self::Swallow => "network silent beyond the lease",
             Self::LoseReply => "reply of a script lost",
             Self::LoseRequest => "request of a script lost",
+            Self::Double => "request or reply comes twice",
+            Self::Drop => "request or reply never comes",
+            Self::Half => "half of a request or reply comes",
         })
     }
 }
@@ -90,6 +102,9 @@ impl fmt::Display for Fault {
         write!(f, "{}", self.kind)?;
         if let Some(victim) = self.victim {
             write!(f, ": {}", MEMBERS[victim].0)?;
+        }
+        if let Some(strike) = Strike::of(self) {
+            return write!(f, ", {strike}");
         }
         if self.lasts.is_zero() { Ok(()) } else { write!(f, ", for {:?}", self.lasts) }
     }

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
+use delayed::config::{Config, RedisConfig};
 use delayed::{Client, GoTask};
 
-use super::fleet::{Fleet, MIXED, OURS, PATH};
+use super::fleet::{Fleet, MIXED, OURS, PATH, TIMEOUT};
 use super::members::Role;
 use crate::support::trial::PATIENCE;
 use crate::support::wait;
@@ -49,7 +50,10 @@ impl Producers {
         let url = url.proxy.url();
         for (queue, base) in [(OURS, 1), (MIXED, 4)] {
             let numbers = |place: u64| (base + place) * SHARE;
-            let client = Client::connect_blocking(url).expect("Redis is there at first");
+            let mut config = Config::default();
+            config.redis = RedisConfig::new(url);
+            config.redis.timeout = TIMEOUT;
+            let client = Client::with_config_blocking(&config).expect("Redis is there at first");
             let (ours, halt) = (numbers(0), Arc::clone(&stop));
             threads.push(("Rust", std::thread::spawn(move || rust(&client, queue, ours, &halt))));
             for (name, role, first) in [("Python", Role::Python, numbers(1)), ("Go", Role::Go, numbers(2))] {

@@ -36,14 +36,14 @@ fn network() -> (Trial, Proxy) {
 }
 
 /// Starts one of the programs at the proxy.
-fn start(trial: &Trial, proxy: &Proxy, program: &str, words: &[&str]) -> Program {
+fn start(trial: &Trial, proxy: &Proxy, timeout: Duration, program: &str, words: &[&str]) -> Program {
     let mut command = trial.command(program);
     command.args(words).args(["--redis", proxy.url(), "--queue", QUEUE]);
-    Program::spawn(command.env("DELAYED_REDIS_TIMEOUT", format!("{TIMEOUT:?}")))
+    Program::spawn(command.env("DELAYED_REDIS_TIMEOUT", format!("{timeout:?}")))
 }
 
 fn worker(trial: &Trial, proxy: &Proxy, words: &[&str]) -> Program {
-    let worker = start(trial, proxy, WORKER, &[&["worker"][..], words].concat());
+    let worker = start(trial, proxy, TIMEOUT, WORKER, &[&["worker"][..], words].concat());
     ready(&worker);
     worker
 }
@@ -114,7 +114,10 @@ fn a_worker_runs_each_call_once() {
 fn a_worker_keeps_its_lease() {
     each(|side, fault| {
         let (mut trial, proxy) = network();
-        let mut worker = worker(&trial, &proxy, &["--concurrency", "2", "--lease", "6s", "--no-sweep"]);
+        // A beat does not wait for as long as other requests may.
+        let words = ["worker", "--concurrency", "2", "--lease", "6s", "--no-sweep"];
+        let mut worker = start(&trial, &proxy, PATIENCE, WORKER, &words);
+        ready(&worker);
         let mut sweeper = trial.sweeper(&["--queue", QUEUE, "--interval", "100ms"]);
         let gate = trial.gate("gate");
         trial.push(&[call("trial.gated", &["held".into(), gate.to_str().unwrap().into()])]);
@@ -139,7 +142,7 @@ fn a_worker_keeps_its_lease() {
 fn a_sweeper_brings_back_each_call_once() {
     each(|side, fault| {
         let (mut trial, proxy) = network();
-        let sweeper = start(&trial, &proxy, DELAYED, &["sweeper", "--interval", "50ms"]);
+        let sweeper = start(&trial, &proxy, TIMEOUT, DELAYED, &["sweeper", "--interval", "50ms"]);
         sweeper.wait_for_line("\"sweeping\"");
         let mut calls = 0;
         for (name, requests) in [
@@ -255,20 +258,30 @@ fn a_client_knows_of_each_call_what_became_of_it_or_that_it_does_not() {
 
 #[test]
 fn a_client_is_not_told_by_the_reply_to_another_call_that_its_own_was_taken() {
-    let (mut trial, proxy) = network();
-    let () = trial.redis.set("wrong", "no list").unwrap();
-    // Both are on their way before the first is answered.
-    proxy.set(Mode::Delay(Duration::from_millis(50)));
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let client = client(proxy.url()).await;
-        let trap = proxy.trap(Side::Reply, Requests::script("enqueue").nth(1), Fault::Double);
-        let refused = GoTask::new("trial.mark").arg("refused").queue("wrong");
-        let (_, refused) = tokio::join!(client.enqueue(marking("taken")), client.enqueue(refused));
-        assert_eq!(trap.struck(), 1, "expected the first reply to come twice");
-        refused.expect_err("expected the second not to be taken");
-    });
-    assert_eq!(trial.state().waiting, [mark("taken")]);
+    // A call, and what tells that a reply is its own.
+    for (fault, commands) in [(Fault::Double, &["EVALSHA"][..]), (Fault::Drop, &["EVALSHA", "ECHO"])] {
+        let (mut trial, proxy) = network();
+        let () = trial.redis.set("wrong", "no list").unwrap();
+        // Both are on their way before the first is answered.
+        proxy.set(Mode::Delay(Duration::from_millis(50)));
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let client = client(proxy.url()).await;
+            let traps: Vec<_> = (commands.iter())
+                .map(|command| proxy.trap(Side::Reply, Requests::command(*command).nth(1), fault))
+                .collect();
+            let refused = client.enqueue(GoTask::new("trial.mark").arg("refused").queue("wrong"));
+            let taken = client.enqueue(marking("taken"));
+            // The one that is refused hears what is not meant for it.
+            let refused = match fault {
+                Fault::Double => tokio::join!(taken, refused).1,
+                _ => tokio::join!(refused, taken).0,
+            };
+            assert!(traps.iter().all(|trap| trap.struck() == 1), "expected each to have struck: {traps:?}");
+            refused.expect_err("expected it not to be taken");
+        });
+        assert_eq!(trial.state().waiting, [mark("taken")]);
+    }
 }
 
 #[test]

@@ -175,6 +175,9 @@ fn works_when_redis_is_full() {
         bench.assert_expires(&slot(1), LEASE);
         claim(&mut bench, &Ask { seq: 2, released: 2, kept: 2, ..ask }).expect("expected a release to work");
     }
+    let mut bench = Bench::new();
+    bench.fill();
+    claim(&mut bench, &Ask::free(1)).expect("expected a queue without messages to be no obstacle");
 }
 
 fn seed(bench: &mut Bench) {
@@ -202,5 +205,8 @@ fn changes_nothing_when_it_is_refused() {
     let free = Ask { ids: slots(3).split_off(1), ..Ask::free(2) };
     changes_nothing_it_may_not(&keys, seed, |bench| claim(bench, &free));
     changes_nothing_it_may_not(&keys[..4], seed, |bench| claim(bench, &Ask::release(1)));
+    // Into the slot that is released, and no other.
+    let again = Ask { released: 1, ..Ask::free(1) };
+    changes_nothing_it_may_not(&keys, seed, |bench| claim(bench, &again));
     refuses_stale_calls(seed, |bench, seq| claim(bench, &Ask { seq, ..ask.clone() }));
 }

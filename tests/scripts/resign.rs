@@ -47,8 +47,8 @@ fn refuses_what_is_still_on_its_way() {
             call.arg(seq).arg(LEASE).arg(0).arg(0).arg(0).arg(0).arg(0).arg(slot(2));
         })
     };
-    // Of the first, nobody knows what became of it; a reconcile may have fenced the second.
-    for seq in [6, 2 << 20] {
+    // A worker that has asked nothing before; one whose call nobody knows the fate of; one that a reconcile may have fenced.
+    for seq in [1, 6, 2 << 20] {
         resign(&mut bench, &slots(3)).unwrap();
         bench.refuses(STALE, &format!("claim {seq}"), |bench| late(bench, seq));
     }

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,8 @@ pub(crate) struct Program {
 struct Output {
     lines: Mutex<Vec<String>>,
     more: Condvar,
+    /// How many of its streams have ended.
+    over: AtomicUsize,
 }
 
 impl Program {
@@ -64,6 +68,13 @@ impl Program {
     /// All that it printed so far.
     pub(crate) fn printed(&self) -> String {
         self.output.lines.lock().unwrap().join("\n")
+    }
+
+    /// All that it and what it started printed, when they have ended.
+    pub(crate) fn last_words(&mut self) -> String {
+        self.wait_exit(PATIENCE);
+        wait::until("the end of what it prints", PATIENCE, || self.output.over.load(SeqCst) == 2);
+        self.printed()
     }
 
     /// Waits for a line with `pattern` in it and gives the first one.
@@ -143,6 +154,7 @@ fn collect(stream: impl Read + Send + 'static, output: &Arc<Output>) {
             output.more.notify_all();
             line.clear();
         }
+        output.over.fetch_add(1, SeqCst);
     });
 }
 
@@ -157,6 +169,7 @@ mod tests {
         assert_eq!(program.wait_for_line("tw"), "two", "expected the line of the second stream");
         assert_eq!(program.wait_for_line("one"), "one", "expected lines that came before to be found");
         assert_eq!(program.wait_exit(PATIENCE).code(), Some(3), "expected the program's own exit code");
+        assert_eq!(program.last_words().len(), "one\ntwo".len(), "expected all that it printed");
     }
 
     #[test]
