@@ -16,7 +16,9 @@ use crate::runner::forward::Forwarder;
 use crate::runner::frame::{Answer, MAX_TEXT, Report, Request, Reuse, cut, decode, encode};
 use crate::runner::inline::{run_blocking, start};
 use crate::runner::outcome::Outcome;
+use crate::runner::output::MARK;
 use crate::runner::term::Terminator;
+use crate::sys::descriptors::OutputPipe;
 use crate::sys::fork::{exit_now, name_process};
 use crate::sys::limits::{self, Usual};
 use crate::sys::packets::{self, MAX_PACKET};
@@ -56,6 +58,7 @@ struct Child<'a> {
     household: &'a Household,
     requests: OwnedFd,
     reports: Arc<OwnedFd>,
+    output: OutputPipe,
     /// Made when a task first needs it.
     runtime: Option<tokio::runtime::Runtime>,
     terminator: Terminator,
@@ -80,13 +83,15 @@ pub(super) fn run(household: &Household, place: Place) -> ! {
         .and_then(|kept| signals::unblock_all().map(|()| kept));
     // Owned by nobody any more: it was closed above.
     std::mem::forget(place.output);
-    let (Ok([requests, reports]), Ok(usual)) = (prepared, Usual::now()) else { exit_now(UNFIT) };
+    let known = (prepared, OutputPipe::of_standard_output(), Usual::now());
+    let (Ok([requests, reports]), Ok(output), Ok(usual)) = known else { exit_now(UNFIT) };
     let reports = Arc::new(reports);
     let forwarder = Forwarder::install(Arc::clone(&reports));
     let mut child = Child {
         household,
         requests,
         reports,
+        output,
         runtime: None,
         terminator: Terminator::default(),
         usual,
@@ -129,7 +134,8 @@ impl Child<'_> {
                 // Something that this run started lives on. It ends with this process.
                 || !matches!(peek_ended(), Ended::NoChildren)
                 || reuse.memory.is_some_and(|most| resident_memory(getpid().as_raw()).is_none_or(|now| now > most));
-            let report = Report::Ended { run: request.run, answer, retires, asked };
+            let marked = !retires && self.output.mark_unread(MARK);
+            let report = Report::Ended { run: request.run, answer, retires, asked, marked };
             crash::point("run", "report");
             let is_sent = packets::send(&*self.reports, &encode(&report), &[]).is_ok();
             crash::point("run", "reported");
@@ -155,7 +161,13 @@ impl Child<'_> {
         let Some(request) = decode::<Request<'_>>(&buffer[..packet.len()]) else { return };
         let answer = self.answer(&request, NO_CALL);
         let _ = (QueueName::parse(&request.queue), ends_after(request.timeout_ms), peek_ended());
-        std::hint::black_box(encode(&Report::Ended { run: 0, answer, retires: true, asked: false }));
+        std::hint::black_box(encode(&Report::Ended {
+            run: 0,
+            answer,
+            retires: true,
+            asked: false,
+            marked: false,
+        }));
     }
 
     /// Waits for a request. None when the worker is gone.

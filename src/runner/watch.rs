@@ -107,10 +107,14 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
         };
         match event {
             Event::Report(Report::Log(line)) => forward::log(&line, job.origin(process.pid())),
-            Event::Report(Report::Ended { run, answer, retires, asked })
+            Event::Report(Report::Ended { run, answer, retires, asked, marked })
                 if run == ticket.run && watch.answer.is_none() =>
             {
-                process.drain_output();
+                if retires {
+                    process.drain_output();
+                } else if marked {
+                    process.read_to_mark();
+                }
                 watch.answer = Some(answer);
                 (watch.retires, watch.asked) = (retires, asked);
                 if watch.is_settled() {
