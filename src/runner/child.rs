@@ -16,7 +16,9 @@ use crate::runner::forward::Forwarder;
 use crate::runner::frame::{Answer, MAX_TEXT, Report, Request, Reuse, cut, decode, encode};
 use crate::runner::inline::{run_blocking, start};
 use crate::runner::outcome::Outcome;
+use crate::runner::output::MARK;
 use crate::runner::term::Terminator;
+use crate::sys::descriptors::OutputPipe;
 use crate::sys::fork::{exit_now, name_process};
 use crate::sys::limits::{self, Usual};
 use crate::sys::packets::{self, MAX_PACKET};
@@ -30,6 +32,9 @@ const UNFIT: i32 = 70;
 
 /// What a child is called, but for one that waits for its only run.
 const BUSY: &CStr = c"delayed-child";
+
+/// A message that calls `-`: no path of a task is that.
+const NO_CALL: &[u8] = b"\x92\xa1-\x90";
 
 /// What a child knows of tasks.
 #[derive(Debug)]
@@ -53,6 +58,7 @@ struct Child<'a> {
     household: &'a Household,
     requests: OwnedFd,
     reports: Arc<OwnedFd>,
+    output: OutputPipe,
     /// Made when a task first needs it.
     runtime: Option<tokio::runtime::Runtime>,
     terminator: Terminator,
@@ -77,13 +83,15 @@ pub(super) fn run(household: &Household, place: Place) -> ! {
         .and_then(|kept| signals::unblock_all().map(|()| kept));
     // Owned by nobody any more: it was closed above.
     std::mem::forget(place.output);
-    let (Ok([requests, reports]), Ok(usual)) = (prepared, Usual::now()) else { exit_now(UNFIT) };
+    let known = (prepared, OutputPipe::of_standard_output(), Usual::now());
+    let (Ok([requests, reports]), Ok(output), Ok(usual)) = known else { exit_now(UNFIT) };
     let reports = Arc::new(reports);
     let forwarder = Forwarder::install(Arc::clone(&reports));
     let mut child = Child {
         household,
         requests,
         reports,
+        output,
         runtime: None,
         terminator: Terminator::default(),
         usual,
@@ -98,6 +106,9 @@ pub(super) fn run(household: &Household, place: Place) -> ! {
 impl Child<'_> {
     fn serve(&mut self, reuse: Reuse, refused: Option<String>) {
         let mut buffer = vec![0; MAX_PACKET];
+        if !packets::is_waiting(&self.requests) {
+            self.rehearse(&mut buffer);
+        }
         for runs in 1..=reuse.runs {
             let Some((packet, file)) = self.next_request(&mut buffer) else { return };
             if reuse.runs == 1 {
@@ -123,14 +134,40 @@ impl Child<'_> {
                 // Something that this run started lives on. It ends with this process.
                 || !matches!(peek_ended(), Ended::NoChildren)
                 || reuse.memory.is_some_and(|most| resident_memory(getpid().as_raw()).is_none_or(|now| now > most));
-            let report = Report::Ended { run: request.run, answer, retires, asked };
+            let marked = !retires && self.output.mark_unread(MARK);
+            let report = Report::Ended { run: request.run, answer, retires, asked, marked };
             crash::point("run", "report");
             let is_sent = packets::send(&*self.reports, &encode(&report), &[]).is_ok();
             crash::point("run", "reported");
-            if !is_sent || retires {
+            if !is_sent {
+                return;
+            }
+            if retires {
+                // To end takes a process longer than most of a run: who hears of that goes first.
+                std::thread::yield_now();
                 return;
             }
         }
+    }
+
+    /// Does what a run does around its task. A process that was just forked stops at each page that it touches for the
+    /// first time; better now than when somebody waits.
+    fn rehearse(&mut self, buffer: &mut [u8]) {
+        let message = Some(serde_bytes::Bytes::new(NO_CALL));
+        let (queue, limits) = ("rehearsal".into(), Limits::NONE);
+        let packet = encode(&Request { run: 0, queue, limits, timeout_ms: Some(1), level: 0, message });
+        // Where it would be received.
+        buffer[..packet.len()].copy_from_slice(&packet);
+        let Some(request) = decode::<Request<'_>>(&buffer[..packet.len()]) else { return };
+        let answer = self.answer(&request, NO_CALL);
+        let _ = (QueueName::parse(&request.queue), ends_after(request.timeout_ms), peek_ended());
+        std::hint::black_box(encode(&Report::Ended {
+            run: 0,
+            answer,
+            retires: true,
+            asked: false,
+            marked: false,
+        }));
     }
 
     /// Waits for a request. None when the worker is gone.
@@ -179,10 +216,7 @@ impl Child<'_> {
         queue: &QueueName,
         timeout_ms: Option<u64>,
     ) -> io::Result<Outcome> {
-        let cancellation = Cancellation::new();
-        if let Some(timeout) = timeout_ms {
-            cancellation.set_deadline(Instant::now() + Duration::from_millis(timeout));
-        }
+        let cancellation = ends_after(timeout_ms);
         // A task that cannot hear of it is ended by SIGTERM at once.
         let listens = task.context.then(|| cancellation.clone());
         self.terminator.listen(listens)?;
@@ -210,6 +244,15 @@ impl Child<'_> {
         let _ = self.terminator.listen(None);
         Ok(outcome)
     }
+}
+
+/// What tells a run that it should end, and when it will.
+fn ends_after(timeout_ms: Option<u64>) -> Cancellation {
+    let cancellation = Cancellation::new();
+    if let Some(timeout) = timeout_ms {
+        cancellation.set_deadline(Instant::now() + Duration::from_millis(timeout));
+    }
+    cancellation
 }
 
 impl From<Outcome> for Answer {

@@ -88,6 +88,8 @@ pub(super) enum Report {
         retires: bool,
         /// A SIGTERM came to it, from whomever.
         asked: bool,
+        /// Some of what it wrote was not read yet; behind it stands a mark. Of a child that ends, all is.
+        marked: bool,
     },
 }
 
@@ -178,12 +180,13 @@ mod tests {
     fn frames_come_back_as_they_were() {
         let reports = [
             Report::Log(Box::new(line())),
-            Report::Ended { run: 7, answer: Answer::Succeeded, retires: false, asked: false },
+            Report::Ended { run: 7, answer: Answer::Succeeded, retires: false, asked: false, marked: false },
             Report::Ended {
                 run: u64::MAX,
                 answer: Answer::Failed { message: "no".into(), retryable: true },
                 retires: true,
                 asked: true,
+                marked: true,
             },
         ];
         for report in reports {
@@ -208,7 +211,13 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_is_not_read() {
-        let good = encode(&Report::Ended { run: 7, answer: Answer::Unknown, retires: false, asked: false });
+        let good = encode(&Report::Ended {
+            run: 7,
+            answer: Answer::Unknown,
+            retires: false,
+            asked: false,
+            marked: false,
+        });
         for end in 0..good.len() {
             assert_eq!(decode::<Report>(&good[..end]), None, "{end} bytes of it");
         }

@@ -7,17 +7,49 @@ const KEPT: usize = 8 << 10;
 /// A longer line is logged in pieces.
 const LONGEST_LINE: usize = 4 << 10;
 
+/// What a child that goes on writes behind the output of a run that has ended, when that was not read yet.
+pub(super) const MARK: &[u8] = b"\0\x16delayed: end\x16\0";
+
 /// What a child has written in this run.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     total: u64,
     last: Vec<u8>,
     unlogged: Vec<u8>,
+    /// Maybe the beginning of a mark.
+    held: Vec<u8>,
+    /// A mark has come; and what has come behind it, which is of a later run.
+    is_marked: bool,
+    later: Vec<u8>,
 }
 
 impl Output {
     /// Takes in what was read.
     pub(super) fn push(&mut self, bytes: &[u8]) {
+        if self.is_marked {
+            self.later.extend_from_slice(bytes);
+            return;
+        }
+        let mut held = std::mem::take(&mut self.held);
+        held.extend_from_slice(bytes);
+        if let Some(at) = held.windows(MARK.len()).position(|window| window == MARK) {
+            self.is_marked = true;
+            self.later = held.split_off(at + MARK.len());
+            held.truncate(at);
+        } else {
+            let begins = |length: &usize| held.ends_with(&MARK[..*length]);
+            let length = (1..MARK.len()).rev().find(begins).unwrap_or(0);
+            self.held = held.split_off(held.len() - length);
+        }
+        self.take(&held);
+    }
+
+    /// Whether all has come that was written up to the end of the run.
+    pub(super) fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         self.last.extend_from_slice(&bytes[bytes.len().saturating_sub(KEPT)..]);
         if self.last.len() > 2 * KEPT {
@@ -39,12 +71,17 @@ impl Output {
 
     /// Logs what stands without an end of line too, and begins anew for another run. Gives the end of what was written.
     pub(super) fn finish(&mut self, origin: Origin<'_>) -> String {
+        let held = std::mem::take(&mut self.held);
+        self.take(&held);
         self.log(origin);
         write(&std::mem::take(&mut self.unlogged), origin);
         let from = self.last.len().saturating_sub(KEPT);
         let text = String::from_utf8_lossy(&self.last[from..]).into_owned();
         self.last.clear();
         self.total = 0;
+        self.is_marked = false;
+        let later = std::mem::take(&mut self.later);
+        self.push(&later);
         text
     }
 
@@ -89,6 +126,21 @@ mod tests {
             let end = output.finish(origin);
             assert_eq!(end.as_bytes(), &text[text.len() - KEPT..], "in pieces of {size}");
             assert_eq!((output.total(), output.finish(origin).as_str()), (0, ""));
+        }
+    }
+
+    #[test]
+    fn each_run_has_its_own_whatever_the_pieces() {
+        let origin = Origin { task: "t", queue: "q", pid: 1 };
+        let text = [b"one\n\0", MARK, b"two", &MARK[..5], MARK, b"", MARK, b"\0four\0"].concat();
+        for size in 1..=text.len() {
+            let mut output = Output::default();
+            text.chunks(size).for_each(|piece| output.push(piece));
+            assert!(output.is_marked());
+            let runs: Vec<String> = (0..4).map(|_| output.finish(origin)).collect();
+            let second = format!("two{}", String::from_utf8_lossy(&MARK[..5]));
+            assert_eq!(runs, ["one\n\0", &second, "", "\0four\0"], "in pieces of {size}");
+            assert_eq!((output.total(), output.is_marked(), output.finish(origin).as_str()), (0, false, ""));
         }
     }
 

@@ -31,6 +31,8 @@ use crate::runner::zygote::Zygote;
 const AHEAD: usize = 16;
 /// After how long what a child has not read is taken back from it.
 const TAKE_BACK_AFTER: Duration = Duration::from_millis(2);
+/// For how long a call that no child could be forked for waits for one of those that are there.
+const WAIT_FOR_OTHERS: Duration = Duration::from_secs(1);
 /// A run with a shorter timeout is not handed over ahead, and none behind it.
 const UNHURRIED: Duration = Duration::from_millis(100);
 /// The largest message that is handed over ahead.
@@ -261,9 +263,26 @@ impl Pool {
             Some(problem) if state.children == 0 => {
                 state.waiting.drain(..).for_each(|ticket| ticket.lose(problem));
             }
-            // Those that are there have to do.
-            Some(_) => self.hand_out(&mut state),
+            Some(problem) => {
+                // Those that are there have to do, unless they are too long about it.
+                self.hand_out(&mut state);
+                if let Some(last) = state.waiting.back().map(|ticket| ticket.run) {
+                    tokio::spawn(Arc::clone(self).give_up(last, problem.to_owned()));
+                }
+            }
             None => self.distribute(&mut state),
+        }
+    }
+
+    /// After a while, calls up to this one do not wait any more.
+    async fn give_up(self: Arc<Self>, last: u64, problem: String) {
+        tokio::time::sleep(WAIT_FOR_OTHERS).await;
+        let mut state = self.state();
+        if state.children < self.options.children {
+            let (tired, others): (Vec<_>, Vec<_>) =
+                state.waiting.drain(..).partition(|ticket| ticket.run <= last);
+            state.waiting = VecDeque::from(others);
+            tired.iter().for_each(|ticket| ticket.lose(problem.as_str()));
         }
     }
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use futures_util::FutureExt;
 use nix::sys::signal::Signal;
 use nix::unistd::read;
 use tokio::io::Interest;
@@ -161,6 +162,32 @@ impl Process {
         }
     }
 
+    /// Reads what was written before the mark of a run that has ended.
+    pub(super) fn read_to_mark(&mut self) {
+        // It was written before the end was told: a read that finds nothing means that there is none.
+        while !self.written.is_marked() && !self.silent {
+            match read(self.output.as_fd(), &mut self.piece) {
+                Ok(length) if length > 0 => self.written.push(&self.piece[..length]),
+                _ => return,
+            }
+        }
+    }
+
+    /// Reads some of what was written. What has been reported comes first: behind it may stand the output of another run.
+    fn read_output(&mut self) -> Option<Event> {
+        if !self.hung_up {
+            let received = packets::receive_now(&self.reports, &mut self.buffer);
+            if !matches!(received, Err(nix::Error::EAGAIN)) {
+                return Some(self.understand(received.map_err(io::Error::from)));
+            }
+        }
+        match read_piece(&self.output, &mut self.piece).now_or_never()? {
+            Ok(length) if length > 0 => self.written.push(&self.piece[..length]),
+            _ => self.silent = true,
+        }
+        Some(Event::Wrote)
+    }
+
     /// Tells an event again.
     pub(super) fn retell(&mut self, event: Event) {
         self.pending.push_front(event);
@@ -178,12 +205,10 @@ impl Process {
                 packet = receive(&self.reports, &mut self.buffer), if !self.hung_up && self.pid != 0 => {
                     return self.understand(packet);
                 }
-                read = read_piece(&self.output, &mut self.piece), if !self.silent && self.pid != 0 => {
-                    match read {
-                        Ok(length) if length > 0 => self.written.push(&self.piece[..length]),
-                        _ => self.silent = true,
+                () = self.output.readable(), if !self.silent && self.pid != 0 => {
+                    if let Some(event) = self.read_output() {
+                        return event;
                     }
-                    return Event::Wrote;
                 }
                 news = self.news.recv(), if !self.ended => {
                     if let Some(event) = self.learn(news) {

@@ -11,8 +11,8 @@ use crate::runner::job::{Command, Ticket};
 use crate::runner::outcome::{Exit, Outcome, Resource, TimeLimit, Traces, Usage};
 use crate::runner::process::{Event, Process};
 use crate::runner::timeout::{Clock, Due};
-use crate::sys;
 use crate::sys::wait::{Status, Used};
+use crate::sys::{self, memory_kills};
 
 /// How often the resident memory of a child with such a limit is looked at.
 const MEMORY_PERIOD: Duration = Duration::from_millis(10);
@@ -107,10 +107,14 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
         };
         match event {
             Event::Report(Report::Log(line)) => forward::log(&line, job.origin(process.pid())),
-            Event::Report(Report::Ended { run, answer, retires, asked })
+            Event::Report(Report::Ended { run, answer, retires, asked, marked })
                 if run == ticket.run && watch.answer.is_none() =>
             {
-                process.drain_output();
+                if retires {
+                    process.drain_output();
+                } else if marked {
+                    process.read_to_mark();
+                }
                 watch.answer = Some(answer);
                 (watch.retires, watch.asked) = (retires, asked);
                 if watch.is_settled() {
@@ -303,12 +307,12 @@ static MEMORY_KILLS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Remembers how often the kernel has killed so far.
 pub(super) fn count_kernel_kills() {
-    MEMORY_KILLS.store(sys::kernel_memory_kills().unwrap_or(u64::MAX), Ordering::Relaxed);
+    MEMORY_KILLS.store(memory_kills::count().unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 /// Whether the kernel has killed for want of memory since this was last asked.
 fn kernel_has_killed() -> bool {
-    let now = sys::kernel_memory_kills().unwrap_or(u64::MAX);
+    let now = memory_kills::count().unwrap_or(u64::MAX);
     now > MEMORY_KILLS.swap(now, Ordering::Relaxed)
 }
 

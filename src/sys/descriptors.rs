@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -78,6 +78,43 @@ pub(crate) fn redirect_standard_streams(output: &OwnedFd) -> nix::Result<()> {
         nix::Error::result(unsafe { libc::dup2(from.as_raw_fd(), to) })?;
     }
     Ok(())
+}
+
+/// The pipe that a process writes its output to, known from what may have come in its place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutputPipe {
+    device: u64,
+    inode: u64,
+}
+
+impl OutputPipe {
+    /// What is the standard output now.
+    pub(crate) fn of_standard_output() -> nix::Result<Self> {
+        Self::at(1)
+    }
+
+    /// When something in it was not read yet, writes `mark` behind that. Whether it has.
+    #[expect(unsafe_code, reason = "ioctl FIONREAD, and write to a standard stream")]
+    pub(crate) fn mark_unread(&self, mark: &[u8]) -> bool {
+        let is_it =
+            |end: &RawFd| Self::at(*end).is_ok_and(|it| (it.device, it.inode) == (self.device, self.inode));
+        let Some(end) = [1, 2].into_iter().find(is_it) else { return false };
+        let mut unread: libc::c_int = 0;
+        // SAFETY: The number lives through the call.
+        if unsafe { libc::ioctl(end, libc::FIONREAD, &raw mut unread) } != 0 || unread == 0 {
+            return false;
+        }
+        // SAFETY: The bytes live through the call. So few are written at once or not at all.
+        let written = unsafe { libc::write(end, mark.as_ptr().cast(), mark.len()) };
+        usize::try_from(written) == Ok(mark.len())
+    }
+
+    #[expect(unsafe_code, reason = "fstat of a standard stream")]
+    fn at(end: RawFd) -> nix::Result<Self> {
+        // SAFETY: A task may have closed it: then the kernel says so.
+        let stat = nix::sys::stat::fstat(unsafe { BorrowedFd::borrow_raw(end) })?;
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
+    }
 }
 
 /// A file without a name, in memory, with these bytes, to be read from its start.

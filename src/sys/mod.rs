@@ -3,6 +3,7 @@
 pub(crate) mod descriptors;
 pub(crate) mod fork;
 pub(crate) mod limits;
+pub(crate) mod memory_kills;
 pub(crate) mod packets;
 pub(crate) mod signals;
 pub(crate) mod timer;
@@ -45,10 +46,4 @@ pub(crate) fn cpu_time(pid: i32) -> Option<Duration> {
         fields.split_ascii_whitespace().skip(11).take(2).map(|field| field.parse().unwrap_or(0)).sum();
     let ticks_per_second = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
     Some(Duration::from_millis(ticks * 1000 / u64::try_from(ticks_per_second).ok()?.max(1)))
-}
-
-/// How often the kernel has killed a process for want of memory since it started; none when it does not say.
-pub(crate) fn kernel_memory_kills() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/vmstat").ok()?;
-    text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }

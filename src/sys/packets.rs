@@ -4,6 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, recvmsg,
     sendmsg, socketpair,
@@ -66,6 +67,12 @@ pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> nix::Result<Packe
 /// `EAGAIN` when there is none now.
 pub(crate) fn receive_now(socket: impl AsFd, buffer: &mut [u8]) -> nix::Result<Packet> {
     receive_with(socket, buffer, MsgFlags::MSG_DONTWAIT)
+}
+
+/// Whether something waits to be received, be it the end.
+pub(crate) fn is_waiting(socket: impl AsFd) -> bool {
+    let mut look = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    poll(&mut look, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 #[expect(unsafe_code, reason = "received descriptors are made owned ones")]

@@ -19,6 +19,12 @@ impl Watched {
         Ok(Self(watched?))
     }
 
+    /// Comes when there may be something to read. Cancel-safe.
+    pub(crate) async fn readable(&self) {
+        // Also when the event loop is at its end, which a read tells.
+        let _ = self.0.readable().await.map(|mut guard| guard.retain_ready());
+    }
+
     /// Does `operation` as soon as it does not answer `WouldBlock`. Cancel-safe when that is.
     pub(crate) async fn when_ready<T>(
         &self,

@@ -129,6 +129,29 @@ fn a_call_that_gets_no_thread_is_put_back(mode: &'static str) {
     assert_eq!(case.trial.ledger.lines()[1], "a 1", "expected it to run as a first attempt");
 }
 
+/// The only child that could be forked hangs for ever, and another worker could run the call.
+#[test]
+fn a_call_does_not_wait_for_a_child_that_hangs() {
+    let mut case = limited("prefork", &["--concurrency", "3", "--children", "2"]);
+    case.trial.push(&[task("sleep", "a")]);
+    case.trial.wait_runs(1);
+    allow(case.zygote(), "1");
+    let told = pushes(&mut case);
+    // One is put back at once, with the child that it was for; the other one waits.
+    case.trial.push(&[task("numbered", "b"), task("numbered", "c")]);
+    wait::until("a call to be put back", PATIENCE, || pushes(&mut case) >= told + 6);
+    let mut other = case.trial.worker(&["--concurrency", "1"]);
+    case.trial.wait_runs(3);
+    let mut lines = case.trial.ledger.lines();
+    lines.sort();
+    assert_eq!(lines, ["a", "b 1", "c 1"], "expected each as a first attempt");
+    case.trial.stop(&mut other);
+    case.children()[0].signal(nix::sys::signal::Signal::SIGKILL);
+    case.wait_dead(1);
+    assert_eq!(case.letter().task, "isolation.sleep");
+    case.end_with(&["q_dead"]);
+}
+
 /// How often something was put into a list: twice for a call that is put back, once for its token.
 fn pushes(case: &mut Case) -> u64 {
     let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut case.trial.redis).unwrap();

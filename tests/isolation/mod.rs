@@ -32,6 +32,7 @@ mod kill;
 mod limits;
 mod log;
 mod many;
+mod memory_kills;
 mod output;
 mod pool;
 mod results;

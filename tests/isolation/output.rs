@@ -66,3 +66,21 @@ fn a_run_has_nothing_of_the_one_before(mode: &'static str) {
     let stopped = case.end_with(&["q_dead"]);
     assert_eq!(count(&stopped, "succeeded"), 10, "{stopped}");
 }
+
+/// Also where a child begins the next run before its worker has heard of the end of this one.
+#[test]
+fn each_of_many_quick_runs_has_its_own() {
+    let mut case = Case::new("prefork", &["--concurrency", "64", "--children", "1"]);
+    let calls: Vec<_> = (1..=10_000).map(|n| task_with("prints_and_may_fail", &[n.into()])).collect();
+    case.trial.push(&calls);
+    case.wait_dead(calls.len() / 10);
+    for letter in case.letters() {
+        let number = letter
+            .detail
+            .split_whitespace()
+            .next()
+            .unwrap_or_else(|| panic!("expected a number: {letter:?}"));
+        assert_eq!(letter.output, format!("out of {number}\nerr of {number}\n"), "{letter:?}");
+    }
+    case.end_with(&["q_dead"]);
+}

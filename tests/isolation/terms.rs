@@ -2,12 +2,14 @@
 
 use serde_json::Value;
 
-use super::{Case, task, told};
-use crate::support::trial::PATIENCE;
+use super::{Case, family, task, told};
+use crate::support::process::Program;
+use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, ready};
 use crate::support::wait;
 
 both! {
     each_task_has_its_own_terms
+    without_its_terms_a_task_does_not_run
 }
 
 /// What a run of the task tells of its process.
@@ -52,18 +54,20 @@ fn each_task_has_its_own_terms(mode: &'static str) {
         ("few_files", "files", Some("64")),
         ("few_files", "space", None),
     ];
+    let mut refused = 0;
     for (name, what, expected) in cases {
-        let told = run(&mut case, name);
         let allowed = match name {
             "private_network" => allows("--net"),
             "private_mounts" => allows("--mount"),
             _ => true,
         };
         if !allowed {
-            // Where the kernel does not allow it, the task runs all the same.
-            assert_eq!(of(&told, what), of(&plain, what), "{told}");
+            refused += 1;
+            case.trial.push(&[task(name, name)]);
+            case.wait_dead(refused);
             continue;
         }
+        let told = run(&mut case, name);
         assert_ne!(of(&told, what), of(&plain, what), "{name}: {told}");
         if let Some(expected) = expected {
             assert_eq!(of(&told, what), expected, "{name}: {told}");
@@ -77,6 +81,35 @@ fn each_task_has_its_own_terms(mode: &'static str) {
             assert_eq!(of(&next, what), of(&plain, what), "`{what}` after {name}: {next}");
         }
     }
-    assert_eq!(case.trial.dead(), 0, "{:#?}", case.letters());
-    case.end_with(&[]);
+    assert_eq!(case.trial.dead(), refused, "{:#?}", case.letters());
+    case.end();
+}
+
+/// Where the kernel refuses them: here, since the worker is in a user namespace that may have no others.
+fn without_its_terms_a_task_does_not_run(mode: &'static str) {
+    let trial = Trial::new();
+    // Where there can be no such user namespace, there can be none for the task either.
+    let script = "may_none() { for kind in user net mnt; do echo 0 > /proc/sys/user/max_${kind}_namespaces || exit 1; done; }
+        if [ \"$1\" = inside ]; then shift; may_none; exec \"$@\"; fi
+        if unshare --user --map-root-user true; then exec unshare --user --map-root-user sh \"$0\" inside \"$@\"; fi
+        exec \"$@\"";
+    let file = trial.server.directory().join("within");
+    std::fs::write(&file, script).unwrap();
+    let mut command = trial.command("sh");
+    command.arg(&file).args([WORKER, "worker", "--redis", &trial.server.url(), "--queue", QUEUE]);
+    let worker = Program::spawn(command.args(["--isolation", mode]));
+    ready(&worker);
+    let family = family(&trial, &worker);
+    let mut case = Case { trial, worker, family, mode };
+    for (n, name) in ["private_network", "private_mounts"].into_iter().enumerate() {
+        case.trial.push(&[task(name, name)]);
+        case.wait_dead(n + 1);
+        let letter = case.letters().remove(n);
+        assert_eq!(letter.reason, "failed", "{letter:?}");
+        let says = letter.detail.starts_with(&format!("{name}: the kernel refuses it"));
+        assert!(says, "expected it to say what was refused: {letter:?}");
+    }
+    assert_eq!(case.trial.ledger.total(), 0, "expected no run");
+    case.goes_on();
+    case.end_with(&["q_dead"]);
 }

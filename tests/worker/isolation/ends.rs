@@ -94,6 +94,14 @@ fn prints_and_fails(n: String) -> Result<(), String> {
     Err("it printed".into())
 }
 
+/// One in ten fails.
+#[delayed::task(name = "isolation.prints_and_may_fail")]
+fn prints_and_may_fail(n: u64) -> Result<(), String> {
+    print(&format!("out of {n}\n"));
+    complain(&format!("err of {n}\n"));
+    if n.is_multiple_of(10) { Err(n.to_string()) } else { Ok(()) }
+}
+
 /// Its last line has no end.
 #[delayed::task(name = "isolation.prints_and_hangs")]
 fn prints_and_hangs(n: String) {
