@@ -27,7 +27,7 @@ const FOOT: usize = 16;
 /// How many times the least of what is best small the most is, when one scale cannot show both.
 const WIDE: f64 = 1_000.0;
 
-/// The chart of a saved run.
+/// The chart of a saved run: the best first.
 pub fn svg(saved: &Value) -> String {
     let all = figures(saved);
     let panels: Vec<(&str, Vec<&Figure>)> = PANELS
@@ -45,8 +45,13 @@ pub fn svg(saved: &Value) -> String {
             });
             (*title, of_row)
         })
-        .filter(|(_, figures)| !figures.is_empty())
         .collect();
+    drawn(&panels, "Orange is this project, grey what bounds it, a line the range of the rounds.")
+}
+
+/// A chart of panels, each with its title and its figures from top to bottom.
+pub fn drawn(panels: &[(&str, Vec<&Figure>)], legend: &str) -> String {
+    let panels: Vec<_> = panels.iter().filter(|(_, figures)| !figures.is_empty()).collect();
     let mut body = String::new();
     let mut top = FOOT;
     for pair in panels.chunks(2) {
@@ -56,7 +61,6 @@ pub fn svg(saved: &Value) -> String {
         }
         top += HEAD + tallest * LINE + FOOT;
     }
-    let legend = "Orange is this project, grey what bounds it, a line the range of the rounds.";
     line(&mut body, FOOT, top, "fill=\"#57606a\"", legend);
     top += FOOT;
     format!(
@@ -86,6 +90,7 @@ fn panel(svg: &mut String, left: usize, top: usize, title: &str, figures: &[&Fig
         let y = top + HEAD + at * LINE;
         let color = match figure.system.as_str() {
             "delayed" => "#d1571b",
+            size if size.starts_with(|first: char| first.is_ascii_digit()) => "#d1571b",
             system if system.starts_with("bare ") => "#c9ced6",
             _ => "#5b7fb5",
         };

@@ -4,7 +4,7 @@
 //! `bench/compare` compares two.
 //!
 //! With the word `worker` or `sweeper` this program is the one that is measured, as any program whose `main` is
-//! `delayed::main()`; with the word `load` it is `scripts/load`.
+//! `delayed::main()`; with the word `load` it is `scripts/load`, and with `scale` it is `bench/scale`.
 
 mod bare;
 mod chart;
@@ -19,6 +19,7 @@ mod publish;
 mod race;
 mod readme;
 mod run;
+mod scale;
 mod send;
 mod sender;
 mod sending;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         "idle-worker" => load::idle_worker(rest),
         // Those that scripts start.
         "load" => load::run(rest),
+        "scale" => scale::run(rest),
         "report" => publish::report(rest),
         "compare" => compare::run(rest),
         _ => run::run(&words),

@@ -5,16 +5,19 @@ use std::process::ExitCode;
 
 use serde_json::Value;
 
-use crate::{chart, readme, table};
+use crate::{chart, readme, scale, table};
 
 /// Prints the tables, and writes figures, tables and chart beside each other.
 pub fn save(figures: &Value, json: &Path) -> ExitCode {
-    let tables = table::markdown(figures);
+    let (tables, chart) = match figures["kind"] == scale::KIND {
+        true => (scale::markdown(figures), scale::svg(figures)),
+        false => (table::markdown(figures), chart::svg(figures)),
+    };
     print!("\n{tables}");
     let files = [
         (json.to_owned(), format!("{figures:#}\n")),
         (json.with_extension("md"), tables),
-        (json.with_extension("svg"), chart::svg(figures)),
+        (json.with_extension("svg"), chart),
     ];
     println!();
     for (path, text) in files {
@@ -41,6 +44,10 @@ pub fn report(words: &[String]) -> ExitCode {
             return Err("a quick run has no figures that count".into());
         }
         let root = bench.parent().ok_or("bench lies in the repository")?;
+        if figures["kind"] == scale::KIND {
+            save(&figures, &root.join("docs/scaling.json"));
+            return Ok(());
+        }
         let section = readme::section(&figures)?;
         let path = root.join("README.md");
         let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;

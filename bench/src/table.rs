@@ -86,17 +86,24 @@ pub fn markdown(saved: &Value) -> String {
 }
 
 fn conditions(saved: &Value) -> String {
-    let machine = &saved["machine"];
-    let field = |name: &str| match &machine[name] {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
     let quick =
         if saved["quick"] == true { " A quick run, which shows that it works and no more." } else { "" };
     format!(
-        "Made by `bench/run`: do not edit. All systems took turns on one private Redis {}, on {} cores ({}), {}, Linux \
-         {}, load {} before. The median of the rounds stands before their range. Each call is known to have run \
-         once; a system that is slow had fewer calls, and their number stands beside its figure.{quick}\n",
+        "Made by `bench/run`: do not edit. All systems took turns on one private {}. The median of the rounds stands \
+         before their range. Each call is known to have run once; a system that is slow had fewer calls, and their \
+         number stands beside its figure.{quick}\n",
+        machine(saved)
+    )
+}
+
+/// What it ran on, beginning with Redis.
+pub fn machine(saved: &Value) -> String {
+    let field = |name: &str| match &saved["machine"][name] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    format!(
+        "Redis {}, on {} cores ({}), {}, Linux {}, load {} before",
         field("redis"),
         field("cores"),
         field("processor"),
@@ -107,7 +114,7 @@ fn conditions(saved: &Value) -> String {
 }
 
 /// A line for each system, a column for each figure, and what went wrong.
-fn one(figures: &[&Figure]) -> String {
+pub fn one(figures: &[&Figure]) -> String {
     let columns = distinct(figures.iter().map(|figure| &figure.column));
     let mut lines = vec![vec![String::new()]];
     for column in &columns {
@@ -172,7 +179,7 @@ pub fn distinct<'a>(all: impl Iterator<Item = &'a String>) -> Vec<&'a String> {
     distinct
 }
 
-fn capital(text: &str) -> String {
+pub fn capital(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }

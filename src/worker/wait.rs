@@ -14,7 +14,7 @@ use tokio::task::unconstrained;
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, Token, Waiter};
 use crate::worker::claim::ClaimLoop;
-use crate::worker::lane::{Lane, LaneState};
+use crate::worker::lane::Lane;
 use crate::worker::request::{Request, RequestKind};
 
 /// The first and the longest pause after an error.
@@ -22,6 +22,12 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 
 /// How often a wait is asked to end until it does.
 const END_WAIT_EVERY: Duration = Duration::from_millis(10);
+
+/// How long a wait lasts at least for each lane beyond the first few, and at the most: Redis notes each of its keys, and a
+/// worker that drains many queues would else begin a longer wait for each one that runs dry.
+const EACH_LANE: Duration = Duration::from_micros(50);
+const FEW_LANES: usize = 16;
+const LASTS: Duration = Duration::from_millis(20);
 
 /// For how many slots a claim stands behind a wait: a token comes for one message, and each wire id costs Redis time. When
 /// more have come, the next claim is for all slots.
@@ -44,7 +50,10 @@ enum End {
 
 /// A wait that is under way.
 struct Wait {
+    /// Sorted.
     lanes: Vec<usize>,
+    /// Until then it is not ended for a lane that has run dry since it began.
+    lasts_until: Instant,
     /// Where a token that comes will be.
     token: Token,
     /// Whether there is a connection, and nothing was sent behind the wait yet.
@@ -75,11 +84,6 @@ impl Doorbell {
         if lanes.len() == 1 { Token::Moved } else { Token::Popped }
     }
 
-    /// The lanes that are being waited for.
-    pub(super) fn waiting(&self) -> Option<&[usize]> {
-        self.wait.as_ref().map(|wait| wait.lanes.as_slice())
-    }
-
     /// Begins to wait for `lanes`, in order of preference. Only when no wait is under way.
     pub(super) fn wait(&mut self, lanes: Vec<usize>) {
         debug_assert!(self.wait.is_none(), "one wait at a time");
@@ -93,7 +97,9 @@ impl Doorbell {
         if let Some(ended) = unconstrained(&mut end).now_or_never() {
             end = Box::pin(std::future::ready(ended));
         }
-        self.wait = Some(Wait { lanes, token, may_be_followed, end });
+        let lasts = EACH_LANE * u32::try_from(lanes.len().saturating_sub(FEW_LANES)).unwrap_or(u32::MAX);
+        let lasts_until = Instant::now() + lasts.min(LASTS);
+        self.wait = Some(Wait { lanes, lasts_until, token, may_be_followed, end });
     }
 
     /// The connection on which a claim may be sent behind the wait that is under way. Once for each wait: from then on
@@ -216,29 +222,41 @@ impl ClaimLoop {
         if !accepts {
             self.give_tokens_back();
         }
-        let wanted = |index: usize| {
-            let lane: &LaneState = &self.lanes[index];
-            let rests = lane.backoff.until().is_some() || lane.rests();
-            accepts && lane.dry && lane.token.is_none() && !lane.standing && !rests && self.comes_first(index)
-        };
-        match self.doorbell.waiting() {
+        match &self.doorbell.wait {
             None => {
-                let lanes: Vec<usize> = (0..self.lanes.len()).filter(|index| wanted(*index)).collect();
+                let lanes: Vec<usize> = if accepts { self.wanted().collect() } else { Vec::new() };
                 if !lanes.is_empty() {
                     self.doorbell.wait(lanes);
                     self.follow_wait();
                 }
             }
-            Some(lanes) => {
-                let missing = (0..self.lanes.len()).any(|i| wanted(i) && !lanes.contains(&i));
+            Some(wait) => {
+                let missing = accepts && self.wanted().any(|lane| wait.lanes.binary_search(&lane).is_err());
                 if (missing || !accepts) && self.end_wait_at.is_none() {
-                    self.doorbell.end_wait();
-                    self.end_wait_at = Some(Instant::now() + END_WAIT_EVERY);
+                    let now = Instant::now();
+                    if accepts && now < wait.lasts_until {
+                        self.end_wait_at = Some(wait.lasts_until);
+                    } else {
+                        self.doorbell.end_wait();
+                        self.end_wait_at = Some(now + END_WAIT_EVERY);
+                    }
                 } else if accepts {
                     self.follow_wait();
                 }
             }
         }
+    }
+
+    /// The lanes whose tokens are worth waiting for, in their order.
+    fn wanted(&self) -> impl Iterator<Item = usize> {
+        let mut all_dry = true;
+        self.lanes.iter().enumerate().filter_map(move |(index, lane)| {
+            let is_dry = lane.dry && lane.token.is_none();
+            let comes_first = lane.weight > 0 || all_dry;
+            all_dry &= is_dry;
+            let rests = lane.backoff.until().is_some() || lane.rests();
+            (is_dry && comes_first && !lane.standing && !rests).then_some(index)
+        })
     }
 
     /// Lets a claim stand behind the wait that is under way, while the worker of one queue is idle: it then makes no
@@ -264,7 +282,7 @@ impl ClaimLoop {
 
     /// Ends a wait and gives back the tokens that are in hand. Before the loop ends.
     pub(super) async fn hang_up(&mut self, until: Instant) {
-        while self.doorbell.waiting().is_some() && Instant::now() < until {
+        while self.doorbell.wait.is_some() && Instant::now() < until {
             self.doorbell.end_wait();
             if let Ok(woken) = tokio::time::timeout(END_WAIT_EVERY, self.doorbell.ended()).await {
                 self.on_woken(woken);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Commands;
 
 use crate::support::redis::snapshot;
-use crate::support::trial::{Trial, call, count, open};
+use crate::support::trial::{Trial, call, count, mark, open};
 use crate::support::wait;
 
 fn marks(name: &str, count: usize) -> Vec<Vec<u8>> {
@@ -61,6 +61,31 @@ fn what_comes_into_the_first_queue_goes_before_what_waits_in_the_second() {
     assert_eq!(order, ["a0", "a1", "a2"], "expected the first queue's calls next: {lines:?}");
     trial.stop(&mut worker);
     assert_empty(&mut trial, &["a", "b"]);
+}
+
+/// Redis notes each key of a wait, so a new one for each queue that runs dry would cost the square of their number.
+#[test]
+fn a_worker_of_many_queues_does_not_wait_anew_for_each_one_that_runs_dry() {
+    const QUEUES: usize = 400;
+    let mut trial = Trial::new();
+    let names: Vec<String> = (0..QUEUES).map(|n| format!("q{n}")).collect();
+    for name in &names {
+        trial.push_to(name, &[call("trial.mark", &[name.as_str().into()])]);
+    }
+    let flags = names.iter().flat_map(|name| ["--queue", name]);
+    let words: Vec<&str> = flags.chain(["--concurrency", "4"]).collect();
+    let url = trial.server.url();
+    trial.commands();
+    let mut worker = trial.start_at(&url, &words);
+    trial.wait_runs(QUEUES);
+    let waits = trial.commands().get("blpop").copied().unwrap_or(0);
+    assert!(waits < QUEUES as u64 / 4, "expected few waits, there were {waits}");
+    trial.push_to("q399", &[mark("late")]);
+    trial.wait_runs(QUEUES + 1);
+    trial.stop(&mut worker);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    trial.ledger.assert_each_once(names.iter().copied().chain(["late"]));
+    assert_empty(&mut trial, &names);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 mod effort;
 mod proxy;
 mod rows;
-mod systems;
-mod trial;
+pub mod systems;
+pub mod trial;
 
 pub use self::effort::Effort;
 pub use self::rows::PARTS;
@@ -14,6 +14,9 @@ use self::systems::{SYSTEMS, System};
 use self::trial::Trial;
 use crate::figures::Figures;
 use crate::server::Server;
+
+/// What we are called.
+pub const OURS: &str = "delayed";
 
 /// Runs the parts; `only` has names of systems, none: all.
 pub fn run(parts: &[&'static str], only: &[String], effort: &Effort, figures: &mut Figures) {

@@ -230,7 +230,7 @@ impl<'a> Rows<'a> {
         if self.skips(trial, "memory, of an idle worker") {
             return;
         }
-        let idle = trial.idle();
+        let idle = trial.idle(Work { concurrency: 10, ..PLAIN });
         let pick = |of: fn(&super::trial::Idle) -> f64| idle.as_ref().map(of).map_err(Clone::clone);
         self.figures.add("memory, of an idle worker", name, "MB", pick(|idle| idle.memory as f64 / 1e6));
         self.figures.add("idle worker, its own", name, "% of a core", pick(|idle| idle.worker));

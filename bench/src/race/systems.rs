@@ -26,7 +26,12 @@ const PEER: System =
 
 /// All of them, in the order of their turns.
 pub const SYSTEMS: &[System] = &[
-    System { name: "delayed", settings: "delayed::main() with --concurrency; async fn", ..PEER },
+    System {
+        name: super::OURS,
+        settings: "delayed::main() with --concurrency; async fn",
+        most: 4096,
+        ..PEER
+    },
     System {
         name: "bare scripts",
         program: Program::Bare("loop"),

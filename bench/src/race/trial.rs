@@ -11,13 +11,18 @@ use super::effort::Effort;
 use super::systems::System;
 use crate::clock::{now, seconds};
 use crate::processes;
-use crate::programs;
+use crate::programs::{self, Program};
 use crate::sender::Sender;
 use crate::server::{Server, used};
 use crate::tally::{self, Tally};
 use crate::worker::Worker;
 
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+const LOOK_SELDOM: Duration = Duration::from_millis(20);
+/// By which the processes of a worker are known.
+const MARK: &str = "BENCH_WORKER";
+/// So many calls does a sender make at a time.
+const AT_ONCE: u64 = 1_000_000;
 /// How long calls may take in all.
 const LONGEST: Duration = Duration::from_secs(120);
 
@@ -42,11 +47,13 @@ pub struct Work<'a> {
     pub url: Option<&'a str>,
     /// Calls that still wait when the measurement is over.
     pub left: u64,
+    /// How many workers there are, each with that concurrency.
+    pub workers: usize,
 }
 
 /// No-op calls of one queue.
 pub const PLAIN: Work<'static> =
-    Work { concurrency: 64, task: "count", bytes: 0, queues: "bench", url: None, left: 0 };
+    Work { concurrency: 64, task: "count", bytes: 0, queues: "bench", url: None, left: 0, workers: 1 };
 
 /// What a drain came to.
 pub struct Drained {
@@ -70,12 +77,14 @@ pub struct Drained {
     pub by_command: Value,
 }
 
-/// What an idle worker takes.
+/// What idle workers take.
 pub struct Idle {
     pub memory: u64,
-    /// Of a core.
+    /// Percent of a core.
     pub worker: f64,
     pub redis: f64,
+    /// Each second, those in scripts included.
+    pub commands: f64,
 }
 
 /// What was used up to a moment.
@@ -90,7 +99,7 @@ struct Used {
 
 /// What one measurement works with; ended in this order.
 struct Scene {
-    worker: Option<Worker>,
+    workers: Vec<Worker>,
     sender: Sender,
     connection: Connection,
     tally: Tally,
@@ -105,19 +114,26 @@ impl Trial<'_> {
         let all = calls + work.left;
         let mut scene = self.scene(all, work.queues)?;
         let empty = used(&mut scene.connection);
-        let filled = match work.task {
-            "carry" => scene.sender.carry(0, all, work.bytes)?,
-            task => scene.sender.bulk(task, 0, all)?,
-        };
+        let began = now();
+        for first in (0..all).step_by(AT_ONCE as usize) {
+            let count = AT_ONCE.min(all - first);
+            match work.task {
+                "carry" => scene.sender.carry(first, count, work.bytes)?,
+                task => scene.sender.bulk(task, first, count)?,
+            };
+        }
+        let filled = all as f64 / seconds(began, now());
         let waiting = used(&mut scene.connection).saturating_sub(empty);
         let started = now();
         scene.work(self, work)?;
         let mut known = 0;
-        let (first, _) = scene.wait(self, &mut known, all, 1)?;
-        let (begun, ran_before) = scene.wait(self, &mut known, all, warm)?;
-        let before = scene.used(self, &mut known, all)?;
-        let (ended, ran_after) = scene.wait(self, &mut known, all, calls)?;
-        let after = scene.used(self, &mut known, all)?;
+        // Those far behind have not run yet, and looking at them takes time.
+        let seen = calls + work.left.min(calls);
+        let (first, _) = scene.wait(self, &mut known, seen, 1)?;
+        let (begun, ran_before) = scene.wait(self, &mut known, seen, warm)?;
+        let before = scene.used(self, &mut known, seen)?;
+        let (ended, ran_after) = scene.wait(self, &mut known, seen, calls)?;
+        let after = scene.used(self, &mut known, seen)?;
         let ran = (after.ran - before.ran).max(1) as f64;
         // Few calls may all have run before the first look.
         let rate = match ran_after - ran_before {
@@ -126,7 +142,7 @@ impl Trial<'_> {
         };
         let memory = processes::memory(&scene.processes());
         if work.left > 0 {
-            scene.worker = None;
+            scene.workers.clear();
         } else {
             scene.stop()?;
         }
@@ -134,7 +150,7 @@ impl Trial<'_> {
             calls: count,
             rate,
             start_up: seconds(started, first),
-            filled: filled.rate(),
+            filled,
             waiting: waiting as f64 / all as f64,
             redis: (after.redis - before.redis) * 1e6 / ran,
             worker: (after.worker - before.worker) * 1e6 / ran,
@@ -204,15 +220,19 @@ impl Trial<'_> {
         Ok((warm..all).map(|number| scene.tally.waited(number)).collect())
     }
 
-    /// What a worker takes that has nothing to do.
-    pub fn idle(&self) -> Result<Idle, String> {
-        let mut scene = self.scene(1, "bench")?;
-        scene.work(self, Work { concurrency: 10, ..PLAIN })?;
+    /// What workers take that have nothing to do.
+    pub fn idle(&self, work: Work) -> Result<Idle, String> {
+        let mut scene = self.scene(1, work.queues)?;
+        scene.work(self, work)?;
         scene.sender.bulk("count", 0, 1)?;
         scene.wait(self, &mut 0, 1, 1)?;
+        if self.system.program == Program::This {
+            scene.all_wait(work.workers)?;
+        }
         std::thread::sleep(Duration::from_secs(1));
         let pids = scene.processes();
         let used = || pids.iter().map(|pid| crate::server::cpu_of_threads(*pid)).sum::<f64>();
+        let commands = scene.commands()?.0;
         let (redis, worker) = (self.server.cpu(), used());
         std::thread::sleep(Duration::from_secs_f64(self.effort.idle));
         let share = |seconds: f64| seconds / self.effort.idle * 100.0;
@@ -220,6 +240,7 @@ impl Trial<'_> {
             memory: processes::memory(&pids),
             worker: share(used() - worker),
             redis: share(self.server.cpu() - redis),
+            commands: (scene.commands()?.0 - commands) as f64 / self.effort.idle,
         };
         scene.stop()?;
         Ok(idle)
@@ -239,7 +260,7 @@ impl Trial<'_> {
         // Whatever a sender does before its first call is done with this one, which nobody runs.
         sender.bulk("count", 0, 1)?;
         empty(&mut connection)?;
-        Ok(Scene { worker: None, sender, connection, tally, directory })
+        Ok(Scene { workers: Vec::new(), sender, connection, tally, directory })
     }
 }
 
@@ -253,9 +274,13 @@ fn empty(connection: &mut Connection) -> Result<(), String> {
 impl Scene {
     fn work(&mut self, trial: &Trial, work: Work) -> Result<(), String> {
         let url = work.url.map_or_else(|| trial.server.url(), str::to_owned);
-        let command = trial.system.worker(&url, work.concurrency, work.queues);
-        let mark = (tally::VARIABLE, self.directory.path().join("tally"));
-        self.worker = Some(Worker::start(command, mark, &self.directory.path().join("log"))?);
+        let directory = self.directory.path();
+        for number in 0..work.workers {
+            let mut command = trial.system.worker(&url, work.concurrency, work.queues);
+            command.env(tally::VARIABLE, directory.join("tally"));
+            let mark = (MARK, directory.join(format!("worker-{number}")));
+            self.workers.push(Worker::start(command, mark, &directory.join(format!("log-{number}")))?);
+        }
         Ok(())
     }
 
@@ -272,7 +297,7 @@ impl Scene {
             if ran > most {
                 (most, progress) = (ran, Instant::now());
             }
-            if let Some(worker) = &mut self.worker {
+            for worker in &mut self.workers {
                 worker.check()?;
             }
             if progress.elapsed() > Duration::from_secs(trial.effort.patience) || began.elapsed() > LONGEST {
@@ -283,20 +308,39 @@ impl Scene {
     }
 
     fn used(&mut self, trial: &Trial, known: &mut u64, end: u64) -> Result<Used, String> {
-        let info: redis::RedisResult<String> =
-            redis::cmd("INFO").arg("commandstats").query(&mut self.connection);
-        let (commands, by_command) = commands(&info.map_err(|error| error.to_string())?);
+        let (commands, by_command) = self.commands()?;
         let worker = processes::cpu(&self.processes());
         Ok(Used { ran: self.tally.ran(known, end), redis: trial.server.cpu(), worker, commands, by_command })
     }
 
-    fn processes(&self) -> Vec<u32> {
-        self.worker.as_ref().map(Worker::processes).unwrap_or_default()
+    /// Waits until all of our workers wait in Redis.
+    fn all_wait(&mut self, workers: usize) -> Result<(), String> {
+        let began = Instant::now();
+        while self.info("clients")?.lines().all(|line| line != format!("blocked_clients:{workers}")) {
+            if began.elapsed() > LONGEST {
+                return Err("its workers do not come to rest".into());
+            }
+            std::thread::sleep(LOOK_SELDOM);
+        }
+        Ok(())
     }
 
-    /// Ends the worker, and checks that each call ran once.
+    fn commands(&mut self) -> Result<(u64, Value), String> {
+        self.info("commandstats").map(|info| commands(&info))
+    }
+
+    fn info(&mut self, section: &str) -> Result<String, String> {
+        let info = redis::cmd("INFO").arg(section).query(&mut self.connection);
+        info.map_err(|error: redis::RedisError| error.to_string())
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.workers.iter().flat_map(Worker::processes).collect()
+    }
+
+    /// Ends the workers, and checks that each call ran once.
     fn stop(&mut self) -> Result<(), String> {
-        if let Some(worker) = self.worker.take() {
+        for worker in self.workers.drain(..) {
             worker.stop()?;
         }
         self.tally.exactly_once()

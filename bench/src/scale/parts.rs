@@ -1,0 +1,122 @@
+//! What has a size, which sizes are measured, and what is measured of each?
+
+use crate::race::trial::{Drained, PLAIN, Trial, Work};
+
+/// One thing that can be small or large.
+pub struct Part {
+    pub name: &'static str,
+    pub table: &'static str,
+    /// The column that is missing when a size fails.
+    pub first: &'static str,
+    pub sizes: &'static [u64],
+    pub measure: fn(Trial, u64) -> Result<Columns, String>,
+    /// What grows, and why.
+    pub why: &'static str,
+}
+
+/// Name, unit and value of each.
+pub type Columns = Vec<(&'static str, &'static str, f64)>;
+
+pub const PARTS: [Part; 5] = [
+    Part {
+        name: "workers",
+        table: "worker processes",
+        first: "drained",
+        sizes: &[1, 2, 4, 8],
+        measure: workers,
+        why: "Each has a concurrency of 64, and all serve one queue. What a call costs Redis stays as it is, since no \
+              worker asks about another; so they grow together until Redis has its one core to itself, or the machine \
+              has no core left.",
+    },
+    Part {
+        name: "queues",
+        table: "queues of one worker",
+        first: "drained",
+        sizes: &[1, 10, 100, 1_000],
+        measure: queues,
+        why: "The same number of calls, in more queues. One claim is of one queue, so what a batch shares is shared by \
+              fewer calls where each queue has few. Idle, a worker beats for each of its queues four times in a lease, \
+              and sweeps it, so that grows with their number.",
+    },
+    Part {
+        name: "slots",
+        table: "slots of one worker",
+        first: "drained",
+        sizes: &[1, 4, 16, 64, 256, 1_024, 4_096],
+        measure: slots,
+        why: "A round trip is shared by half of the slots, until there is no more to share. A slot costs a few hundred \
+              bytes; more memory goes into what is claimed at a time.",
+    },
+    Part {
+        name: "waiting",
+        table: "messages that wait",
+        first: "drained",
+        sizes: &[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
+        measure: waiting,
+        why: "A hundred thousand of them are drained, or all. Redis takes from the head of a list, which it does not have \
+              to walk, so a call costs the same however many stand behind it; each has its bytes and those of its token.",
+    },
+    Part {
+        name: "idle",
+        table: "idle workers",
+        first: "Redis",
+        sizes: &[1, 10, 50, 200],
+        measure: idle,
+        why: "Each waits in a command of its own and beats four times in a lease. They sweep by turns: however many \
+              there are, a queue is swept as often as for one.",
+    },
+];
+
+fn workers(trial: Trial, size: u64) -> Result<Columns, String> {
+    let work = Work { workers: size as usize, ..PLAIN };
+    Ok(with_costs(&trial.drain(work, 2 * trial.effort.calls)?))
+}
+
+fn queues(trial: Trial, size: u64) -> Result<Columns, String> {
+    let names: Vec<String> = (0..size).map(|number| format!("bench_{number}")).collect();
+    let work = Work { queues: &names.join(","), ..PLAIN };
+    let mut columns = with_costs(&trial.drain(work, trial.effort.calls)?);
+    let idle = trial.idle(work)?;
+    columns.push(("commands while idle", "/s", idle.commands));
+    columns.push(("Redis while idle", "% of a core", idle.redis));
+    columns.push(("worker while idle", "% of a core", idle.worker));
+    columns.push(("memory while idle", "MB", idle.memory as f64 / 1e6));
+    Ok(columns)
+}
+
+fn slots(trial: Trial, size: u64) -> Result<Columns, String> {
+    // One at a time is slow.
+    let calls = if size < 16 { trial.effort.calls / 4 } else { trial.effort.calls };
+    let drained = trial.drain(Work { concurrency: size as usize, ..PLAIN }, calls)?;
+    let mut columns = with_costs(&drained);
+    columns.push(("memory", "MB", drained.memory as f64 / 1e6));
+    Ok(columns)
+}
+
+fn waiting(trial: Trial, size: u64) -> Result<Columns, String> {
+    // A tenth more runs first, to warm up.
+    let calls = (size / 11 * 10).min(100_000);
+    let work = Work { left: size - calls - calls / 10, ..PLAIN };
+    let drained = trial.drain(work, calls)?;
+    let mut columns = with_costs(&drained);
+    columns.push(("memory of Redis for each", "B", drained.waiting));
+    Ok(columns)
+}
+
+fn idle(trial: Trial, size: u64) -> Result<Columns, String> {
+    let idle = trial.idle(Work { workers: size as usize, ..PLAIN })?;
+    Ok(vec![
+        ("Redis", "% of a core", idle.redis),
+        ("commands", "/s", idle.commands),
+        ("all workers", "% of a core", idle.worker),
+        ("memory of one", "MB", idle.memory as f64 / size as f64 / 1e6),
+    ])
+}
+
+fn with_costs(drained: &Drained) -> Columns {
+    vec![
+        ("drained", "/s", drained.rate),
+        ("Redis for a call", "µs", drained.redis),
+        ("worker for a call", "µs", drained.worker),
+    ]
+}
