@@ -65,6 +65,30 @@ fn runs_that_end_while_redis_is_away_are_settled_when_it_is_back() {
 }
 
 #[test]
+fn redis_is_away_until_the_pauses_of_its_worker_are_long() {
+    let mut trial = Trial::with(durable());
+    let gate = trial.gate("gate");
+    let mut worker = trial.worker(&["--concurrency", "1"]);
+    trial.push(&[call("trial.gated", &["held".into(), gate.to_str().unwrap().into()])]);
+    trial.wait_runs(1);
+    trial.server.kill();
+    open(&gate);
+    // A pause that went on doubling would be 12 s by then.
+    worker.wait_for_lines("it is asked again", 10);
+    trial.server.restart();
+    let began = Instant::now();
+    trial.redis = trial.server.connection();
+    trial.push(&[mark("after")]);
+    trial.wait_runs(3);
+    let took = began.elapsed();
+    assert!(took <= Duration::from_secs(5), "expected at most 5 s, it took {took:?}");
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["+held", "-held", "after"]);
+    trial.assert_only(&[]);
+}
+
+#[test]
 fn redis_stops_for_eight_seconds() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
