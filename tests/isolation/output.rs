@@ -59,9 +59,9 @@ fn a_run_has_nothing_of_the_one_before(mode: &'static str) {
     }
     case.wait_dead(10);
     for (n, letter) in case.letters().into_iter().enumerate() {
-        let own = [format!("out of f{n}"), format!("err of f{n}")];
+        let own = [format!("out of f{n}"), format!("err of f{n}"), format!("rest of f{n}")];
         assert!(own.iter().all(|text| letter.output.contains(text)), "{letter:?}");
-        assert_eq!(letter.output.lines().filter(|line| !line.is_empty()).count(), 2, "{letter:?}");
+        assert_eq!(letter.output.lines().filter(|line| !line.is_empty()).count(), 3, "{letter:?}");
     }
     let stopped = case.end_with(&["q_dead"]);
     assert_eq!(count(&stopped, "succeeded"), 10, "{stopped}");

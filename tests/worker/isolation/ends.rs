@@ -75,6 +75,11 @@ fn print(text: &str) {
     std::io::stdout().flush().expect("the standard output can be written");
 }
 
+/// Stays in the buffer of the standard output, as what `print!` writes.
+fn begin_line(text: &str) {
+    std::io::stdout().write_all(text.as_bytes()).expect("the buffer has room");
+}
+
 fn complain(text: &str) {
     std::io::stderr().write_all(text.as_bytes()).expect("the standard error can be written");
 }
@@ -84,6 +89,7 @@ fn prints(n: String) {
     note(&n);
     print(&format!("out of {n}\n"));
     complain(&format!("err of {n}\n"));
+    begin_line(&format!("rest of {n}"));
 }
 
 #[delayed::task(name = "isolation.prints_and_fails")]
@@ -91,6 +97,7 @@ fn prints_and_fails(n: String) -> Result<(), String> {
     note(&n);
     print(&format!("out of {n}\n"));
     complain(&format!("err of {n}\n"));
+    begin_line(&format!("rest of {n}"));
     Err("it printed".into())
 }
 
