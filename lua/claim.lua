@@ -29,6 +29,7 @@
 
 local BEFORE_IDS = 7
 local STEP, ENOUGH = 64, 8388608 -- messages popped at a time, and bytes after which a reply is large
+local MANY, LONG = 16, string.rep('-', 100) -- claimed at a time, and what Redis keeps in no small hash
 local released, kept = tonumber(ARGV[6]), tonumber(ARGV[7])
 local free = #ARGV - BEFORE_IDS - kept
 
@@ -118,6 +119,11 @@ if claimed > 0 then
     end
   end
   local new = redis.call('HSET', KEYS[3], unpack(owned))
+  if claimed >= MANY and redis.call('HLEN', KEYS[3]) < 2 * claimed then
+    -- A small hash is searched from its beginning. One that has held a long value counts as large from then on.
+    redis.call('HSET', KEYS[3], 'long', LONG)
+    redis.call('HDEL', KEYS[3], 'long')
+  end
   lost = new - math.max(0, claimed - overlap)
 end
 

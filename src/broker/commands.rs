@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
-use redis::{Arg, Client, Cmd, Connection, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, Value};
+use redis::{Client, Cmd, Connection, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, Value};
 
 /// The connection that all clones share. It is made anew when it breaks, when it is silent, and when it is out of step.
 #[derive(Clone)]
@@ -28,6 +28,18 @@ struct Current {
 
 /// Any connection, with an eye on its replies.
 pub(super) struct Checked<C>(pub(super) C);
+
+/// A call of a script, and behind it the echo of a number that no other call of this process has.
+pub(super) struct Numbered {
+    requests: Pipeline,
+    number: String,
+}
+
+/// On what a script can be called.
+pub(super) trait Calls: Send {
+    /// Sends a call, and gives the reply that belongs to it.
+    fn call(&mut self, call: &Numbered) -> impl Future<Output = RedisResult<Value>> + Send;
+}
 
 impl Commands {
     pub(super) async fn connect(client: Client, settings: ConnectionManagerConfig) -> RedisResult<Self> {
@@ -58,11 +70,20 @@ impl Commands {
     }
 }
 
+impl Calls for Commands {
+    async fn call(&mut self, call: &Numbered) -> RedisResult<Value> {
+        let (connection, generation) = self.current();
+        let result = Checked(connection).call(call).await;
+        self.mind(generation, &result);
+        result
+    }
+}
+
 impl ConnectionLike for Commands {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
         Box::pin(async move {
-            let (connection, generation) = self.current();
-            let result = Checked(connection).req_packed_command(command).await;
+            let (mut connection, generation) = self.current();
+            let result = connection.req_packed_command(command).await;
             self.mind(generation, &result);
             result
         })
@@ -87,47 +108,37 @@ impl ConnectionLike for Commands {
     }
 }
 
-impl<C: ConnectionLike + Send> ConnectionLike for Checked<C> {
-    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        if command.args_iter().next() != Some(Arg::Simple(b"EVALSHA")) {
-            return self.0.req_packed_command(command);
-        }
-        Box::pin(async move {
-            let (call, number) = with_echo(command);
-            let replies = self.0.req_packed_commands(&call, 0, 2).await?;
-            check(replies, &number)
-        })
-    }
-
-    fn req_packed_commands<'a>(
-        &'a mut self,
-        pipeline: &'a Pipeline,
-        offset: usize,
-        count: usize,
-    ) -> RedisFuture<'a, Vec<Value>> {
-        self.0.req_packed_commands(pipeline, offset, count)
-    }
-
-    fn get_db(&self) -> i64 {
-        self.0.get_db()
+impl<C: ConnectionLike + Send> Calls for Checked<C> {
+    async fn call(&mut self, call: &Numbered) -> RedisResult<Value> {
+        let replies = self.0.req_packed_commands(&call.requests, 0, 2).await?;
+        check(replies, &call.number)
     }
 }
 
 /// Calls a script on a connection that blocks its thread. After an error it is not to be used again.
 pub(super) fn call_blocking(connection: &mut Connection, command: &Cmd) -> RedisResult<Value> {
-    let (call, number) = with_echo(command);
-    connection.send_packed_command(&call.get_packed_pipeline())?;
+    let call = Numbered::new(command.clone());
+    connection.send_packed_command(&call.requests.get_packed_pipeline())?;
     let replies = vec![connection.recv_response()?, connection.recv_response()?];
-    check(replies, &number)
+    check(replies, &call.number)
 }
 
-/// A call, and behind it the echo of a number that no other call of this process has.
-fn with_echo(command: &Cmd) -> (Pipeline, String) {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
-    let mut call = Pipeline::with_capacity(2);
-    call.add_command(command.clone()).cmd("ECHO").arg(&number);
-    (call, number)
+impl Numbered {
+    pub(super) fn new(command: Cmd) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+        let mut echo = Cmd::with_capacity(2, 32);
+        echo.arg("ECHO").arg(&number);
+        let mut requests = Pipeline::with_capacity(2);
+        requests.add_command(command).add_command(echo);
+        Self { requests, number }
+    }
+
+    /// The same call to be sent again, with another number.
+    pub(super) fn again(&self) -> Self {
+        let command = self.requests.cmd_iter().next().expect("the call stands first");
+        Self::new(command.clone())
+    }
 }
 
 /// The first of two replies, if the second says that they belong to the call.

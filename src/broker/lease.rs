@@ -100,7 +100,7 @@ impl Broker {
     ) -> Result<(), BrokerError> {
         let mut command = script::RESIGN.command(&keys.with(slots), 2, keys.worker_id.len() + 16);
         command.arg(keys.worker_id).arg(milliseconds(lease));
-        script::RESIGN.run(&mut self.commands.clone(), &command).await.map(drop)
+        script::RESIGN.run(&mut self.commands.clone(), command).await.map(drop)
     }
 
     /// Finds out what became of calls whose replies were lost, and refuses those still on their way. Large messages come
@@ -143,7 +143,7 @@ impl Broker {
         for id in wire_ids {
             command.arg(*id);
         }
-        let reply = script::RECONCILE.run(&mut self.commands.clone(), &command).await?;
+        let reply = script::RECONCILE.run(&mut self.commands.clone(), command).await?;
         let Value::Array(reply) = reply else { return Err(script::RECONCILE.unexpected(&reply)) };
         let mut values = reply.into_iter();
         let (Some(Value::Int(applied)), Some(Value::Array(places))) = (values.next(), values.next()) else {

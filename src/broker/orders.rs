@@ -130,7 +130,7 @@ impl Broker {
         let bytes = ask.wire_id.len() + ask.digest.len() + ask.by.len() + 32;
         let mut command = script::KILL.command(&script_keys, 5, bytes);
         command.arg(ask.wire_id).arg(ask.digest).arg(ask.by).arg(milliseconds(ask.expiry)).arg(MOST);
-        match script::KILL.run(&mut self.commands.clone(), &command).await? {
+        match script::KILL.run(&mut self.commands.clone(), command).await? {
             Value::Int(1) => Ok(Ordered::Yes),
             Value::Int(0) => Ok(Ordered::Moved),
             Value::Int(-1) => Ok(Ordered::Dead),

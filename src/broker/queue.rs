@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redis::Value;
-use redis::aio::ConnectionLike;
 
 use crate::broker::Broker;
+use crate::broker::commands::{Calls, Numbered};
 use crate::broker::error::BrokerError;
 use crate::broker::recovery::DeadLimits;
 use crate::broker::script;
@@ -101,12 +101,28 @@ pub(crate) enum Buried {
     WrongType,
 }
 
+/// Messages that were made ready to be enqueued.
+pub(crate) struct Ready(Numbered);
+
+impl Ready {
+    pub(crate) fn new<'a>(keys: &QueueKeys, messages: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
+        let (count, bytes) =
+            messages.clone().fold((0, 0), |(count, bytes), message| (count + 1, bytes + message.len()));
+        let mut command = script::ENQUEUE.command(&[&keys.queue, &keys.notifications], count, bytes);
+        for message in messages {
+            command.arg(message);
+        }
+        Self(Numbered::new(command))
+    }
+}
+
 impl ClaimRequest<'_> {
     /// Sends it over `connection`.
-    pub(super) async fn send<C>(&self, keys: &QueueKeys, connection: &mut C) -> Result<Claimed, BrokerError>
-    where
-        C: ConnectionLike + Send,
-    {
+    pub(super) async fn send<C: Calls>(
+        &self,
+        keys: &QueueKeys,
+        connection: &mut C,
+    ) -> Result<Claimed, BrokerError> {
         let script_keys =
             [&keys.queue, &keys.notifications, &keys.processing, self.worker_key, &keys.deaths, &keys.hand];
         let bytes = self.wire_ids.iter().map(|id| id.len()).sum::<usize>() + 64;
@@ -127,7 +143,7 @@ impl ClaimRequest<'_> {
         for id in self.wire_ids {
             command.arg(*id);
         }
-        let reply = script::CLAIM.run(connection, &command).await?;
+        let reply = script::CLAIM.run(connection, command).await?;
         let Value::Array(reply) = reply else { return Err(script::CLAIM.unexpected(&reply)) };
         let mut values = reply.into_iter();
         let (Some(Value::Int(lost)), Some(Value::Int(waiting)), Some(Value::Int(suspects))) =
@@ -149,13 +165,8 @@ impl ClaimRequest<'_> {
 
 impl Broker {
     /// Appends messages, each with its token, all or none. Gives the number that wait now.
-    pub(crate) async fn enqueue(&self, keys: &QueueKeys, messages: &[Vec<u8>]) -> Result<u64, BrokerError> {
-        let bytes = messages.iter().map(Vec::len).sum();
-        let mut command = script::ENQUEUE.command(&[&keys.queue, &keys.notifications], messages.len(), bytes);
-        for message in messages {
-            command.arg(message.as_slice());
-        }
-        match script::ENQUEUE.run(&mut self.commands.clone(), &command).await? {
+    pub(crate) async fn enqueue(&self, ready: Ready) -> Result<u64, BrokerError> {
+        match script::ENQUEUE.send(&mut self.commands.clone(), ready.0).await? {
             Value::Int(waiting) => Ok(waiting.unsigned_abs()),
             reply => Err(script::ENQUEUE.unexpected(&reply)),
         }
@@ -182,7 +193,7 @@ impl Broker {
         let script_keys = [&keys.queue, &keys.notifications, &keys.processing, worker_key];
         let mut command = script::RETRY.command(&script_keys, 3, wire_id.len() + message.len() + 24);
         command.arg(seq).arg(wire_id).arg(message);
-        match script::RETRY.run(&mut self.commands.clone(), &command).await? {
+        match script::RETRY.run(&mut self.commands.clone(), command).await? {
             Value::Int(done) => Ok(done == 1),
             reply => Err(script::RETRY.unexpected(&reply)),
         }
@@ -204,7 +215,7 @@ impl Broker {
         for id in wire_ids {
             command.arg(*id);
         }
-        match script::PUT_BACK.run(&mut self.commands.clone(), &command).await? {
+        match script::PUT_BACK.run(&mut self.commands.clone(), command).await? {
             Value::Int(count) => Ok(count.unsigned_abs()),
             reply => Err(script::PUT_BACK.unexpected(&reply)),
         }
@@ -226,7 +237,7 @@ impl Broker {
             .arg(ask.attempt)
             .arg(ask.place)
             .arg(output);
-        match script::BURY.run(&mut self.commands.clone(), &command).await? {
+        match script::BURY.run(&mut self.commands.clone(), command).await? {
             Value::Array(reply) => match reply.as_slice() {
                 [Value::Int(1), Value::Int(trimmed)] => Ok(Buried::Done { trimmed: trimmed.unsigned_abs() }),
                 [Value::Int(0), _] => Ok(Buried::Lost),
@@ -249,7 +260,7 @@ impl Broker {
         for (id, message) in letters {
             command.arg(id).arg(message.as_slice());
         }
-        match script::REVIVE.run(&mut self.commands.clone(), &command).await? {
+        match script::REVIVE.run(&mut self.commands.clone(), command).await? {
             Value::Int(count) => Ok(count.unsigned_abs()),
             reply => Err(script::REVIVE.unexpected(&reply)),
         }
@@ -259,7 +270,7 @@ impl Broker {
     pub(crate) async fn purge(&self, keys: &QueueKeys, count: u64) -> Result<u64, BrokerError> {
         let mut command = script::PURGE.command(&[&keys.queue, &keys.notifications], 1, 16);
         command.arg(count);
-        match script::PURGE.run(&mut self.commands.clone(), &command).await? {
+        match script::PURGE.run(&mut self.commands.clone(), command).await? {
             Value::Int(count) => Ok(count.unsigned_abs()),
             reply => Err(script::PURGE.unexpected(&reply)),
         }

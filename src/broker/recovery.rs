@@ -66,7 +66,7 @@ impl Broker {
             .arg(dead.max_count)
             .arg(milliseconds(dead.max_age))
             .arg(milliseconds(deaths.since));
-        let reply = script::REQUEUE_LOST.run(&mut self.commands.clone(), &command).await?;
+        let reply = script::REQUEUE_LOST.run(&mut self.commands.clone(), command).await?;
         redis::from_redis_value::<(u64, u64, u64, Vec<String>, u64)>(reply)
             .map(|(cursor, requeued, buried, dead, unburied)| Swept {
                 cursor,
@@ -113,7 +113,7 @@ impl Broker {
     pub(crate) async fn balance(&self, keys: &QueueKeys, gap: i64) -> Result<i64, BrokerError> {
         let mut command = script::BALANCE.command(&[&keys.queue, &keys.notifications, &keys.hand], 1, 24);
         command.arg(gap);
-        match script::BALANCE.run(&mut self.commands.clone(), &command).await? {
+        match script::BALANCE.run(&mut self.commands.clone(), command).await? {
             Value::Int(changed) => Ok(changed),
             reply => Err(script::BALANCE.unexpected(&reply)),
         }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redis::aio::ConnectionLike;
 use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 
-use crate::broker::commands::call_blocking;
+use crate::broker::commands::{Calls, Numbered, call_blocking};
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::crash;
 
@@ -74,17 +74,23 @@ impl Script {
     }
 
     /// Runs a call that [`Self::command`] began.
-    pub(super) async fn run<C>(&self, connection: &mut C, command: &Cmd) -> Result<Value, BrokerError>
-    where
-        C: ConnectionLike + Send,
-    {
+    pub(super) async fn run<C: Calls>(&self, connection: &mut C, command: Cmd) -> Result<Value, BrokerError> {
+        self.send(connection, Numbered::new(command)).await
+    }
+
+    /// Runs a call that was made ready.
+    pub(super) async fn send<C: Calls>(
+        &self,
+        connection: &mut C,
+        call: Numbered,
+    ) -> Result<Value, BrokerError> {
         crash::point(self.name, "before");
-        let mut result = connection.req_packed_command(command).await;
+        let mut result = connection.call(&call).await;
         if is_unknown_script(&result) {
             // Refused before anything ran, so it is safe to send it again.
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(self.text).to_owned();
-            result = match connection.req_packed_command(&load).await {
-                Ok(_) => connection.req_packed_command(command).await,
+            result = match connection.call(&Numbered::new(load)).await {
+                Ok(_) => connection.call(&call.again()).await,
                 Err(error) => Err(error),
             };
         }

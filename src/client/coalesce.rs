@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind};
+use crate::broker::{Broker, BrokerError, BrokerErrorKind, Ready};
 use crate::client::bulk::next_chunk;
 use crate::client::{keys, patiently};
 use crate::protocol::names::QueueName;
@@ -50,7 +50,9 @@ impl Coalescer {
     pub(super) async fn enqueue(&self, queue: QueueName, bytes: Vec<u8>) -> Result<(), BrokerError> {
         if let Ok(_permit) = self.requests.try_acquire() {
             let keys = keys(&queue);
-            return patiently(|| self.broker.enqueue(&keys, std::slice::from_ref(&bytes))).await.map(drop);
+            return patiently(|| self.broker.enqueue(Ready::new(&keys, std::iter::once(&bytes[..]))))
+                .await
+                .map(drop);
         }
         let (answer, answered) = oneshot::channel();
         let gone = |kind| BrokerError::new("enqueue", kind, "the client's runtime has ended");
@@ -93,8 +95,9 @@ async fn send(broker: &Broker, batch: Vec<Pending>) {
         let mut answers = answers.into_iter();
         let mut at = 0;
         while at < messages.len() {
-            let chunk = next_chunk(at, &messages);
-            let result = patiently(|| broker.enqueue(&keys, &messages[chunk.clone()])).await.map(drop);
+            let chunk = next_chunk(at, messages.len(), |index| messages[index].len());
+            let slices = messages[chunk.clone()].iter().map(Vec::as_slice);
+            let result = patiently(|| broker.enqueue(Ready::new(&keys, slices.clone()))).await.map(drop);
             for answer in answers.by_ref().take(chunk.len()) {
                 // Whoever asked may have gone.
                 let _ = answer.send(result.clone());

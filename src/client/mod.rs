@@ -12,6 +12,7 @@ use tokio::runtime::{Handle, Runtime};
 pub use self::bulk::{BulkError, Fate};
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind};
+use crate::client::bulk::Bulk;
 use crate::client::coalesce::Coalescer;
 use crate::config::{ClientConfig, Config, RedisConfig};
 use crate::error::Error;
@@ -152,13 +153,15 @@ impl Client {
         &self,
         calls: impl IntoIterator<Item = C>,
     ) -> Result<usize, BulkError> {
-        let written: Result<Vec<Written>, Error> =
-            calls.into_iter().map(|call| self.write(&call.into())).collect();
-        let written = written.map_err(BulkError::nothing_sent)?;
-        for queue in written.iter().map(|call| &call.queue).collect::<HashSet<_>>() {
+        let mut bulk = Bulk::default();
+        for call in calls {
+            let Written { queue, bytes, .. } = self.write(&call.into()).map_err(BulkError::nothing_sent)?;
+            bulk.push(queue, &bytes);
+        }
+        for queue in bulk.queues() {
             self.register(queue).await.map_err(BulkError::nothing_sent)?;
         }
-        bulk::enqueue(&self.broker, written).await
+        bulk.send(&self.broker).await
     }
 
     /// The same from a thread that may block.
@@ -202,10 +205,12 @@ async fn patiently<T, F>(call: impl FnMut() -> F) -> Result<T, BrokerError>
 where
     F: Future<Output = Result<T, BrokerError>>,
 {
-    let not_yet = |error: &BrokerError| {
-        matches!(error.kind(), BrokerErrorKind::Unreachable | BrokerErrorKind::NotReady)
-    };
-    call.retry(ExponentialBuilder::default().with_jitter().with_max_times(4)).when(not_yet).await
+    call.retry(ExponentialBuilder::default().with_jitter().with_max_times(4)).when(is_not_yet).await
+}
+
+/// Whether it was certainly not applied, and may be soon.
+fn is_not_yet(error: &BrokerError) -> bool {
+    matches!(error.kind(), BrokerErrorKind::Unreachable | BrokerErrorKind::NotReady)
 }
 
 /// Keys of a queue for one request.

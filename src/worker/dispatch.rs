@@ -72,7 +72,7 @@ impl ClaimLoop {
                 self.lanes[index].settlements.push_back((slot, Settlement::PutBack(Place::Head)));
                 continue;
             }
-            self.slots.begin(slot, index, message.clone(), suspect);
+            self.slots.begin(slot, index, message, suspect);
             if alone {
                 self.slots.leave_alone(slot);
                 continue;
@@ -80,7 +80,7 @@ impl ClaimLoop {
             if self.closing {
                 continue; // It does not begin; it is put back.
             }
-            self.begin(index, slot, &message, &mut batch, &mut jobs);
+            self.begin(index, slot, &mut batch, &mut jobs);
             if self.lanes[index].finished.len() >= self.chunk {
                 self.pump();
                 batch.lap();
@@ -98,13 +98,14 @@ impl ClaimLoop {
         if self.closing || !self.lanes.iter().all(is_quiet) {
             return;
         }
-        let (index, message, mut jobs) = (running.lane, running.message.clone(), Vec::new());
-        self.begin(index, slot, &message, &mut Batch::new(), &mut jobs);
+        let (index, mut jobs) = (running.lane, Vec::new());
+        self.begin(index, slot, &mut Batch::new(), &mut jobs);
         self.hand_over(jobs);
     }
 
-    fn begin(&mut self, index: usize, slot: usize, message: &Bytes, batch: &mut Batch, jobs: &mut Vec<Job>) {
-        match self.send_off(index, slot, message, batch) {
+    fn begin(&mut self, index: usize, slot: usize, batch: &mut Batch, jobs: &mut Vec<Job>) {
+        let Some(running) = self.slots.running_in(slot) else { return };
+        match self.send_off(index, slot, &running.message, batch) {
             Dispatched::Ended(outcome) => self.on_done(slot, outcome, None),
             Dispatched::Isolated(handle) => self.slots.stop_by(slot, Stop::Process(handle)),
             Dispatched::Spawned(abort, reins) => self.lead(slot, Stop::Abort(abort), reins),

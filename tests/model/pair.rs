@@ -174,8 +174,13 @@ impl Pair {
         if reply != expected {
             return Err(format!("expected the reply {expected:?}, it is {reply:?}"));
         }
-        let (after, world) = (self.read(), &self.world);
-        if after == *world { Ok(()) } else { Err(format!("expected {world:#?}\nit is {after:#?}")) }
+        let (mut after, mut world) = (self.read(), self.world.clone());
+        // Of a large hash, Redis gives the fields in an order of its own.
+        if world.processing.len() >= 16 {
+            after.processing.sort_unstable();
+            world.processing.sort_unstable();
+        }
+        if after == world { Ok(()) } else { Err(format!("expected {world:#?}\nit is {after:#?}")) }
     }
 
     fn make(&mut self, step: &Step) -> Made {

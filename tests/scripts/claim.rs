@@ -94,6 +94,20 @@ fn an_empty_queue_is_no_error_and_loses_surplus_tokens() {
 }
 
 #[test]
+fn what_many_slots_own_is_not_searched_from_its_beginning() {
+    for (slots, is_table) in [(15, false), (16, true), (300, true)] {
+        let mut bench = Bench::new();
+        let messages: Vec<String> = (0..slots).map(|n| n.to_string()).collect();
+        bench.wait(&messages.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(claim(&mut bench, &Ask::free(slots)).unwrap().messages.len(), slots);
+        let encoding: String =
+            redis::cmd("OBJECT").arg("ENCODING").arg(PROCESSING).query(&mut bench.redis).unwrap();
+        assert_eq!(encoding == "hashtable", is_table, "{slots} slots: {encoding}");
+        assert_eq!(bench.state().processing.len(), slots, "expected nothing else to be left there");
+    }
+}
+
+#[test]
 fn releases_without_claiming() {
     let mut bench = Bench::new();
     bench.wait(&["x"]);

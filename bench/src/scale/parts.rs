@@ -24,9 +24,9 @@ pub const PARTS: [Part; 5] = [
         first: "drained",
         sizes: &[1, 2, 4, 8],
         measure: workers,
-        why: "Each has a concurrency of 64, and all serve one queue. What a call costs Redis stays as it is, since no \
-              worker asks about another; so they grow together until Redis has its one core to itself, or the machine \
-              has no core left.",
+        why: "Each has a concurrency of 64, and all serve one queue. One worker keeps Redis busy already, so more of them \
+              bring no more calls that do nothing; they are for calls that work. No worker asks about another: what \
+              grows for a call is that claims meet fewer finished slots each, and are smaller.",
     },
     Part {
         name: "queues",
@@ -35,7 +35,7 @@ pub const PARTS: [Part; 5] = [
         sizes: &[1, 10, 100, 1_000],
         measure: queues,
         why: "The same number of calls, in more queues. One claim is of one queue, so what a batch shares is shared by \
-              fewer calls where each queue has few. Idle, a worker beats for each of its queues four times in a lease, \
+              fewer calls where each queue has few: at a thousand, each has a hundred. Idle, a worker beats for each of its queues four times in a lease, \
               and sweeps it, so that grows with their number.",
     },
     Part {
@@ -44,8 +44,8 @@ pub const PARTS: [Part; 5] = [
         first: "drained",
         sizes: &[1, 4, 16, 64, 256, 1_024, 4_096],
         measure: slots,
-        why: "A round trip is shared by half of the slots, until there is no more to share. A slot costs a few hundred \
-              bytes; more memory goes into what is claimed at a time.",
+        why: "A round trip is shared by half of the slots, up to 512, until there is no more to share. A slot costs a few \
+              hundred bytes.",
     },
     Part {
         name: "waiting",

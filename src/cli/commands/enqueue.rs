@@ -5,7 +5,7 @@ mod arguments;
 use serde_json::{Value, json};
 
 use self::arguments::{Given, check};
-use crate::broker::Broker;
+use crate::broker::{Broker, Ready};
 use crate::cli::Program;
 use crate::cli::args::{Enqueue, Language};
 use crate::cli::exit::Failure;
@@ -47,7 +47,7 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     }
     let broker = Broker::connect(&program.settings.config.redis).await?;
     broker.register_queue(queue.as_str()).await?;
-    let waiting = broker.enqueue(&QueueKeys::new(&queue), std::slice::from_ref(&message)).await?;
+    let waiting = broker.enqueue(Ready::new(&QueueKeys::new(&queue), std::iter::once(&message[..]))).await?;
     report(&args, &queue, id, &message, waiting)
 }
 

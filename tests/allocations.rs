@@ -1,0 +1,143 @@
+//! How often does a call ask for memory? What is written down in `docs/performance.md` is held here.
+#![allow(unsafe_code, reason = "an allocator that counts")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests die and print")]
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use delayed::protocol::message::Message;
+use delayed::protocol::names::QueueName;
+use delayed::task::handler::Handler;
+use delayed::task::{Cancellation, Registry, Scope, States};
+use delayed::{Call, Client, Worker};
+use support::redis::TestRedis;
+
+struct Counting;
+
+thread_local! {
+    static OF_THREAD: Cell<u64> = const { Cell::new(0) };
+}
+static OF_ALL: AtomicU64 = AtomicU64::new(0);
+
+fn note() {
+    // Not of a thread that ends.
+    let _ = OF_THREAD.try_with(|count| count.set(count.get() + 1));
+    OF_ALL.fetch_add(1, Relaxed);
+}
+
+// SAFETY: the system's, with a count beside it that asks for no memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: as for the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as for the caller.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note();
+        // SAFETY: as for the caller.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One test at a time: all threads are counted.
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[delayed::task(name = "numbers")]
+fn numbers(one: i64, two: bool) {
+    black_box((one, two));
+}
+
+#[delayed::task(name = "numbers_async")]
+async fn numbers_async(one: i64, two: bool) {
+    black_box((one, two));
+}
+
+#[delayed::task(name = "text")]
+async fn text(one: i64, text: String) {
+    black_box((one, text));
+}
+
+#[test]
+fn a_call_itself_asks_for_its_boxed_future_and_what_its_arguments_own() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let registry = Registry::collect().unwrap();
+    let (states, cancellation, queue) = (States::new(), Cancellation::new(), QueueName::default());
+    let run = |bytes: &[u8]| {
+        let message = Message::decode(black_box(bytes)).unwrap();
+        let task = registry.get(message.task()).expect("it is registered");
+        let scope = Scope::new(task.name, &queue, &states, &cancellation);
+        match task.handler {
+            Handler::Blocking(function) => assert!(function(message.arguments(), &scope).unwrap().is_ok()),
+            Handler::Async(function) => {
+                let mut run = function(message.arguments(), &scope).unwrap();
+                let mut context = Context::from_waker(Waker::noop());
+                assert!(matches!(run.as_mut().poll(&mut context), Poll::Ready(Ok(()))));
+            }
+        }
+    };
+    let cases: [(&str, Call, u64); 3] = [
+        ("a plain fn", numbers::call(7, true), 0),
+        ("an async fn", numbers_async::call(7, true), 1),
+        ("an async fn with a String", text::call(7, "hello".into()), 2),
+    ];
+    for (name, call, expected) in cases {
+        let bytes = call.encode().unwrap();
+        run(&bytes);
+        let before = OF_THREAD.get();
+        run(&bytes);
+        assert_eq!(OF_THREAD.get() - before, expected, "allocations of {name}");
+    }
+}
+
+const WARM: u64 = 5_000;
+const MEASURED: u64 = 20_000;
+static RUNS: AtomicU64 = AtomicU64::new(0);
+static WARM_AT: AtomicU64 = AtomicU64::new(0);
+static ENDED_AT: AtomicU64 = AtomicU64::new(0);
+
+#[delayed::task(name = "drained", queue = "q")]
+async fn drained(number: u64) {
+    black_box(number);
+    match RUNS.fetch_add(1, Relaxed) + 1 {
+        WARM => WARM_AT.store(OF_ALL.load(Relaxed), Relaxed),
+        runs if runs == WARM + MEASURED => ENDED_AT.store(OF_ALL.load(Relaxed), Relaxed),
+        _ => {}
+    }
+}
+
+/// The boxed future and the message as Redis sent it, one each; the rest is of script calls, which a batch
+/// shares.
+#[test]
+fn a_worker_that_drains_asks_for_little_beside() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for (concurrency, most) in [(10, 8.0), (64, 3.5)] {
+        let server = TestRedis::start();
+        RUNS.store(0, Relaxed);
+        runtime.block_on(async {
+            let client = Client::connect(&server.url()).await.unwrap();
+            client.enqueue_many((0..WARM + MEASURED).map(drained::call)).await.unwrap();
+            let worker = Worker::builder(&server.url()).queue("q").concurrency(concurrency).burst(true);
+            worker.connect().await.unwrap().run().await.unwrap();
+        });
+        assert_eq!(RUNS.load(Relaxed), WARM + MEASURED);
+        let each = (ENDED_AT.load(Relaxed) - WARM_AT.load(Relaxed)) as f64 / MEASURED as f64;
+        println!("{concurrency} at a time: {each:.2} allocations for each call");
+        assert!(each <= most, "{concurrency} at a time: {each:.2} allocations for each call");
+    }
+}
