@@ -97,7 +97,9 @@ impl BrokerError {
             _ if text.contains("uthentication") => Kind::Denied,
             _ => Kind::Reply,
         };
-        Self::new(op, kind, text)
+        let is_right_missing = kind == Kind::Denied && says("NOPERM");
+        let error = Self::new(op, kind, text);
+        if is_right_missing { error.advised(RIGHTS) } else { error }
     }
 
     /// The transition or read that failed, such as `claim`.
@@ -110,6 +112,11 @@ impl BrokerError {
     #[must_use]
     pub fn kind(&self) -> BrokerErrorKind {
         self.kind
+    }
+
+    /// What to do about it, and the server's own words.
+    pub(crate) fn advice_and_detail(&self) -> (&'static str, &str) {
+        (self.advice, &self.detail)
     }
 
     /// Whether the call may have been applied although it failed.
@@ -139,6 +146,10 @@ impl fmt::Display for BrokerError {
 }
 
 impl std::error::Error for BrokerError {}
+
+/// What to do about a user that is known and may not do this.
+const RIGHTS: &str =
+    "Redis does not let this user do that: give it the right (ACL SETUSER), or use another user";
 
 /// What to do about it, where nothing better is known.
 fn advice(kind: BrokerErrorKind) -> &'static str {

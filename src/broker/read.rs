@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::broker::Broker;
-use crate::broker::error::BrokerError;
+use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::crash;
 use crate::protocol::keys::{QUEUES, QueueKeys};
 use crate::protocol::names::QueueName;
@@ -68,9 +68,15 @@ impl Broker {
         Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
     }
 
-    /// Asks for an answer that costs the server nothing.
-    pub(crate) async fn ping(&self) -> Result<(), BrokerError> {
-        self.read::<Value>("ping", &redis::cmd("PING")).await.map(drop)
+    /// Whether the server takes writes, also those that need memory: a write of nothing, which changes no key, whatever
+    /// it holds, and makes none.
+    pub(crate) async fn write_nothing(&self) -> Result<(), BrokerError> {
+        let command = redis::cmd("SETRANGE").arg(QUEUES).arg(0).arg("").to_owned();
+        match self.read::<Value>("write", &command).await {
+            // A set, as it should be: its type is looked at when the write itself was allowed.
+            Err(error) if error.kind() == BrokerErrorKind::WrongType => Ok(()),
+            written => written.map(drop),
+        }
     }
 
     /// Remembers that a queue is in use, so that a sweeper finds it.
@@ -89,8 +95,17 @@ impl Broker {
         beside: &[(&str, &str)],
     ) -> Result<BTreeSet<QueueName>, BrokerError> {
         let names = self.registered_queues().await?;
-        let mut queues: BTreeSet<QueueName> =
-            names.iter().filter_map(|name| QueueName::parse(name).ok()).collect();
+        let mut queues = self.queues_beside(beside).await?;
+        queues.extend(names.iter().filter_map(|name| QueueName::parse(name).ok()));
+        Ok(queues)
+    }
+
+    /// The queues that have a key of one of these suffixes and types beside them.
+    pub(crate) async fn queues_beside(
+        &self,
+        beside: &[(&str, &str)],
+    ) -> Result<BTreeSet<QueueName>, BrokerError> {
+        let mut queues = BTreeSet::new();
         for (suffix, kind) in beside {
             let mut cursor = 0;
             loop {

@@ -49,9 +49,14 @@ scripts! {
 pub(super) async fn load_all<C: ConnectionLike + Send>(connection: &mut C) -> Result<(), BrokerError> {
     let mut load = redis::pipe();
     for script in ALL {
-        load.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
+        load.cmd("SCRIPT").arg("LOAD").arg(script.text);
     }
-    load.query_async(connection).await.map_err(|error| BrokerError::from_redis("connect", &error))
+    // Each may be refused, and all for the same reason: one of them says it.
+    let loaded: RedisResult<Vec<RedisResult<Value>>> = load.ignore_errors().query_async(connection).await;
+    loaded
+        .and_then(|loaded| loaded.into_iter().collect::<RedisResult<Vec<Value>>>())
+        .map(drop)
+        .map_err(|error| BrokerError::from_redis("connect", &error))
 }
 
 /// The digest by which the script of that name is called.
