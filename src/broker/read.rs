@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use redis::Value;
+use redis::{RedisResult, Value};
 
 use crate::broker::Broker;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
@@ -158,6 +158,26 @@ impl Broker {
             return Ok(Vec::new());
         }
         self.read("waiting", redis::cmd("LRANGE").arg(&keys.queue).arg(start).arg(start + count - 1)).await
+    }
+
+    /// The message at the head of each of these lists, and how many there are; none where it is no list any more.
+    pub(crate) async fn heads(&self, lists: &[&str]) -> Result<Vec<Option<(Vec<u8>, u64)>>, BrokerError> {
+        let mut pipe = redis::pipe();
+        pipe.ignore_errors();
+        for list in lists {
+            pipe.cmd("LINDEX").arg(*list).arg(0).cmd("LLEN").arg(*list);
+        }
+        let replies: Vec<RedisResult<Value>> = pipe
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("heads", &error))?;
+        let head = |pair: &[RedisResult<Value>]| match pair {
+            [Ok(Value::BulkString(head)), Ok(Value::Int(length))] => {
+                Some((head.clone(), length.unsigned_abs()))
+            }
+            _ => None,
+        };
+        Ok(replies.chunks(2).map(head).collect())
     }
 
     /// What slots own, a part of them: the next cursor, and (wire id, message).

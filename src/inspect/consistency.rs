@@ -11,7 +11,7 @@ use crate::protocol::names::{QueueName, WorkerId};
 const RUN_SWEEPER: &str = "a sweeper mends it: run `worker` or `sweeper`";
 
 impl Inspector {
-    /// Looks at every queue.
+    /// Looks at every queue, and for what may be one.
     pub(super) async fn check_queues(&self) -> Result<Vec<Finding>, Error> {
         let mut findings = Vec::new();
         let queues = match self.queue_names().await {
@@ -24,6 +24,7 @@ impl Inspector {
         for queue in &queues {
             findings.extend(self.check_queue(queue).await?);
         }
+        findings.extend(self.unfound(&queues).await?);
         Ok(findings)
     }
 

@@ -36,7 +36,7 @@ pub struct Finding {
     /// How bad it is.
     pub level: Level,
     /// What was looked at: `access`, `version`, `eviction`, `persistence`, `memory`, `writes`, `clock`, `latency`,
-    /// `keys`, `tokens`, `owners`, `live_keys`, `workers`, `versions` or `dead`.
+    /// `keys`, `unfound`, `tokens`, `owners`, `live_keys`, `workers`, `versions` or `dead`.
     pub check: &'static str,
     /// The queue, where it is one's.
     pub queue: Option<String>,

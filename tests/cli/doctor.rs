@@ -3,7 +3,7 @@
 use redis::Commands;
 use serde_json::Value;
 
-use super::{DELAYED, PATIENCE, command, ended, on};
+use super::{DELAYED, PATIENCE, command, ended, on, start};
 use crate::support::redis::{Options, TestRedis, everything, read};
 use crate::support::wait;
 
@@ -136,6 +136,28 @@ fn a_server_that_loads_its_data_is_a_finding() {
     let findings: Value = serde_json::from_str(&asked.out).unwrap();
     assert_eq!(findings[0]["check"], "access");
     assert_eq!(asked.out.matches("is loading").count(), 1, "expected it once: {asked:?}");
+}
+
+#[test]
+fn a_list_of_messages_that_no_sweeper_finds_is_named() {
+    let redis = TestRedis::with(Options { append_only: true, ..Options::default() });
+    let mut connection = redis.connection();
+    let () = connection.rpush("lone", &[b"\x91\xa1f", b"\x91\xa1g"]).unwrap();
+    // Other programs' lists.
+    let () = connection.rpush("texts", &["a", r#"{"a": 1}"#, "[1]"]).unwrap();
+    let () = connection.rpush("numbers", &[1, 2]).unwrap();
+    let before = everything(&mut connection);
+    assert_eq!(found(&redis, 0), [("warning".into(), "unfound".into())]);
+    on(&redis, DELAYED, &["doctor"])
+        .expect(0)
+        .says("unfound: lone: this list begins with a message (2 in all)")
+        .says("`sweeper --queue 'lone'`");
+    assert_eq!(everything(&mut connection), before, "expected nothing to be changed");
+    // The fix.
+    let sweeper = start(&redis, &["sweeper", "--queue", "lone", "--interval", "20ms"]);
+    wait::until("its tokens", PATIENCE, || connection.llen::<_, u64>("lone_noti").unwrap() == 2);
+    drop(sweeper);
+    assert_eq!(found(&redis, 0), [("warning".into(), "workers".into())]);
 }
 
 #[test]

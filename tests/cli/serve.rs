@@ -66,6 +66,27 @@ fn a_program_without_tasks_is_no_worker() {
 }
 
 #[test]
+fn a_sweeper_leaves_lists_alone_until_it_knows_that_they_are_queues() {
+    let redis = TestRedis::start();
+    let mut connection = redis.connection();
+    let () = connection.rpush("lone", b"\x91\xa1f").unwrap();
+    let () = connection.rpush("another", "text").unwrap();
+    // One that it finds, and comes to after those.
+    let () = connection.rpush("seen_noti", "1").unwrap();
+    let sweeper = start(&redis, &["sweeper", "--interval", "20ms"]);
+    wait::until("a whole sweep", PATIENCE, || !connection.exists::<_, bool>("seen_noti").unwrap());
+    let mut keys: Vec<String> = connection.keys("*").unwrap();
+    keys.sort();
+    assert_eq!(keys, ["another", "lone"]);
+    on(&redis, DELAYED, &["enqueue", "f", "--queue", "lone"]).expect(0);
+    // A foreign worker took the only token, and died.
+    let () = connection.lpop("lone_noti", None).unwrap();
+    wait::until("both tokens", PATIENCE, || connection.llen::<_, u64>("lone_noti").unwrap() == 2);
+    assert!(!connection.exists::<_, bool>("another_noti").unwrap(), "expected it to be left alone");
+    drop(sweeper);
+}
+
+#[test]
 fn a_sweeper_brings_back_what_a_foreign_worker_left_and_ends_by_a_signal() {
     let redis = TestRedis::start();
     let () = redis.connection().hset("q_processing", "4711", b"\x91\xa1f").unwrap();
