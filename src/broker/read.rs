@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use redis::{RedisResult, Value};
+use redis::{Arg, Cmd, RedisError, RedisResult, Value};
 
 use crate::broker::Broker;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
@@ -42,7 +42,7 @@ impl Broker {
         command
             .query_async(&mut self.commands.clone())
             .await
-            .map_err(|error| BrokerError::from_redis(op, &error))
+            .map_err(|error| BrokerError::from_redis(op, &error).of_key(first_key(command)))
     }
 
     /// What the server says of itself.
@@ -140,11 +140,14 @@ impl Broker {
         let mut pipe = redis::pipe();
         pipe.cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
         pipe.cmd("HLEN").arg(&keys.processing).cmd("XLEN").arg(&keys.dead).cmd("HLEN").arg(&keys.deaths);
-        let lengths: (u64, u64, u64, u64, u64) = pipe
-            .query_async(&mut self.commands.clone())
-            .await
-            .map_err(|error| BrokerError::from_redis("lengths", &error))?;
-        Ok(lengths.into())
+        let failed = |error: RedisError| BrokerError::from_redis("lengths", &error);
+        let replies: Vec<RedisResult<u64>> =
+            pipe.ignore_errors().query_async(&mut self.commands.clone()).await.map_err(failed)?;
+        let mut lengths = [0; 5];
+        for ((length, reply), command) in lengths.iter_mut().zip(replies).zip(pipe.cmd_iter()) {
+            *length = reply.map_err(|error| failed(error).of_key(first_key(command)))?;
+        }
+        Ok(lengths)
     }
 
     /// Waiting messages, oldest first, from `start` on.
@@ -287,5 +290,13 @@ impl Broker {
         let deleted = self.read("delete_dead", &command).await;
         crash::point("delete", "replied");
         deleted
+    }
+}
+
+/// The key that a command reads, which stands behind its name.
+fn first_key(command: &Cmd) -> Option<&str> {
+    match command.args_iter().nth(1) {
+        Some(Arg::Simple(key)) => std::str::from_utf8(key).ok(),
+        _ => None,
     }
 }

@@ -192,6 +192,18 @@ fn every_kind_of_trouble_is_found() {
         .says("PROBLEM  keys: types: the key `types_dead` is a string and should be a stream")
         .says("→ redis-cli CONFIG SET maxmemory-policy noeviction")
         .says("1 messages are owned by dead workers of Python or Go");
-    on(&redis, DELAYED, &["queues"]).expect(0).says("a key of this queue holds another type");
-    on(&redis, DELAYED, &["dead", "list", "--queue", "types"]).expect(4).says("holds another type");
+    on(&redis, DELAYED, &["queues"])
+        .expect(0)
+        .says("unreadable")
+        .says("types: the key `types_dead` holds another type");
+    on(&redis, DELAYED, &["dead", "list", "--queue", "types"])
+        .expect(4)
+        .says("error: the key `types_dead` holds another type: rename or delete it");
+    on(&redis, DELAYED, &["dead", "requeue", "--all", "--queue", "types"])
+        .expect(4)
+        .says("the key `types_dead`");
+    let () = connection.set("types_noti", "x").unwrap();
+    on(&redis, DELAYED, &["enqueue", "f", "--queue", "types"])
+        .expect(4)
+        .says("error: a key of the queue `types` holds another type: `doctor` says which");
 }

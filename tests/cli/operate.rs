@@ -135,6 +135,10 @@ fn peek_reads_messages_of_all_languages() {
     assert_eq!(field("arguments")[..4], ["()", "(5)", "(1, x=2)", "(5)"]);
     assert_eq!(field("attempts"), [0, 0, 0, 2, 0]);
     assert_eq!((&field("retry")[2], &field("hex")[4]), (&3.into(), &"07".into()));
+    let long = "a".repeat(5_000);
+    on(&redis, DELAYED, &["enqueue", &long, "--queue", "long"]).expect(0);
+    let shown = on(&redis, DELAYED, &["peek", "long"]).expect(0).says("aaa…()");
+    assert!(shown.out.len() < 500, "expected the path to be cut: {shown:?}");
     on(&redis, DELAYED, &["peek", "q", "--start", "4"]).expect(0).says("not a message").says("0x07");
     let most = u64::MAX.to_string();
     let all = on(&redis, DELAYED, &["peek", "q", "--start", "3", "--count", &most, "--json"]).json();

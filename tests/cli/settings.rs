@@ -40,6 +40,19 @@ fn mistakes_in_settings_are_named_with_their_place() {
     std::fs::write(directory.path().join("bad.toml"), "[worker]\nlaese = \"3s\"\n").unwrap();
     run(&["config", "--config", "bad.toml"]).expect(5).says("bad.toml").says("line 2").says("laese");
     run(&["config", "--config", "none.toml"]).expect(5).says("none.toml cannot be read");
+    for (words, told) in [
+        (&["enqueue", "f", "--timeout", "0s"][..], "a run needs some time"),
+        (&["enqueue", "f", "--deadline", "0s"], "a call with no time left is never run"),
+        (&["peek", "default", "--count", "0"], "nothing would be shown: use 1 or more"),
+        (&["dead", "list", "--count", "0"], "nothing would be shown: use 1 or more"),
+    ] {
+        run(words).expect(2).says(told);
+    }
+    let mut none = command(WORKER, directory.path(), &["enqueue", "f"]);
+    ended(none.env("DELAYED_MAX_MESSAGE", "0"))
+        .expect(5)
+        .says("0 would refuse every call")
+        .says("DELAYED_MAX_MESSAGE");
     run(&["worker", "--concurrency", "0"]).expect(5).says("0 is not from 1 to 4096 (set by --concurrency)");
     run(&["worker", "--queue", "a", "--queue", "a"]).expect(5).says("named twice");
     run(&["worker", "--queue", "a b"]).expect(2).says("without spaces");

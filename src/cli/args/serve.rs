@@ -153,7 +153,7 @@ pub(in crate::cli) struct Enqueue {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(in crate::cli) retry: Option<i64>,
     /// How long one run may go on, whatever its task says
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(in crate::cli) timeout: Option<Duration>,
     /// Until when it is of use: a time from now, or a moment such as 2030-01-31T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = moment)]
@@ -200,6 +200,9 @@ fn size(text: &str) -> Result<String, String> {
 
 fn moment(text: &str) -> Result<SystemTime, String> {
     let from_now = humantime::parse_duration(text).ok().and_then(|time| SystemTime::now().checked_add(time));
+    if humantime::parse_duration(text).is_ok_and(|time| time.is_zero()) {
+        return Err("a call with no time left is never run: give it some, such as `1h`".into());
+    }
     let moment = || text.parse::<jiff::Timestamp>().ok().map(SystemTime::from);
     from_now.or_else(moment).ok_or_else(|| {
         "neither a time from now such as `1h` nor a moment such as `2030-01-31T12:00:00Z`".to_owned()
@@ -209,4 +212,11 @@ fn moment(text: &str) -> Result<SystemTime, String> {
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|error| format!("not a duration such as `30s` or `1h 30m`: {error}"))
+}
+
+fn some_time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("a run needs some time, such as `30s`; leave it out for the task's own".into()),
+        time => Ok(time),
+    }
 }
