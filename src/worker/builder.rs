@@ -154,7 +154,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Connects to Redis.
+    /// Connects to Redis. One that is loading its data is waited for.
     ///
     /// # Errors
     /// A setting out of its range, no tasks or two of one name, a state that is missing, or a Redis that cannot be
@@ -174,7 +174,7 @@ impl WorkerBuilder {
         {
             return Err(Error::NoZygote { task, isolation });
         }
-        let broker = Broker::connect(&self.config.redis).await?;
+        let broker = Broker::connect_when_ready(&self.config.redis).await?;
         let counters = Arc::new(Counters::default());
         Ok(Worker {
             id: WorkerId::random(),

@@ -3,7 +3,7 @@
 use redis::Commands;
 use serde_json::Value;
 
-use super::{DELAYED, PATIENCE, command, ended, on, start};
+use super::{DELAYED, PATIENCE, on, start};
 use crate::support::redis::{Options, TestRedis, everything, read};
 use crate::support::wait;
 
@@ -118,20 +118,8 @@ fn a_server_that_loads_its_data_is_a_finding() {
     for n in 0..6_000 {
         let () = redis.connection().set("fill", n).unwrap();
     }
-    let url = redis.url();
-    redis.kill();
-    let asked = std::thread::scope(|scope| {
-        let (directory, socket) = (redis.directory().to_owned(), redis.socket());
-        let asking = scope.spawn(move || {
-            wait::until_some("an answer while it loads", PATIENCE, || {
-                std::os::unix::net::UnixStream::connect(&socket).ok()?;
-                let asked = ended(&mut command(DELAYED, &directory, &["doctor", "--json", "--redis", &url]));
-                (asked.code != Some(3)).then_some(asked)
-            })
-        });
-        redis.restart();
-        asking.join().unwrap()
-    });
+    redis.restart_unready();
+    let asked = on(&redis, DELAYED, &["doctor", "--json"]);
     let asked = asked.expect(1).says("is loading the dataset").says("try again later");
     let findings: Value = serde_json::from_str(&asked.out).unwrap();
     assert_eq!(findings[0]["check"], "access");

@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use redis::Commands;
 
 use super::{DELAYED, PATIENCE, WORKER, on, start, task};
-use crate::support::redis::{TestRedis, snapshot};
+use crate::support::redis::{Options, TestRedis, snapshot};
 use crate::support::wait;
 
 #[test]
@@ -40,6 +40,42 @@ fn a_function_that_never_ends_does_not_hold_the_exit() {
     assert_eq!(snapshot(&mut redis.connection(), "default").waiting.len(), 1, "expected it to be put back");
     let line: serde_json::Value = serde_json::from_str(&worker.wait_for_line("serving")).unwrap();
     assert_eq!(line["message"], "serving");
+}
+
+#[test]
+fn a_redis_that_is_loading_is_waited_for_at_the_start() {
+    let mut redis = TestRedis::with(Options {
+        append_only: true,
+        extra: ["--key-load-delay", "300"].map(Into::into).into(),
+        ..Options::default()
+    });
+    let mut connection = redis.connection();
+    for n in 0..6_000 {
+        let () = connection.set("fill", n).unwrap();
+    }
+    on(&redis, WORKER, &["enqueue", &task("record"), "[7]"]).expect(0);
+    redis.restart_unready();
+    let mut worker = start(&redis, &["worker", "--burst"]);
+    let mut sweeper = start(&redis, &["sweeper"]);
+    let mut stopped = start(&redis, &["sweeper"]);
+    for program in [&mut worker, &mut sweeper, &mut stopped] {
+        program.wait_for_line("waiting for it");
+    }
+    stopped.signal(Signal::SIGTERM);
+    assert_eq!(stopped.wait_exit(PATIENCE).code(), Some(0), "{}", stopped.printed());
+    assert!(
+        !stopped.printed().contains("sweeping"),
+        "expected an end while it waited: {}",
+        stopped.printed()
+    );
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
+    assert_eq!(std::fs::read_to_string(redis.directory().join("record")).unwrap(), "7\n");
+    sweeper.wait_for_line("sweeping");
+    let told = [worker.printed(), sweeper.printed()];
+    assert!(
+        told.iter().all(|text| text.matches("waiting for it").count() == 1),
+        "expected it once: {told:?}"
+    );
 }
 
 #[test]
