@@ -1,10 +1,11 @@
 //! `enqueue`: sends one call, its arguments written in JSON.
 
 mod arguments;
+mod exact;
 
 use serde_json::{Value, json};
 
-use self::arguments::{Given, check};
+use self::arguments::{Given, check, keywords, payload};
 use crate::broker::Broker;
 use crate::cli::Program;
 use crate::cli::args::{Enqueue, Language};
@@ -12,7 +13,7 @@ use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
-use crate::protocol::encode::Meta;
+use crate::protocol::encode::{self, Meta};
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::message::Message;
 use crate::protocol::meta;
@@ -75,19 +76,22 @@ fn native(
     states: &States,
     id: Option<CallId>,
 ) -> Result<Vec<u8>, Failure> {
-    let (payload, by_place) = match task {
-        None => (given.payload(&args.path)?, false),
-        Some(task) => checked(task, given, states)?,
-    };
     let meta = Meta {
         attempts: 0,
         deadline_ms: args.deadline.map(meta::since_1970),
         id,
-        by_place,
+        by_place: false,
         retry: args.retry,
         timeout_ms: args.timeout.map(meta::milliseconds),
     };
-    Ok(crate::protocol::encode::native(&args.path, &payload, &meta))
+    match (task, given) {
+        (Some(task), given) => {
+            let (payload, by_place) = checked(task, given, states)?;
+            Ok(encode::native(&args.path, &payload, &Meta { by_place, ..meta }))
+        }
+        (None, Given::ByPlace(values)) => Ok(encode::native(&args.path, &payload(values)?, &meta)),
+        (None, Given::ByName(values)) => Ok(encode::by_keyword(&args.path, &keywords(values)?, &meta)),
+    }
 }
 
 /// The payload for a task that is compiled in, and whether it is to be read by place.
@@ -100,7 +104,7 @@ fn checked(task: &'static Registration, given: &Given, states: &States) -> Resul
 #[cfg(feature = "testing")]
 pub fn json_message(task: &'static Registration, text: &str) -> Option<Vec<u8>> {
     let (payload, by_place) = checked(task, &Given::parse(Some(text)).ok()?, &States::new()).ok()?;
-    Some(crate::protocol::encode::native(task.name, &payload, &Meta { by_place, ..Meta::default() }))
+    Some(encode::native(task.name, &payload, &Meta { by_place, ..Meta::default() }))
 }
 
 fn python(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
