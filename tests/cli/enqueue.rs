@@ -12,8 +12,8 @@ fn a_call_is_sent_as_go_would_send_it_and_can_carry_options() {
     on(&redis, WORKER, &["enqueue", &add, r#"{"b": 2, "a": 1}"#]).expect(0);
     let sent = on(&redis, WORKER, &["enqueue", &add, "[1, 2]", "--id", "--retry", "-1", "--json"]).json();
     assert_eq!(
-        (&sent["queue"], &sent["arguments"], &sent["waiting"]),
-        (&"default".into(), &"(1, 2)".into(), &3.into())
+        (&sent["queue"], &sent["arguments"], &sent["arguments_text"], &sent["waiting"]),
+        (&"default".into(), &serde_json::json!([1, 2]), &"(1, 2)".into(), &3.into())
     );
     let waiting = snapshot(&mut redis.connection(), "default").waiting;
     let expected = [&[0x92, 0xbf][..], add.as_bytes(), &[0xc4, 3, 0x92, 1, 2]].concat();

@@ -79,6 +79,23 @@ fn a_redis_that_is_loading_is_waited_for_at_the_start() {
 }
 
 #[test]
+fn a_panic_is_a_line_of_json_too() {
+    let redis = TestRedis::start();
+    on(&redis, WORKER, &["enqueue", &task("panic")]).expect(0);
+    let worker = on(&redis, WORKER, &["worker", "--burst", "--log-format", "json"]).expect(0);
+    let lines: Vec<serde_json::Value> = worker
+        .err
+        .lines()
+        .map(|line| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("expected JSON ({error}): {line}"))
+        })
+        .collect();
+    let told = |line: &&serde_json::Value| line["message"].as_str().unwrap().starts_with("panicked: ");
+    let panics: Vec<_> = lines.iter().filter(told).collect();
+    assert!(panics.len() == 1 && panics[0]["place"].is_string(), "expected the panic once: {lines:#?}");
+}
+
+#[test]
 fn a_burst_ends_when_all_is_done() {
     let redis = TestRedis::start();
     for n in ["[1]", "[2]"] {

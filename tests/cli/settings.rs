@@ -34,6 +34,22 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
+fn with_json_an_error_is_json() {
+    let directory = support::directory();
+    for (words, code, text) in [
+        (&["doctor", "--json", "--redis", "redis://127.0.0.1:1"][..], 3, "Redis cannot be reached"),
+        (&["dead", "show", "1-1", "--json", "--redis", "nonsense"], 5, "the address is not understood"),
+        (&["peek", "--json"], 2, "required arguments"),
+    ] {
+        let ended = ended(&mut command(DELAYED, directory.path(), words)).expect(code);
+        let told: Value =
+            serde_json::from_str(&ended.err).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+        assert_eq!((&told["exit"], ended.out.as_str()), (&code.into(), ""));
+        assert!(told["error"].as_str().unwrap().contains(text), "expected {text:?}: {told}");
+    }
+}
+
+#[test]
 fn mistakes_in_settings_are_named_with_their_place() {
     let directory = support::directory();
     let run = |words: &[&str]| ended(&mut command(WORKER, directory.path(), words));

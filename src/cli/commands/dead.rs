@@ -50,7 +50,7 @@ fn shown(letter: &DeadLetter) -> String {
     let mut lines = vec![
         ("id", letter.id.clone()),
         ("task", or_dash(message.task.clone())),
-        ("arguments", or_dash(message.arguments.clone())),
+        ("arguments", or_dash(message.arguments_text.clone())),
         ("buried", output::moment(letter.at_ms)),
         ("reason", letter.reason.clone()),
         ("detail", letter.detail.clone()),

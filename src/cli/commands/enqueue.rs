@@ -9,16 +9,16 @@ use self::arguments::{Given, check, keywords, payload};
 use crate::broker::Broker;
 use crate::cli::Program;
 use crate::cli::args::{Enqueue, Language};
+use crate::cli::commands::LONG;
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::error::Error;
+use crate::inspect::MessageSummary;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, Meta};
 use crate::protocol::keys::QueueKeys;
-use crate::protocol::message::Message;
 use crate::protocol::meta;
 use crate::protocol::names::QueueName;
-use crate::protocol::value::describe_arguments;
 use crate::task::{Call, GoTask, PyTask, Registration, Registry, RegistryError, States};
 
 pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> {
@@ -155,14 +155,16 @@ fn report(
     message: &[u8],
     waiting: u64,
 ) -> Result<(), Failure> {
-    let shown =
-        Message::decode(message).map_or_else(|_| String::new(), |message| describe_arguments(&message, 200));
+    let read = MessageSummary::of(message, if args.output.json { LONG } else { 200 });
+    let shown = read.arguments_text.unwrap_or_default();
     if args.output.json {
         return output::json(&json!({
             "task": args.path,
             "queue": queue.as_str(),
             "id": id.map_or(Value::Null, |id| id.to_string().into()),
-            "arguments": shown,
+            "arguments": read.arguments,
+            "keywords": read.keywords,
+            "arguments_text": shown,
             "bytes": message.len(),
             "waiting": waiting,
         }));

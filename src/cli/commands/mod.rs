@@ -59,7 +59,7 @@ fn limit(json: bool) -> usize {
 
 /// A message in one cell of a table: its call, or why there is none.
 fn call(message: &MessageSummary) -> String {
-    match (&message.task, &message.arguments, &message.problem) {
+    match (&message.task, &message.arguments_text, &message.problem) {
         (Some(task), Some(arguments), _) => format!("{}{arguments}", short(task)),
         (_, _, Some(problem)) => {
             let hex: String = message.hex.iter().flat_map(|hex| hex.chars()).take(SHORT).collect();
