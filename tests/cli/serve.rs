@@ -113,6 +113,32 @@ fn a_burst_ends_when_all_is_done() {
 }
 
 #[test]
+fn a_burst_ends_when_only_calls_of_others_are_left() {
+    let redis = TestRedis::start();
+    for n in 0..3 {
+        on(&redis, DELAYED, &["enqueue", "theirs::f", &format!("[{n}]")]).expect(0);
+        on(&redis, WORKER, &["enqueue", &task("record"), &format!("[{n}]")]).expect(0);
+    }
+    on(&redis, DELAYED, &["enqueue", "theirs::f", "--queue", "more"]).expect(0);
+    let queues = ["--queue", "default", "--queue", "more"];
+    let mut worker = start(
+        &redis,
+        &[&["worker", "--burst", "--unknown", "requeue", "--concurrency", "2"][..], &queues].concat(),
+    );
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
+    let record = std::fs::read_to_string(redis.directory().join("record")).unwrap();
+    assert_eq!(record.lines().count(), 3, "expected all of ours to run: {record}");
+    for (queue, left) in [("default", 3), ("more", 1)] {
+        let state = snapshot(&mut redis.connection(), queue);
+        assert_eq!(
+            (state.waiting.len(), state.tokens, state.processing.len()),
+            (left, left as u64, 0),
+            "{state:?}"
+        );
+    }
+}
+
+#[test]
 fn a_program_without_tasks_is_no_worker() {
     let redis = TestRedis::start();
     on(&redis, DELAYED, &["worker"]).expect(5).says("no task is registered").says("delayed::main()");

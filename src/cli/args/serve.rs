@@ -37,7 +37,8 @@ pub(in crate::cli) struct Worker {
     /// What becomes of calls of tasks that are not in this program: bury, requeue or ignore
     #[arg(long, value_name = "WHAT", value_parser = unknown)]
     pub(in crate::cli) unknown: Option<String>,
-    /// End when the queues are empty and all is settled
+    /// End when the queues are empty and all is settled, or hold only what --unknown requeue puts back; trouble with Redis
+    /// is waited for
     #[arg(long)]
     pub(in crate::cli) burst: bool,
     /// Leave it to others to bring back what dead workers owned
