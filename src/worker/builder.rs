@@ -82,7 +82,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Whether the worker ends when its queues are empty, or hold only calls that it put back for others, and all is settled.
+    /// Whether the worker ends when all is settled and its queues are empty, or hold only calls that it put back.
     #[must_use]
     pub fn burst(mut self, burst: bool) -> Self {
         self.config.worker.burst = burst;

@@ -13,8 +13,8 @@ use crate::protocol::names::QueueName;
 /// `worker`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Stops on SIGTERM, SIGINT and SIGHUP when its calls have ended, at once on a second one. SIGUSR1 makes it quiet: it \
-claims nothing more, and stays.
+Stops on SIGTERM, SIGINT and SIGHUP when its calls have ended, at once on a second one. SIGUSR1 and SIGTSTP make \
+it quiet: it claims nothing more, and stays.
 
 Examples:
   {program} worker --redis redis://127.0.0.1:6379 --queue default --concurrency 64
@@ -78,7 +78,7 @@ pub(in crate::cli) struct Isolated {
     /// Bytes that a call writes on its standard streams
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(in crate::cli) output: Option<String>,
-    /// How nice it is to others: 1 to 19
+    /// How nice it is to others: 0 to 19
     #[arg(long, value_name = "N")]
     pub(in crate::cli) nice: Option<u32>,
     /// It cannot gain privileges
