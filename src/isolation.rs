@@ -119,7 +119,7 @@ pub struct Limits {
     pub open_files: Option<u64>,
     /// Bytes that one run may write on its standard output and standard error together.
     pub output: Option<u64>,
-    /// Added to the priority number: 1 to 19 is nicer to others.
+    /// Added to the priority number, 0 to 19: more is nicer to others.
     pub nice: Option<i32>,
     /// The process and all that it starts cannot gain privileges, as through a set-user-id program.
     pub no_new_privileges: Option<bool>,

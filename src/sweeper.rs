@@ -57,14 +57,14 @@ impl Sweeper {
         Self::with_config(&config).await
     }
 
-    /// Connects with these settings.
+    /// Connects with these settings. A Redis that is loading its data is waited for.
     ///
     /// # Errors
     /// A setting out of its range, or a Redis that cannot be reached or used.
     pub async fn with_config(config: &Config) -> Result<Self, Error> {
         config.sweeper.validate()?;
         config.dead.validate()?;
-        let broker = Broker::connect(&config.redis).await?;
+        let broker = Broker::connect_when_ready(&config.redis).await?;
         Ok(Self::with_broker(broker, config.sweeper.clone(), config.dead.clone()))
     }
 

@@ -136,8 +136,12 @@ impl Numbered {
 
     /// The same call to be sent again, with another number.
     pub(super) fn again(&self) -> Self {
-        let command = self.requests.cmd_iter().next().expect("the call stands first");
-        Self::new(command.clone())
+        Self::new(self.command().clone())
+    }
+
+    /// The call itself.
+    pub(super) fn command(&self) -> &Cmd {
+        self.requests.cmd_iter().next().expect("the call stands first")
     }
 }
 

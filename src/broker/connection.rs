@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{ExponentialBuilder, Retryable};
 use redis::aio::{ConnectionManagerConfig, MultiplexedConnection};
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisError};
@@ -48,6 +49,25 @@ impl Broker {
         broker.check_version().await?;
         script::load_all(&mut broker.commands.clone()).await?;
         Ok(broker)
+    }
+
+    /// Connects, and waits for a server that answers that it is not ready yet, as one that loads its data. It says so once.
+    pub(crate) async fn connect_when_ready(config: &RedisConfig) -> Result<Self, BrokerError> {
+        let mut told = false;
+        let pauses = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(50))
+            .with_max_delay(Duration::from_secs(2))
+            .with_jitter()
+            .without_max_times();
+        (|| Self::connect(config))
+            .retry(pauses)
+            .when(|error| error.kind() == BrokerErrorKind::NotReady)
+            .notify(|error, _| {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(%error, "Redis is not ready yet: waiting for it");
+                }
+            })
+            .await
     }
 
     async fn check_version(&self) -> Result<(), BrokerError> {

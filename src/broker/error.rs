@@ -1,5 +1,6 @@
 //! What can go wrong between us and Redis, named by what the caller can do about it.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use redis::{ErrorKind, RedisError};
@@ -11,7 +12,7 @@ use crate::broker::tls;
 pub struct BrokerError {
     op: &'static str,
     kind: BrokerErrorKind,
-    advice: &'static str,
+    advice: Cow<'static, str>,
     detail: String,
 }
 
@@ -47,12 +48,37 @@ pub enum BrokerErrorKind {
 
 impl BrokerError {
     pub(crate) fn new(op: &'static str, kind: BrokerErrorKind, detail: impl Into<String>) -> Self {
-        Self { op, kind, advice: advice(kind), detail: detail.into() }
+        Self { op, kind, advice: advice(kind).into(), detail: detail.into() }
     }
 
     /// The same, with another word on what to do.
     pub(super) fn advised(self, advice: &'static str) -> Self {
-        Self { advice, ..self }
+        Self { advice: advice.into(), ..self }
+    }
+
+    /// The same, with the key that has a wrong type, when that is what is wrong.
+    pub(super) fn of_key(self, key: Option<&str>) -> Self {
+        match (self.kind, key) {
+            (BrokerErrorKind::WrongType, Some(key)) => {
+                let advice = format!("the key `{key}` holds another type: rename or delete it");
+                Self { advice: advice.into(), ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// The same, with the queue of which one key has a wrong type, when that is what is wrong.
+    pub(super) fn of_queue(self, queue: Option<&str>) -> Self {
+        match (self.kind, queue) {
+            (BrokerErrorKind::WrongType, Some(queue)) => {
+                let advice = format!(
+                    "a key of the queue `{queue}` holds another type: `doctor` says which; rename or delete it, or use \
+                     another queue name"
+                );
+                Self { advice: advice.into(), ..self }
+            }
+            _ => self,
+        }
     }
 
     /// An error that was met while a connection was being made: nothing was sent yet.
@@ -106,7 +132,9 @@ impl BrokerError {
             _ if text.contains("uthentication") => Kind::Denied,
             _ => Kind::Reply,
         };
-        Self::new(op, kind, text)
+        let is_right_missing = kind == Kind::Denied && says("NOPERM");
+        let error = Self::new(op, kind, text);
+        if is_right_missing { error.advised(RIGHTS) } else { error }
     }
 
     /// The transition or read that failed, such as `claim`.
@@ -119,6 +147,11 @@ impl BrokerError {
     #[must_use]
     pub fn kind(&self) -> BrokerErrorKind {
         self.kind
+    }
+
+    /// What to do about it, and the server's own words.
+    pub(crate) fn advice_and_detail(&self) -> (&str, &str) {
+        (&self.advice, &self.detail)
     }
 
     /// Whether the call may have been applied although it failed.
@@ -143,11 +176,15 @@ impl BrokerError {
 
 impl fmt::Display for BrokerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {} ({})", self.op, self.advice, self.detail)
+        write!(f, "{} ({}: {})", self.advice, self.op, self.detail)
     }
 }
 
 impl std::error::Error for BrokerError {}
+
+/// What to do about a user that is known and may not do this.
+const RIGHTS: &str =
+    "Redis does not let this user do that: give it the right (ACL SETUSER), or use another user";
 
 /// What to do about it, where nothing better is known.
 fn advice(kind: BrokerErrorKind) -> &'static str {

@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use redis::Value;
+use redis::{Arg, Cmd, RedisError, RedisResult, Value};
 
 use crate::broker::Broker;
-use crate::broker::error::BrokerError;
+use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::crash;
 use crate::protocol::keys::{QUEUES, QueueKeys};
 use crate::protocol::names::QueueName;
@@ -42,7 +42,7 @@ impl Broker {
         command
             .query_async(&mut self.commands.clone())
             .await
-            .map_err(|error| BrokerError::from_redis(op, &error))
+            .map_err(|error| BrokerError::from_redis(op, &error).of_key(first_key(command)))
     }
 
     /// What the server says of itself.
@@ -68,9 +68,15 @@ impl Broker {
         Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
     }
 
-    /// Asks for an answer that costs the server nothing.
-    pub(crate) async fn ping(&self) -> Result<(), BrokerError> {
-        self.read::<Value>("ping", &redis::cmd("PING")).await.map(drop)
+    /// Whether the server takes writes, also those that need memory: a write of nothing, which changes no key, whatever
+    /// it holds, and makes none.
+    pub(crate) async fn write_nothing(&self) -> Result<(), BrokerError> {
+        let command = redis::cmd("SETRANGE").arg(QUEUES).arg(0).arg("").to_owned();
+        match self.read::<Value>("write", &command).await {
+            // A set, as it should be: its type is looked at when the write itself was allowed.
+            Err(error) if error.kind() == BrokerErrorKind::WrongType => Ok(()),
+            written => written.map(drop),
+        }
     }
 
     /// Remembers that a queue is in use, so that a sweeper finds it.
@@ -89,8 +95,17 @@ impl Broker {
         beside: &[(&str, &str)],
     ) -> Result<BTreeSet<QueueName>, BrokerError> {
         let names = self.registered_queues().await?;
-        let mut queues: BTreeSet<QueueName> =
-            names.iter().filter_map(|name| QueueName::parse(name).ok()).collect();
+        let mut queues = self.queues_beside(beside).await?;
+        queues.extend(names.iter().filter_map(|name| QueueName::parse(name).ok()));
+        Ok(queues)
+    }
+
+    /// The queues that have a key of one of these suffixes and types beside them.
+    pub(crate) async fn queues_beside(
+        &self,
+        beside: &[(&str, &str)],
+    ) -> Result<BTreeSet<QueueName>, BrokerError> {
+        let mut queues = BTreeSet::new();
         for (suffix, kind) in beside {
             let mut cursor = 0;
             loop {
@@ -125,11 +140,14 @@ impl Broker {
         let mut pipe = redis::pipe();
         pipe.cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
         pipe.cmd("HLEN").arg(&keys.processing).cmd("XLEN").arg(&keys.dead).cmd("HLEN").arg(&keys.deaths);
-        let lengths: (u64, u64, u64, u64, u64) = pipe
-            .query_async(&mut self.commands.clone())
-            .await
-            .map_err(|error| BrokerError::from_redis("lengths", &error))?;
-        Ok(lengths.into())
+        let failed = |error: RedisError| BrokerError::from_redis("lengths", &error);
+        let replies: Vec<RedisResult<u64>> =
+            pipe.ignore_errors().query_async(&mut self.commands.clone()).await.map_err(failed)?;
+        let mut lengths = [0; 5];
+        for ((length, reply), command) in lengths.iter_mut().zip(replies).zip(pipe.cmd_iter()) {
+            *length = reply.map_err(|error| failed(error).of_key(first_key(command)))?;
+        }
+        Ok(lengths)
     }
 
     /// Waiting messages, oldest first, from `start` on.
@@ -143,6 +161,26 @@ impl Broker {
             return Ok(Vec::new());
         }
         self.read("waiting", redis::cmd("LRANGE").arg(&keys.queue).arg(start).arg(start + count - 1)).await
+    }
+
+    /// The message at the head of each of these lists, and how many there are; none where it is no list any more.
+    pub(crate) async fn heads(&self, lists: &[&str]) -> Result<Vec<Option<(Vec<u8>, u64)>>, BrokerError> {
+        let mut pipe = redis::pipe();
+        pipe.ignore_errors();
+        for list in lists {
+            pipe.cmd("LINDEX").arg(*list).arg(0).cmd("LLEN").arg(*list);
+        }
+        let replies: Vec<RedisResult<Value>> = pipe
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("heads", &error))?;
+        let head = |pair: &[RedisResult<Value>]| match pair {
+            [Ok(Value::BulkString(head)), Ok(Value::Int(length))] => {
+                Some((head.clone(), length.unsigned_abs()))
+            }
+            _ => None,
+        };
+        Ok(replies.chunks(2).map(head).collect())
     }
 
     /// What slots own, a part of them: the next cursor, and (wire id, message).
@@ -252,5 +290,13 @@ impl Broker {
         let deleted = self.read("delete_dead", &command).await;
         crash::point("delete", "replied");
         deleted
+    }
+}
+
+/// The key that a command reads, which stands behind its name.
+fn first_key(command: &Cmd) -> Option<&str> {
+    match command.args_iter().nth(1) {
+        Some(Arg::Simple(key)) => std::str::from_utf8(key).ok(),
+        _ => None,
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::LazyLock;
 
 use redis::aio::ConnectionLike;
-use redis::{Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
+use redis::{Arg, Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::broker::commands::{Calls, Numbered, call_blocking};
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::crash;
+use crate::protocol::names::SUFFIXES;
 
 /// A Lua script of `lua/`.
 pub(super) struct Script {
@@ -49,9 +50,14 @@ scripts! {
 pub(super) async fn load_all<C: ConnectionLike + Send>(connection: &mut C) -> Result<(), BrokerError> {
     let mut load = redis::pipe();
     for script in ALL {
-        load.cmd("SCRIPT").arg("LOAD").arg(script.text).ignore();
+        load.cmd("SCRIPT").arg("LOAD").arg(script.text);
     }
-    load.query_async(connection).await.map_err(|error| BrokerError::from_redis("connect", &error))
+    // Each may be refused, and all for the same reason: one of them says it.
+    let loaded: RedisResult<Vec<RedisResult<Value>>> = load.ignore_errors().query_async(connection).await;
+    loaded
+        .and_then(|loaded| loaded.into_iter().collect::<RedisResult<Vec<Value>>>())
+        .map(drop)
+        .map_err(|error| BrokerError::from_redis("connect", &error))
 }
 
 /// The digest by which the script of that name is called.
@@ -95,7 +101,7 @@ impl Script {
             };
         }
         crash::point(self.name, "replied");
-        result.and_then(Value::extract_error).map_err(|error| BrokerError::from_redis(self.name, &error))
+        result.and_then(Value::extract_error).map_err(|error| self.failed(call.command(), &error))
     }
 
     /// Runs a call on a connection that blocks its thread.
@@ -111,13 +117,26 @@ impl Script {
             result = call_blocking(connection, &load).and_then(|_| call_blocking(connection, command));
         }
         crash::point(self.name, "replied");
-        result.and_then(Value::extract_error).map_err(|error| BrokerError::from_redis(self.name, &error))
+        result.and_then(Value::extract_error).map_err(|error| self.failed(command, &error))
+    }
+
+    fn failed(&self, command: &Cmd, error: &RedisError) -> BrokerError {
+        BrokerError::from_redis(self.name, error).of_queue(queue_of(command))
     }
 
     /// The reply was of another shape than the script's header says.
     pub(super) fn unexpected(&self, reply: &Value) -> BrokerError {
         BrokerError::new(self.name, BrokerErrorKind::Reply, format!("{reply:?}"))
     }
+}
+
+/// The queue whose keys a call has: each call has one that stands beside the queue's own.
+fn queue_of(command: &Cmd) -> Option<&str> {
+    let keys = command.args_iter().skip(3).filter_map(|key| match key {
+        Arg::Simple(key) => std::str::from_utf8(key).ok(),
+        _ => None,
+    });
+    keys.into_iter().find_map(|key| SUFFIXES.iter().find_map(|suffix| key.strip_suffix(suffix)))
 }
 
 fn is_unknown_script(result: &RedisResult<Value>) -> bool {

@@ -14,13 +14,23 @@ pub(super) use self::operate::{
 };
 pub(super) use self::serve::{Dev, Enqueue, Language, Sweeper, Worker};
 use crate::cli::exit::CODES;
+use crate::cli::settings::default_of;
 
 /// Stands in texts for the name of the program.
 const PROGRAM: &str = "{program}";
 
+/// For the help of the program itself.
+const EXAMPLES: &str = "\
+Examples:
+  {program} dev
+  {program} enqueue my_crate::tasks::add '[1, 2]'
+  {program} worker --queue default --concurrency 64
+  {program} dead list
+  {program} doctor";
+
 /// Delayed calls across Rust, Python and Go through Redis.
 #[derive(Debug, Parser)]
-#[command(version, about, after_help = CODES, subcommand_required = true, arg_required_else_help = true)]
+#[command(version, about, after_help = format!("{EXAMPLES}\n\n{CODES}"), subcommand_required = true, arg_required_else_help = true)]
 pub(super) struct Args {
     #[command(flatten)]
     pub(super) global: Global,
@@ -84,7 +94,11 @@ pub(super) enum Command {
     /// Show messages that wait
     Peek(Peek),
     /// Show, requeue or delete calls that could not be run
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  {program} dead list --queue mail\n  {program} dead show 1700000000000-0\n  \
+                      {program} dead requeue --task my_crate::tasks::add\n  {program} dead delete --all"
+    )]
     Dead(Dead),
     /// Drop all messages that wait in a queue
     Purge(Purge),
@@ -134,7 +148,23 @@ pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Args, cl
 
 /// The command line of a program of that name.
 pub(super) fn command(program: &str) -> clap::Command {
-    named(Args::command().name(program.to_owned()).bin_name(program), program)
+    let served = |command| with_defaults(command, &["worker", "worker.limits", "prefork"]);
+    let command = Args::command()
+        .mut_subcommand("worker", served)
+        .mut_subcommand("dev", served)
+        .mut_subcommand("sweeper", |command| with_defaults(command, &["sweeper"]));
+    named(command.name(program.to_owned()).bin_name(program), program)
+}
+
+/// Says in the help of each setting of these sections what holds without it, where that is not said in words.
+fn with_defaults(command: clap::Command, sections: &[&str]) -> clap::Command {
+    command.mut_args(|arg| {
+        let help = arg.get_help().map(StyledStr::to_string).unwrap_or_default();
+        match default_of(sections, arg.get_id().as_str()) {
+            Some(default) if !help.contains("default:") => arg.help(format!("{help} [default: {default}]")),
+            _ => arg,
+        }
+    })
 }
 
 /// Puts the program's name into the texts.
@@ -161,16 +191,25 @@ mod tests {
         let mut command = command("my_app");
         command.build();
         command.clone().debug_assert();
-        let help = command.find_subcommand_mut("worker").unwrap().render_help().to_string();
+        let mut help_of = |name| {
+            let help = command.find_subcommand_mut(name).unwrap().render_help().to_string();
+            help.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let help = help_of("worker");
         assert!(help.contains("my_app worker --burst"), "{help}");
+        for default in
+            ["[default: 10]", "[default: 6s]", "[default: bury]", "[default: inline]", "[default: 1s]"]
+        {
+            assert!(help.contains(default), "expected {default} in {help}");
+        }
+        assert_eq!(help.matches("[default: default]").count(), 1, "{help}");
+        let help = help_of("sweeper");
+        assert!(help.contains("[default: 2s]") && help.contains("default: all that it finds"), "{help}");
         fn all(command: &mut clap::Command) {
             let help = command.render_long_help().to_string();
             assert!(!help.contains(PROGRAM), "{help}");
-            if command.has_subcommands() {
-                command.get_subcommands_mut().filter(|command| command.get_name() != "help").for_each(all);
-            } else {
-                assert!(help.contains("Examples:\n  my_app "), "{help}");
-            }
+            assert!(help.contains("Examples:\n  my_app "), "{help}");
+            command.get_subcommands_mut().filter(|command| command.get_name() != "help").for_each(all);
         }
         all(&mut command);
     }

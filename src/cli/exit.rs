@@ -69,11 +69,15 @@ impl Failure {
         &self.text
     }
 
-    /// Says it, and gives the code.
-    pub(super) fn report(&self) -> ExitCode {
+    /// Says it, as a sentence or as JSON, and gives the code.
+    pub(super) fn report(&self, json: bool) -> ExitCode {
         if self.code != Code::Unread {
+            let said = match json {
+                true => serde_json::json!({ "error": self.text, "exit": self.code as u8 }).to_string(),
+                false => format!("error: {}", self.text),
+            };
             // Where nobody reads errors, the code is all that can be given.
-            let _ = writeln!(std::io::stderr(), "error: {}", self.text);
+            let _ = writeln!(std::io::stderr(), "{said}");
         }
         ExitCode::from(self.code as u8)
     }

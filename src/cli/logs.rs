@@ -1,6 +1,8 @@
 //! Where do log lines go? To the standard error stream, for people or as JSON.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::IsTerminal;
+use std::panic::PanicHookInfo;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -28,7 +30,10 @@ pub(super) fn start(settings: &Settings, serves: bool) -> Result<(), Failure> {
     // A program that logs in its own way goes on doing so.
     let _ = match log.format {
         LogFormat::Pretty => lines.try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Json => {
+            std::panic::set_hook(Box::new(log_panic));
+            lines.json().flatten_event(true).try_init()
+        }
     };
     Ok(())
 }
@@ -41,4 +46,16 @@ fn filter(level: &str) -> Result<EnvFilter, String> {
         return Err(format!("{name:?} is neither `off`, `error`, `warn`, `info`, `debug` nor `trace`"));
     }
     EnvFilter::try_new(level).map_err(|error| error.to_string())
+}
+
+/// A panic, of a task for one, as a line like all others.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let place = panic.location().map(ToString::to_string);
+    let backtrace = Backtrace::capture();
+    let backtrace = (backtrace.status() == BacktraceStatus::Captured).then(|| backtrace.to_string());
+    let text = panic.payload().downcast_ref::<&str>().copied();
+    let text =
+        text.or_else(|| panic.payload().downcast_ref::<String>().map(String::as_str)).unwrap_or("no text");
+    tracing::error!(thread = thread.name(), place, backtrace, "panicked: {text}");
 }

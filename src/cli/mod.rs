@@ -64,15 +64,22 @@ struct Program {
 }
 
 fn run(states: States, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let words: Vec<OsString> = words.into_iter().collect();
+    // Also of a command line that is not understood.
+    let json = words.iter().any(|word| word == "--json");
     let args = match args::read(words) {
         Ok(args) => args,
+        Err(error) if json && error.use_stderr() => {
+            let text = error.to_string();
+            return Failure::usage(text.trim_start_matches("error: ").trim_end()).report(json);
+        }
         Err(error) => {
             // To help that nobody reads, or an error that nobody sees, there is nothing to add.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    execute(states, args).unwrap_or_else(|failure| failure.report())
+    execute(states, args).unwrap_or_else(|failure| failure.report(json))
 }
 
 fn execute(states: States, args: Args) -> Result<ExitCode, Failure> {

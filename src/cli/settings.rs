@@ -1,5 +1,7 @@
 //! Which settings hold, and where does each come from? File, then environment, then flags: the later one wins.
 
+mod values;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use toml::{Table, Value};
 
+pub(super) use self::values::{default_of, value};
 use crate::cli::args::{Args, Command};
 use crate::cli::exit::Failure;
 use crate::config::{Config, ConfigError};

@@ -62,6 +62,20 @@ impl Default for ClientConfig {
     }
 }
 
+impl ClientConfig {
+    /// Checks the section.
+    ///
+    /// # Errors
+    /// The first setting that is out of its range.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if self.max_message == 0 {
+            let problem = "0 would refuse every call: use 1 or more".into();
+            return Err(ConfigError { field: "client.max_message", problem });
+        }
+        Ok(())
+    }
+}
+
 /// A setting that is out of its range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
@@ -85,6 +99,7 @@ impl Config {
     /// The first setting that is out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.redis.validate()?;
+        self.client.validate()?;
         self.worker.validate()?;
         self.prefork.validate()?;
         self.sweeper.validate()?;

@@ -30,7 +30,8 @@ pub struct WorkerConfig {
     pub unknown: Unknown,
     /// Whether the worker sweeps too, by turns with all others. Default: true.
     pub sweep: bool,
-    /// Exit when the queues are empty and all is settled. Default: false.
+    /// Exit when the queues are empty, or hold only calls that were put back for others, and all is settled. Default:
+    /// false.
     pub burst: bool,
     /// Where tasks run that do not say. Default: inline.
     pub isolation: Isolation,

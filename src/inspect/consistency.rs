@@ -1,18 +1,47 @@
 //! Does what stands under the keys of a queue fit together?
 
-use crate::broker::{Broker, BrokerError};
+use crate::broker::{Broker, BrokerError, BrokerErrorKind};
+use crate::error::Error;
+use crate::inspect::queues::BESIDE;
 use crate::inspect::{Finding, Inspector, WorkerKind, WorkerStatus};
 use crate::protocol;
-use crate::protocol::keys::QueueKeys;
+use crate::protocol::keys::{QUEUES, QueueKeys};
 use crate::protocol::names::{QueueName, WorkerId};
 
 const RUN_SWEEPER: &str = "a sweeper mends it: run `worker` or `sweeper`";
 
 impl Inspector {
+    /// Looks at every queue, and for what may be one.
+    pub(super) async fn check_queues(&self) -> Result<Vec<Finding>, Error> {
+        let mut findings = Vec::new();
+        let queues = match self.queue_names().await {
+            Err(error) if error.kind() == BrokerErrorKind::WrongType => {
+                findings.extend(wrong_types(&self.broker, &[(QUEUES, "set")]).await?);
+                self.broker.queues_beside(&BESIDE).await?
+            }
+            queues => queues?,
+        };
+        for queue in &queues {
+            findings.extend(self.check_queue(queue).await?);
+        }
+        findings.extend(self.unfound(&queues).await?);
+        Ok(findings)
+    }
+
     /// Looks at one queue.
-    pub(super) async fn check_queue(&self, queue: &QueueName) -> Result<Vec<Finding>, crate::error::Error> {
+    async fn check_queue(&self, queue: &QueueName) -> Result<Vec<Finding>, Error> {
         let keys = QueueKeys::new(queue);
-        let mut findings = wrong_types(&self.broker, &keys).await?;
+        let expected: [(&str, _); 8] = [
+            (&keys.queue, "list"),
+            (&keys.notifications, "list"),
+            (&keys.hand, "list"),
+            (&keys.processing, "hash"),
+            (&keys.workers, "zset"),
+            (&keys.dead, "stream"),
+            (&keys.deaths, "hash"),
+            (&keys.sweep, "string"),
+        ];
+        let mut findings = wrong_types(&self.broker, &expected).await?;
         if findings.is_empty() {
             findings.extend(tokens(&self.broker, &keys).await?);
             let workers = self.workers(std::slice::from_ref(queue), 0).await?;
@@ -41,25 +70,20 @@ impl Inspector {
     }
 }
 
-async fn wrong_types(broker: &Broker, keys: &QueueKeys) -> Result<Vec<Finding>, BrokerError> {
-    let expected = [
-        (&keys.queue, "list"),
-        (&keys.notifications, "list"),
-        (&keys.hand, "list"),
-        (&keys.processing, "hash"),
-        (&keys.workers, "zset"),
-        (&keys.dead, "stream"),
-        (&keys.deaths, "hash"),
-        (&keys.sweep, "string"),
-    ];
-    let names: Vec<&str> = expected.iter().map(|(key, _)| key.as_str()).collect();
+/// Those of these keys that are there with another type than they should have.
+async fn wrong_types(broker: &Broker, expected: &[(&str, &str)]) -> Result<Vec<Finding>, BrokerError> {
+    let names: Vec<&str> = expected.iter().map(|(key, _)| *key).collect();
     let types = broker.key_types(&names).await?;
     let wrong =
         expected.iter().zip(types).filter(|((_, expected), found)| found != "none" && found != expected);
     Ok(wrong
         .map(|((key, expected), found)| {
             let text = format!("the key `{key}` is a {found} and should be a {expected}");
-            Finding::problem("keys", text, "rename or delete that key, or use another queue name")
+            let fix = match *key {
+                QUEUES => "rename or delete that key: workers and clients make it anew",
+                _ => "rename or delete that key, or use another queue name",
+            };
+            Finding::problem("keys", text, fix)
         })
         .collect())
 }

@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::broker::{BrokerError, ServerFacts};
+use crate::broker::{BrokerError, BrokerErrorKind, ServerFacts};
 use crate::error::Error;
 use crate::inspect::Inspector;
 
@@ -35,8 +35,8 @@ pub enum Level {
 pub struct Finding {
     /// How bad it is.
     pub level: Level,
-    /// What was looked at: `version`, `eviction`, `persistence`, `memory`, `clock`, `latency`, `keys`, `tokens`,
-    /// `owners`, `live_keys`, `workers`, `versions` or `dead`.
+    /// What was looked at: `access`, `version`, `eviction`, `persistence`, `memory`, `writes`, `clock`, `latency`,
+    /// `keys`, `unfound`, `tokens`, `owners`, `live_keys`, `workers`, `versions` or `dead`.
     pub check: &'static str,
     /// The queue, where it is one's.
     pub queue: Option<String>,
@@ -58,23 +58,52 @@ impl Finding {
     pub(super) fn problem(check: &'static str, text: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { level: Level::Problem, fix: Some(fix.into()), ..Self::ok(check, text) }
     }
+
+    /// That the server answered, but not as it should. None where it did not answer, or what it said is not understood.
+    pub(crate) fn refused(check: &'static str, error: &BrokerError) -> Option<Self> {
+        use BrokerErrorKind::{Denied, Full, NotReady, ReadOnly, Unsupported, WrongType};
+        let (fix, text) = error.advice_and_detail();
+        matches!(error.kind(), Denied | Full | NotReady | ReadOnly | Unsupported | WrongType)
+            .then(|| Self::problem(check, text, fix))
+    }
+
+    /// A finding, or what the server refused while it was looked for.
+    fn or_refused(check: &'static str, found: Result<Self, BrokerError>) -> Result<Self, BrokerError> {
+        found.or_else(|error| Self::refused(check, &error).ok_or(error))
+    }
 }
 
 impl Inspector {
-    /// Looks at the server and at every queue.
+    /// Looks at the server and at every queue. It changes nothing: what it writes, to see whether it may, is nothing.
     ///
     /// # Errors
-    /// Redis cannot be reached or used at all.
+    /// Redis cannot be reached, or does not say what it is.
     pub async fn check(&self) -> Result<Vec<Finding>, Error> {
         let facts = self.broker.server_facts().await?;
         let mut findings = vec![version(&facts), eviction(&facts), memory(&facts)];
         findings.push(self.persistence(&facts).await);
-        findings.push(self.clock().await?);
-        findings.push(self.latency().await?);
-        for queue in self.queue_names().await? {
-            findings.extend(self.check_queue(&queue).await?);
-        }
+        findings.push(self.writes().await?);
+        findings.push(Finding::or_refused("clock", self.clock().await)?);
+        findings.push(Finding::or_refused("latency", self.latency().await)?);
+        findings.extend(self.check_queues().await.or_else(|error| match &error {
+            Error::Broker(refused) => {
+                Finding::refused("access", refused).map(|found| vec![found]).ok_or(error)
+            }
+            _ => Err(error),
+        })?);
         Ok(findings)
+    }
+
+    /// A replica, a server that could not save its data, and one without memory say no to the smallest write.
+    async fn writes(&self) -> Result<Finding, BrokerError> {
+        match self.broker.write_nothing().await {
+            // Workers may be allowed what they need all the same.
+            Err(error) if error.kind() == BrokerErrorKind::Denied => {
+                let (fix, text) = error.advice_and_detail();
+                Ok(Finding::warning("writes", format!("not seen: {text}"), fix))
+            }
+            written => Finding::or_refused("writes", written.map(|()| Finding::ok("writes", "taken"))),
+        }
     }
 
     async fn persistence(&self, facts: &ServerFacts) -> Finding {
@@ -126,7 +155,7 @@ impl Inspector {
         let mut times = Vec::with_capacity(ROUND_TRIPS);
         for _ in 0..ROUND_TRIPS {
             let began = Instant::now();
-            self.broker.ping().await?;
+            self.broker.server_time().await?;
             times.push(began.elapsed().as_micros());
         }
         times.sort_unstable();

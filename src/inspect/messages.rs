@@ -7,7 +7,7 @@ use crate::inspect::{Inspector, Progress};
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::message::{Form, Message};
 use crate::protocol::names::QueueName;
-use crate::protocol::value::describe_arguments;
+use crate::protocol::value::{PlainValue, describe_arguments};
 
 /// How many messages one call drops: well below a millisecond of Redis.
 const PURGE: u64 = 2000;
@@ -25,8 +25,12 @@ pub struct MessageSummary {
     pub task: Option<String>,
     /// `bare`, `payload`, `python` or `native`: see `docs/protocol.md`.
     pub form: Option<&'static str>,
-    /// Its arguments as text.
-    pub arguments: Option<String>,
+    /// Its arguments by place. None also when they are no values.
+    pub arguments: Option<PlainValue>,
+    /// Its arguments by keyword, where there are any.
+    pub keywords: Option<PlainValue>,
+    /// All its arguments as text.
+    pub arguments_text: Option<String>,
     /// How many attempts failed so far.
     pub attempts: u32,
     /// How often it may be retried, when it says so; negative is for ever.
@@ -46,13 +50,15 @@ pub struct MessageSummary {
 }
 
 impl MessageSummary {
-    /// Reads a message; its arguments are cut at `limit` characters.
+    /// Reads a message; the text of its arguments is cut at `limit` characters.
     #[must_use]
     pub fn of(bytes: &[u8], limit: usize) -> Self {
         let nothing = Self {
             task: None,
             form: None,
             arguments: None,
+            keywords: None,
+            arguments_text: None,
             attempts: 0,
             retry: None,
             call_id: None,
@@ -71,7 +77,9 @@ impl MessageSummary {
                     Form::Python => "python",
                     Form::Native => "native",
                 }),
-                arguments: Some(describe_arguments(&message, limit)),
+                arguments: PlainValue::by_place(&message),
+                keywords: PlainValue::by_keyword(&message),
+                arguments_text: Some(describe_arguments(&message, limit)),
                 attempts: message.attempts(),
                 retry: message.retry(),
                 call_id: message.id().map(|id| id.to_string()),

@@ -8,6 +8,7 @@ mod health;
 mod kill;
 mod messages;
 mod queues;
+mod unfound;
 mod workers;
 
 pub use self::dead::{DeadLetter, Handled, Selection, is_letter_id};

@@ -11,7 +11,8 @@ use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
 
 /// Keys by which a queue is found that nobody registered.
-const BESIDE: [(&str, &str); 3] = [("_processing", "hash"), ("_noti", "list"), ("_dead", "stream")];
+pub(super) const BESIDE: [(&str, &str); 3] =
+    [("_processing", "hash"), ("_noti", "list"), ("_dead", "stream")];
 
 /// How full a queue is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

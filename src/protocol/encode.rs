@@ -131,6 +131,20 @@ pub struct Meta {
 /// A path or a payload of 4 GiB or more.
 #[must_use]
 pub fn native(path: &str, payload: &[u8], meta: &Meta) -> Vec<u8> {
+    with_keywords(path, payload, &[0x80], meta)
+}
+
+/// A message of ours with arguments by keyword alone, in a map from an [`Encoder`]; for a task whose parameters are not
+/// known.
+///
+/// # Panics
+/// A path or keywords of 4 GiB or more.
+#[must_use]
+pub fn by_keyword(path: &str, keywords: &[u8], meta: &Meta) -> Vec<u8> {
+    with_keywords(path, &[0x90], keywords, &Meta { by_place: true, ..*meta })
+}
+
+fn with_keywords(path: &str, payload: &[u8], keywords: &[u8], meta: &Meta) -> Vec<u8> {
     if *meta == Meta::default() {
         return go_task(path, payload);
     }
@@ -143,7 +157,7 @@ pub fn native(path: &str, payload: &[u8], meta: &Meta) -> Vec<u8> {
         meta.timeout_ms.is_some(),
     ];
     let count = said.into_iter().filter(|said| *said).count();
-    let mut message = Vec::with_capacity(path.len() + payload.len() + 77);
+    let mut message = Vec::with_capacity(path.len() + payload.len() + keywords.len() + 76);
     array_head(&mut message, 3);
     text(&mut message, path);
     bytes(&mut message, payload);
@@ -162,7 +176,7 @@ pub fn native(path: &str, payload: &[u8], meta: &Meta) -> Vec<u8> {
     }
     if meta.by_place {
         message.extend_from_slice(meta::KEYWORDS);
-        map_head(&mut message, 0);
+        message.extend_from_slice(keywords);
     }
     if let Some(retry) = meta.retry {
         message.extend_from_slice(meta::RETRY);

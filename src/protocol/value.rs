@@ -1,6 +1,12 @@
 //! What do bytes say that have no type here? A short text of them for people.
 
+mod plain;
+#[cfg(test)]
+mod tests;
+
 use std::fmt::{self, Write};
+
+pub use self::plain::PlainValue;
 
 use crate::protocol::decode::{DecodeError, Head, MAX_DEPTH, Reader, bytes_of, skip};
 use crate::protocol::message::Message;
@@ -197,6 +203,3 @@ impl Text {
         write!(self, "({error})")
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -82,7 +82,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Whether the worker ends when its queues are empty and all is settled.
+    /// Whether the worker ends when all is settled and its queues are empty, or hold only calls that it put back.
     #[must_use]
     pub fn burst(mut self, burst: bool) -> Self {
         self.config.worker.burst = burst;
@@ -154,7 +154,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Connects to Redis.
+    /// Connects to Redis. One that is loading its data is waited for.
     ///
     /// # Errors
     /// A setting out of its range, no tasks or two of one name, a state that is missing, or a Redis that cannot be
@@ -174,7 +174,7 @@ impl WorkerBuilder {
         {
             return Err(Error::NoZygote { task, isolation });
         }
-        let broker = Broker::connect(&self.config.redis).await?;
+        let broker = Broker::connect_when_ready(&self.config.redis).await?;
         let counters = Arc::new(Counters::default());
         Ok(Worker {
             id: WorkerId::random(),

@@ -170,8 +170,7 @@ impl ClaimLoop {
             Phase::Now => Some(StopReason::Requested),
             Phase::Stopping { deadline } if idle || Instant::now() >= deadline => Some(StopReason::Requested),
             Phase::Running if self.burst && idle => {
-                let drained = |lane: &LaneState| lane.dry && lane.token.is_none() && lane.waiting == 0;
-                self.lanes.iter().all(drained).then_some(StopReason::Drained)
+                self.lanes.iter().all(LaneState::is_drained).then_some(StopReason::Drained)
             }
             _ => None,
         }

@@ -227,6 +227,12 @@ impl LaneState {
         }
     }
 
+    /// Whether nothing is left to run: the queue is empty, or a whole round of it was foreign and none of ours came since.
+    pub(super) fn is_drained(&self) -> bool {
+        let is_empty = self.dry && self.waiting == 0;
+        self.token.is_none() && (is_empty || self.rest.is_failing())
+    }
+
     /// Notes that there was a task of ours.
     pub(super) fn on_known(&mut self) {
         (self.foreign, self.round) = (0, 0);
@@ -284,10 +290,12 @@ mod tests {
         // Of 12 messages, by 4.
         assert!(!put_back(&mut lane, 8, 4));
         assert!(!put_back(&mut lane, 8, 4));
+        assert!(!lane.is_drained());
         assert!(put_back(&mut lane, 8, 4));
+        assert!(lane.is_drained());
         // One of ours ends the rest, and begins another round.
         lane.on_known();
-        assert!(!lane.rests());
+        assert!(!lane.rests() && !lane.is_drained());
         assert!(!put_back(&mut lane, 1, 4));
         assert!(put_back(&mut lane, 1, 4));
     }

@@ -3,11 +3,16 @@
 use redis::Commands;
 use serde_json::Value;
 
-use super::{DELAYED, on};
-use crate::support::redis::{Options, TestRedis, read};
+use super::{DELAYED, PATIENCE, on, start};
+use crate::support::redis::{Options, TestRedis, everything, read};
+use crate::support::wait;
 
 fn found(redis: &TestRedis, code: i32) -> Vec<(String, String)> {
-    let ended = on(redis, DELAYED, &["doctor", "--json"]).expect(code);
+    found_at(redis, &redis.url(), code)
+}
+
+fn found_at(redis: &TestRedis, url: &str, code: i32) -> Vec<(String, String)> {
+    let ended = on(redis, DELAYED, &["doctor", "--json", "--redis", url]).expect(code);
     let findings: Value = serde_json::from_str(&ended.out).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let bad = findings.as_array().unwrap().iter().filter(|finding| finding["level"] != "ok");
@@ -25,7 +30,122 @@ fn a_server_that_keeps_its_data_is_well() {
     on(&redis, DELAYED, &["doctor"])
         .expect(0)
         .says("ok       eviction: noeviction")
-        .says("a round trip takes");
+        .says("a round trip takes")
+        .says("ok       writes: taken");
+}
+
+/// What is found on a server that was well before.
+fn found_after(spoil: impl Fn(&mut redis::Connection)) -> Vec<(String, String)> {
+    let redis = TestRedis::with(Options { append_only: true, ..Options::default() });
+    let mut connection = redis.connection();
+    on(&redis, DELAYED, &["enqueue", "a", "[1]", "--queue", "q"]).expect(0);
+    let () = connection.del(&["q", "q_noti"]).unwrap();
+    spoil(&mut connection);
+    let before = everything(&mut connection);
+    let found = found(&redis, 1);
+    assert_eq!(everything(&mut connection), before, "expected nothing to be changed");
+    found
+}
+
+fn problem(check: &str) -> Vec<(String, String)> {
+    vec![("problem".into(), check.into())]
+}
+
+#[test]
+fn a_server_that_takes_no_writes_is_a_problem() {
+    let told = |words: &[&str]| {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        move |connection: &mut redis::Connection| read(connection, &command)
+    };
+    assert_eq!(found_after(told(&["REPLICAOF", "127.0.0.1", "1"])), problem("writes"));
+    assert_eq!(found_after(told(&["CONFIG", "SET", "min-replicas-to-write", "1"])), problem("writes"));
+    let full = found_after(told(&["CONFIG", "SET", "maxmemory", "1"]));
+    assert_eq!(full, [vec![("warning".into(), "memory".into())], problem("writes")].concat());
+    // Nothing of this kind is there to be written over.
+    let empty = TestRedis::with(Options { append_only: true, ..Options::default() });
+    found(&empty, 0);
+    assert_eq!(empty.connection().keys::<_, Vec<String>>("*").unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn a_server_that_cannot_save_its_data_is_a_problem() {
+    let redis = TestRedis::start();
+    let mut connection = redis.connection();
+    // The snapshot cannot take the place of a directory.
+    std::fs::create_dir(redis.directory().join("dump.rdb")).unwrap();
+    let () = read(&mut connection, redis::cmd("CONFIG").arg("SET").arg("save").arg("3600 1"));
+    let () = read(&mut connection, &redis::cmd("BGSAVE"));
+    wait::until("the snapshot to fail", PATIENCE, || {
+        let info: String = read(&mut connection, redis::cmd("INFO").arg("persistence"));
+        info.contains("rdb_last_bgsave_status:err")
+    });
+    assert_eq!(found(&redis, 1), [problem("persistence"), problem("writes")].concat());
+}
+
+#[test]
+fn keys_of_the_wrong_type_and_missing_rights_are_findings() {
+    let found = found_after(|connection| {
+        let () = connection.del("delayed_queues").unwrap();
+        let () = connection.set("delayed_queues", "not ours").unwrap();
+    });
+    assert_eq!(found, problem("keys"));
+
+    let redis = TestRedis::with(Options { append_only: true, tcp: true, ..Options::default() });
+    let mut connection = redis.connection();
+    let url = |user: &str| redis.tcp_url().replacen("redis://", &format!("redis://{user}:x@"), 1);
+    for (user, rights) in [("blind", "+ping"), ("reader", "-setrange")] {
+        let mut command = redis::cmd("ACL");
+        command.arg("SETUSER").arg(user).arg(&["on", ">x", "~*"]);
+        let () =
+            read(&mut connection, command.arg(if user == "reader" { "+@all" } else { "-@all" }).arg(rights));
+    }
+    assert_eq!(found_at(&redis, &url("blind"), 1), problem("access"));
+    assert_eq!(found_at(&redis, &url("reader"), 0), [("warning".into(), "writes".into())]);
+    on(&redis, DELAYED, &["doctor", "--redis", &url("blind")])
+        .expect(1)
+        .says("PROBLEM  access: ")
+        .says("→ Redis does not let this user do that: give it the right (ACL SETUSER)");
+}
+
+#[test]
+fn a_server_that_loads_its_data_is_a_finding() {
+    let mut redis = TestRedis::with(Options {
+        append_only: true,
+        extra: ["--key-load-delay", "300"].map(Into::into).into(),
+        ..Options::default()
+    });
+    for n in 0..6_000 {
+        let () = redis.connection().set("fill", n).unwrap();
+    }
+    redis.restart_unready();
+    let asked = on(&redis, DELAYED, &["doctor", "--json"]);
+    let asked = asked.expect(1).says("is loading the dataset").says("try again later");
+    let findings: Value = serde_json::from_str(&asked.out).unwrap();
+    assert_eq!(findings[0]["check"], "access");
+    assert_eq!(asked.out.matches("is loading").count(), 1, "expected it once: {asked:?}");
+}
+
+#[test]
+fn a_list_of_messages_that_no_sweeper_finds_is_named() {
+    let redis = TestRedis::with(Options { append_only: true, ..Options::default() });
+    let mut connection = redis.connection();
+    let () = connection.rpush("lone", &[b"\x91\xa1f", b"\x91\xa1g"]).unwrap();
+    // Other programs' lists.
+    let () = connection.rpush("texts", &["a", r#"{"a": 1}"#, "[1]"]).unwrap();
+    let () = connection.rpush("numbers", &[1, 2]).unwrap();
+    let before = everything(&mut connection);
+    assert_eq!(found(&redis, 0), [("warning".into(), "unfound".into())]);
+    on(&redis, DELAYED, &["doctor"])
+        .expect(0)
+        .says("unfound: lone: this list begins with a message (2 in all)")
+        .says("`sweeper --queue 'lone'`");
+    assert_eq!(everything(&mut connection), before, "expected nothing to be changed");
+    // The fix.
+    let sweeper = start(&redis, &["sweeper", "--queue", "lone", "--interval", "20ms"]);
+    wait::until("its tokens", PATIENCE, || connection.llen::<_, u64>("lone_noti").unwrap() == 2);
+    drop(sweeper);
+    assert_eq!(found(&redis, 0), [("warning".into(), "workers".into())]);
 }
 
 #[test]
@@ -60,6 +180,18 @@ fn every_kind_of_trouble_is_found() {
         .says("PROBLEM  keys: types: the key `types_dead` is a string and should be a stream")
         .says("→ redis-cli CONFIG SET maxmemory-policy noeviction")
         .says("1 messages are owned by dead workers of Python or Go");
-    on(&redis, DELAYED, &["queues"]).expect(0).says("a key of this queue holds another type");
-    on(&redis, DELAYED, &["dead", "list", "--queue", "types"]).expect(4).says("holds another type");
+    on(&redis, DELAYED, &["queues"])
+        .expect(0)
+        .says("unreadable")
+        .says("types: the key `types_dead` holds another type");
+    on(&redis, DELAYED, &["dead", "list", "--queue", "types"])
+        .expect(4)
+        .says("error: the key `types_dead` holds another type: rename or delete it");
+    on(&redis, DELAYED, &["dead", "requeue", "--all", "--queue", "types"])
+        .expect(4)
+        .says("the key `types_dead`");
+    let () = connection.set("types_noti", "x").unwrap();
+    on(&redis, DELAYED, &["enqueue", "f", "--queue", "types"])
+        .expect(4)
+        .says("error: a key of the queue `types` holds another type: `doctor` says which");
 }

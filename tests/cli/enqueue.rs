@@ -12,8 +12,8 @@ fn a_call_is_sent_as_go_would_send_it_and_can_carry_options() {
     on(&redis, WORKER, &["enqueue", &add, r#"{"b": 2, "a": 1}"#]).expect(0);
     let sent = on(&redis, WORKER, &["enqueue", &add, "[1, 2]", "--id", "--retry", "-1", "--json"]).json();
     assert_eq!(
-        (&sent["queue"], &sent["arguments"], &sent["waiting"]),
-        (&"default".into(), &"(1, 2)".into(), &3.into())
+        (&sent["queue"], &sent["arguments"], &sent["arguments_text"], &sent["waiting"]),
+        (&"default".into(), &serde_json::json!([1, 2]), &"(1, 2)".into(), &3.into())
     );
     let waiting = snapshot(&mut redis.connection(), "default").waiting;
     let expected = [&[0x92, 0xbf][..], add.as_bytes(), &[0xc4, 3, 0x92, 1, 2]].concat();
@@ -103,7 +103,9 @@ fn arguments_that_do_not_fit_are_refused_with_the_signature() {
         (&add, r#"[1, "x"]"#, "argument `b` (2 of 2): expected i64, got a string \"x\""),
         (&add, r#"{"a": 1}"#, "`b` (2 of 2, i64) is missing"),
         (&add, "7", "a JSON array, such as '[7]'"),
-        (&add, "[1,", "not JSON"),
+        (&add, "[1,", "cannot be read: EOF"),
+        (&add, r#"{"a": 1, "a": 2, "b": 3}"#, "the name \"a\" comes twice in an object"),
+        (&add, "[1, 18446744073709551616]", "18446744073709551616 does not fit into 64 bits"),
         (&record, r#"["x"]"#, "argument `n` (1 of 1): expected i64"),
         (&"report.greet".into(), r#"["Ann", 300]"#, "argument `times` (2 of 2): expected u8"),
     ] {
@@ -148,5 +150,17 @@ fn calls_for_other_languages_are_sent_in_their_forms() {
         .expect(2)
         .says("no arguments by name");
     on(&redis, DELAYED, &["enqueue", "m:f", "--id", "--as", "python"]).expect(2).says("leave out --id");
-    on(&redis, DELAYED, &["enqueue", "m::f", r#"{"x": 1}"#]).expect(2).says("give the arguments as an array");
+    assert_eq!(
+        send(&["enqueue", "m::f", r#"{"x": 1}"#, "--retry", "2"]),
+        b"\x93\xa4m::f\xc4\x01\x90\x82\xa1k\x81\xa1x\x01\xa1r\x02"
+    );
+}
+
+#[test]
+fn arguments_by_name_reach_a_task_that_the_sender_does_not_have() {
+    let redis = TestRedis::start();
+    on(&redis, DELAYED, &["enqueue", &task("record"), r#"{"n": 7}"#]).expect(0).says("(n=7) to default");
+    let mut worker = start(&redis, &["worker", "--burst"]);
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
+    assert_eq!(std::fs::read_to_string(redis.directory().join("record")).unwrap(), "7\n");
 }

@@ -115,6 +115,31 @@ fn many_dead_letters_are_requeued_in_parts() {
 }
 
 #[test]
+fn arguments_are_values_in_json() {
+    let redis = TestRedis::start();
+    let mut payload = b"\x98\xc0\xc3\xcb\x3f\xf8\0\0\0\0\0\0\xa2\xc3\xa9\xc4\x02\x00\xff".to_vec();
+    payload.extend(b"\xd6\xff\x65\x53\xf1\x00\xcb\x7f\xf8\0\0\0\0\0\0\x82\x01\xff\xa1k\xc7\x01\x05\x09");
+    let calls = [
+        [&b"\x92\xa1f\xc4"[..], &[payload.len() as u8], &payload].concat(),
+        b"\x93\xa1f\x91\x01\x81\xa1x\x02".to_vec(),
+        b"\x92\xa1f\xc4\x01\xc1".to_vec(),
+    ];
+    let () = redis.connection().rpush("q", &calls).unwrap();
+    let peeked = on(&redis, DELAYED, &["peek", "q", "--json"]).json();
+    let of = |place: usize, name: &str| peeked[place][name].clone();
+    let hex = serde_json::json!({"hex": "00ff"});
+    let mixed = serde_json::json!({"1": -1, "k": {"ext": 5, "hex": "09"}});
+    let expected = serde_json::json!([null, true, 1.5, "é", hex, "2023-11-14T22:13:20Z", "NaN", mixed]);
+    assert_eq!((of(0, "arguments"), of(0, "keywords")), (expected, Value::Null));
+    assert_eq!(
+        (of(1, "arguments"), of(1, "keywords")),
+        (serde_json::json!([1]), serde_json::json!({"x": 2}))
+    );
+    assert_eq!(of(2, "arguments"), Value::Null);
+    assert!(of(2, "arguments_text").as_str().unwrap().contains("no value"), "{peeked:#}");
+}
+
+#[test]
 fn peek_reads_messages_of_all_languages() {
     let redis = TestRedis::start();
     let messages: [&[u8]; 5] = [
@@ -132,9 +157,13 @@ fn peek_reads_messages_of_all_languages() {
         field("form"),
         [Value::from("bare"), "payload".into(), "python".into(), "native".into(), Value::Null]
     );
-    assert_eq!(field("arguments")[..4], ["()", "(5)", "(1, x=2)", "(5)"]);
+    assert_eq!(field("arguments_text")[..4], ["()", "(5)", "(1, x=2)", "(5)"]);
     assert_eq!(field("attempts"), [0, 0, 0, 2, 0]);
     assert_eq!((&field("retry")[2], &field("hex")[4]), (&3.into(), &"07".into()));
+    let long = "a".repeat(5_000);
+    on(&redis, DELAYED, &["enqueue", &long, "--queue", "long"]).expect(0);
+    let shown = on(&redis, DELAYED, &["peek", "long"]).expect(0).says("aaa…()");
+    assert!(shown.out.len() < 500, "expected the path to be cut: {shown:?}");
     on(&redis, DELAYED, &["peek", "q", "--start", "4"]).expect(0).says("not a message").says("0x07");
     let most = u64::MAX.to_string();
     let all = on(&redis, DELAYED, &["peek", "q", "--start", "3", "--count", &most, "--json"]).json();
@@ -163,7 +192,7 @@ fn queues_and_workers_show_who_runs_what() {
         (&foreign["kind"], &foreign["alive"], &foreign["id"]),
         (&"foreign".into(), &true.into(), &"4711".into())
     );
-    assert_eq!(foreign["running"][0]["arguments"], "(1)");
+    assert_eq!(foreign["running"][0]["arguments"], serde_json::json!([1]));
     on(&redis, DELAYED, &["workers"]).expect(0).says("runs 1 of 2").says("Python or Go");
     let queues = on(&redis, DELAYED, &["queues", "--json"]).json();
     assert_eq!(

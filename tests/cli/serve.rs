@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use redis::Commands;
 
 use super::{DELAYED, PATIENCE, WORKER, on, start, task};
-use crate::support::redis::{TestRedis, snapshot};
+use crate::support::redis::{Options, TestRedis, snapshot};
 use crate::support::wait;
 
 #[test]
@@ -43,6 +43,59 @@ fn a_function_that_never_ends_does_not_hold_the_exit() {
 }
 
 #[test]
+fn a_redis_that_is_loading_is_waited_for_at_the_start() {
+    let mut redis = TestRedis::with(Options {
+        append_only: true,
+        extra: ["--key-load-delay", "300"].map(Into::into).into(),
+        ..Options::default()
+    });
+    let mut connection = redis.connection();
+    for n in 0..6_000 {
+        let () = connection.set("fill", n).unwrap();
+    }
+    on(&redis, WORKER, &["enqueue", &task("record"), "[7]"]).expect(0);
+    redis.restart_unready();
+    let mut worker = start(&redis, &["worker", "--burst"]);
+    let mut sweeper = start(&redis, &["sweeper"]);
+    let mut stopped = start(&redis, &["sweeper"]);
+    for program in [&mut worker, &mut sweeper, &mut stopped] {
+        program.wait_for_line("waiting for it");
+    }
+    stopped.signal(Signal::SIGTERM);
+    assert_eq!(stopped.wait_exit(PATIENCE).code(), Some(0), "{}", stopped.printed());
+    assert!(
+        !stopped.printed().contains("sweeping"),
+        "expected an end while it waited: {}",
+        stopped.printed()
+    );
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
+    assert_eq!(std::fs::read_to_string(redis.directory().join("record")).unwrap(), "7\n");
+    sweeper.wait_for_line("sweeping");
+    let told = [worker.printed(), sweeper.printed()];
+    assert!(
+        told.iter().all(|text| text.matches("waiting for it").count() == 1),
+        "expected it once: {told:?}"
+    );
+}
+
+#[test]
+fn a_panic_is_a_line_of_json_too() {
+    let redis = TestRedis::start();
+    on(&redis, WORKER, &["enqueue", &task("panic")]).expect(0);
+    let worker = on(&redis, WORKER, &["worker", "--burst", "--log-format", "json"]).expect(0);
+    let lines: Vec<serde_json::Value> = worker
+        .err
+        .lines()
+        .map(|line| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("expected JSON ({error}): {line}"))
+        })
+        .collect();
+    let told = |line: &&serde_json::Value| line["message"].as_str().unwrap().starts_with("panicked: ");
+    let panics: Vec<_> = lines.iter().filter(told).collect();
+    assert!(panics.len() == 1 && panics[0]["place"].is_string(), "expected the panic once: {lines:#?}");
+}
+
+#[test]
 fn a_burst_ends_when_all_is_done() {
     let redis = TestRedis::start();
     for n in ["[1]", "[2]"] {
@@ -60,9 +113,56 @@ fn a_burst_ends_when_all_is_done() {
 }
 
 #[test]
+fn a_burst_ends_when_only_calls_of_others_are_left() {
+    let redis = TestRedis::start();
+    for n in 0..3 {
+        on(&redis, DELAYED, &["enqueue", "theirs::f", &format!("[{n}]")]).expect(0);
+        on(&redis, WORKER, &["enqueue", &task("record"), &format!("[{n}]")]).expect(0);
+    }
+    on(&redis, DELAYED, &["enqueue", "theirs::f", "--queue", "more"]).expect(0);
+    let queues = ["--queue", "default", "--queue", "more"];
+    let mut worker = start(
+        &redis,
+        &[&["worker", "--burst", "--unknown", "requeue", "--concurrency", "2"][..], &queues].concat(),
+    );
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
+    let record = std::fs::read_to_string(redis.directory().join("record")).unwrap();
+    assert_eq!(record.lines().count(), 3, "expected all of ours to run: {record}");
+    for (queue, left) in [("default", 3), ("more", 1)] {
+        let state = snapshot(&mut redis.connection(), queue);
+        assert_eq!(
+            (state.waiting.len(), state.tokens, state.processing.len()),
+            (left, left as u64, 0),
+            "{state:?}"
+        );
+    }
+}
+
+#[test]
 fn a_program_without_tasks_is_no_worker() {
     let redis = TestRedis::start();
     on(&redis, DELAYED, &["worker"]).expect(5).says("no task is registered").says("delayed::main()");
+}
+
+#[test]
+fn a_sweeper_leaves_lists_alone_until_it_knows_that_they_are_queues() {
+    let redis = TestRedis::start();
+    let mut connection = redis.connection();
+    let () = connection.rpush("lone", b"\x91\xa1f").unwrap();
+    let () = connection.rpush("another", "text").unwrap();
+    // One that it finds, and comes to after those.
+    let () = connection.rpush("seen_noti", "1").unwrap();
+    let sweeper = start(&redis, &["sweeper", "--interval", "20ms"]);
+    wait::until("a whole sweep", PATIENCE, || !connection.exists::<_, bool>("seen_noti").unwrap());
+    let mut keys: Vec<String> = connection.keys("*").unwrap();
+    keys.sort();
+    assert_eq!(keys, ["another", "lone"]);
+    on(&redis, DELAYED, &["enqueue", "f", "--queue", "lone"]).expect(0);
+    // A foreign worker took the only token, and died.
+    let () = connection.lpop("lone_noti", None).unwrap();
+    wait::until("both tokens", PATIENCE, || connection.llen::<_, u64>("lone_noti").unwrap() == 2);
+    assert!(!connection.exists::<_, bool>("another_noti").unwrap(), "expected it to be left alone");
+    drop(sweeper);
 }
 
 #[test]

@@ -43,12 +43,41 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
+fn with_json_an_error_is_json() {
+    let directory = support::directory();
+    for (words, code, text) in [
+        (&["doctor", "--json", "--redis", "redis://127.0.0.1:1"][..], 3, "Redis cannot be reached"),
+        (&["dead", "show", "1-1", "--json", "--redis", "nonsense"], 5, "the address is not understood"),
+        (&["peek", "--json"], 2, "required arguments"),
+    ] {
+        let ended = ended(&mut command(DELAYED, directory.path(), words)).expect(code);
+        let told: Value =
+            serde_json::from_str(&ended.err).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+        assert_eq!((&told["exit"], ended.out.as_str()), (&code.into(), ""));
+        assert!(told["error"].as_str().unwrap().contains(text), "expected {text:?}: {told}");
+    }
+}
+
+#[test]
 fn mistakes_in_settings_are_named_with_their_place() {
     let directory = support::directory();
     let run = |words: &[&str]| ended(&mut command(WORKER, directory.path(), words));
     std::fs::write(directory.path().join("bad.toml"), "[worker]\nlaese = \"3s\"\n").unwrap();
     run(&["config", "--config", "bad.toml"]).expect(5).says("bad.toml").says("line 2").says("laese");
     run(&["config", "--config", "none.toml"]).expect(5).says("none.toml cannot be read");
+    for (words, told) in [
+        (&["enqueue", "f", "--timeout", "0s"][..], "a run needs some time"),
+        (&["enqueue", "f", "--deadline", "0s"], "a call with no time left is never run"),
+        (&["peek", "default", "--count", "0"], "nothing would be shown: use 1 or more"),
+        (&["dead", "list", "--count", "0"], "nothing would be shown: use 1 or more"),
+    ] {
+        run(words).expect(2).says(told);
+    }
+    let mut none = command(WORKER, directory.path(), &["enqueue", "f"]);
+    ended(none.env("DELAYED_MAX_MESSAGE", "0"))
+        .expect(5)
+        .says("0 would refuse every call")
+        .says("DELAYED_MAX_MESSAGE");
     run(&["worker", "--concurrency", "0"]).expect(5).says("0 is not from 1 to 4096 (set by --concurrency)");
     run(&["worker", "--queue", "a", "--queue", "a"]).expect(5).says("named twice");
     run(&["worker", "--queue", "a b"]).expect(2).says("without spaces");

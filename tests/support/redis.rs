@@ -178,6 +178,14 @@ impl TestRedis {
         self.launch();
     }
 
+    /// Starts it again after a kill; this returns when it takes connections, which may be before it has loaded its data.
+    pub(crate) fn restart_unready(&mut self) {
+        self.kill();
+        self.child = Some(self.spawn());
+        let connect = || std::os::unix::net::UnixStream::connect(self.socket()).ok();
+        wait::until_some("the server's socket", PATIENCE, connect);
+    }
+
     /// Stops it in its tracks: connections stay, nothing answers.
     pub(crate) fn pause(&self) {
         kill(self.pid(), Signal::SIGSTOP).unwrap();

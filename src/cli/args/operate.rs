@@ -71,7 +71,7 @@ pub(in crate::cli) struct Peek {
     /// The queue
     pub(in crate::cli) queue: QueueName,
     /// How many to show
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
     pub(in crate::cli) count: u64,
     /// How many to leave out, from the oldest on
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -108,8 +108,8 @@ pub(in crate::cli) struct DeadList {
     #[arg(long, value_name = "PATH")]
     pub(in crate::cli) task: Option<String>,
     /// How many to show
-    #[arg(long, value_name = "N", default_value_t = 50)]
-    pub(in crate::cli) count: usize,
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = at_least_one)]
+    pub(in crate::cli) count: u64,
     /// Those after this one: the last id of the page before
     #[arg(long, value_name = "ID", value_parser = letter_id)]
     pub(in crate::cli) after: Option<String>,
@@ -188,4 +188,12 @@ fn letter_id(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err("not the id of a dead letter, such as 1700000000000-0".into())
+}
+
+fn at_least_one(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("nothing would be shown: use 1 or more".into()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("not a whole number, such as 20".into()),
+    }
 }

@@ -13,8 +13,8 @@ use crate::protocol::names::QueueName;
 /// `worker`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Stops on SIGTERM, SIGINT and SIGHUP when its calls have ended, at once on a second one. SIGUSR1 makes it quiet: it \
-claims nothing more, and stays.
+Stops on SIGTERM, SIGINT and SIGHUP when its calls have ended, at once on a second one. SIGUSR1 and SIGTSTP make \
+it quiet: it claims nothing more, and stays.
 
 Examples:
   {program} worker --redis redis://127.0.0.1:6379 --queue default --concurrency 64
@@ -37,7 +37,8 @@ pub(in crate::cli) struct Worker {
     /// What becomes of calls of tasks that are not in this program: bury, requeue or ignore
     #[arg(long, value_name = "WHAT", value_parser = unknown)]
     pub(in crate::cli) unknown: Option<String>,
-    /// End when the queues are empty and all is settled
+    /// End when the queues are empty and all is settled, or hold only what --unknown requeue puts back; trouble with Redis
+    /// is waited for
     #[arg(long)]
     pub(in crate::cli) burst: bool,
     /// Leave it to others to bring back what dead workers owned
@@ -77,7 +78,7 @@ pub(in crate::cli) struct Isolated {
     /// Bytes that a call writes on its standard streams
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(in crate::cli) output: Option<String>,
-    /// How nice it is to others: 1 to 19
+    /// How nice it is to others: 0 to 19
     #[arg(long, value_name = "N")]
     pub(in crate::cli) nice: Option<u32>,
     /// It cannot gain privileges
@@ -153,7 +154,7 @@ pub(in crate::cli) struct Enqueue {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(in crate::cli) retry: Option<i64>,
     /// How long one run may go on, whatever its task says
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(in crate::cli) timeout: Option<Duration>,
     /// Until when it is of use: a time from now, or a moment such as 2030-01-31T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = moment)]
@@ -200,6 +201,9 @@ fn size(text: &str) -> Result<String, String> {
 
 fn moment(text: &str) -> Result<SystemTime, String> {
     let from_now = humantime::parse_duration(text).ok().and_then(|time| SystemTime::now().checked_add(time));
+    if humantime::parse_duration(text).is_ok_and(|time| time.is_zero()) {
+        return Err("a call with no time left is never run: give it some, such as `1h`".into());
+    }
     let moment = || text.parse::<jiff::Timestamp>().ok().map(SystemTime::from);
     from_now.or_else(moment).ok_or_else(|| {
         "neither a time from now such as `1h` nor a moment such as `2030-01-31T12:00:00Z`".to_owned()
@@ -209,4 +213,11 @@ fn moment(text: &str) -> Result<SystemTime, String> {
 fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text)
         .map_err(|error| format!("not a duration such as `30s` or `1h 30m`: {error}"))
+}
+
+fn some_time(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("a run needs some time, such as `30s`; leave it out for the task's own".into()),
+        time => Ok(time),
+    }
 }

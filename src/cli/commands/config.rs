@@ -1,22 +1,18 @@
 //! `config`: which settings hold, and where they come from.
 
-use std::path::Path;
-use std::time::Duration;
-
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::args::Json;
 use crate::cli::exit::Failure;
 use crate::cli::output;
-use crate::cli::settings::{ALL, Settings};
-use crate::config::{LogFormat, QueueWeight, Unknown, shown_size};
+use crate::cli::settings::{ALL, Settings, value};
 
 pub(super) fn run(settings: &Settings, output: Json) -> Result<(), Failure> {
     if output.json {
         let all = ALL.iter().map(|setting| {
             json!({
                 "key": setting.key,
-                "value": value(settings, setting.key),
+                "value": value(&settings.config, setting.key),
                 "origin": settings.origin(setting.key).to_string(),
                 "variable": setting.variable,
             })
@@ -24,70 +20,8 @@ pub(super) fn run(settings: &Settings, output: Json) -> Result<(), Failure> {
         return output::json(&all.collect::<Vec<_>>());
     }
     let rows = ALL.iter().map(|setting| {
-        let value = value(settings, setting.key);
+        let value = value(&settings.config, setting.key);
         [setting.key.to_owned(), value.to_string(), settings.origin(setting.key).to_string()]
     });
     output::table(["setting", "value", "from"], rows.collect())
-}
-
-/// A setting as it would stand in the file.
-fn value(settings: &Settings, key: &str) -> Value {
-    let config = &settings.config;
-    let limits = &config.worker.limits;
-    let time = |time| output::duration(time).into();
-    let path = |path: Option<&Path>| path.map(Path::to_string_lossy).into();
-    match key {
-        "redis.url" => settings.config.redis.redacted_url().into(),
-        "redis.timeout" => time(config.redis.timeout),
-        "redis.tls_ca" => path(config.redis.tls_ca.as_deref()),
-        "redis.tls_cert" => path(config.redis.tls_cert.as_deref()),
-        "redis.tls_key" => path(config.redis.tls_key.as_deref()),
-        "client.max_message" => config.client.max_message.into(),
-        "worker.queues" => config.worker.queues.iter().map(queue).collect(),
-        "worker.concurrency" => config.worker.concurrency.into(),
-        "worker.lease" => time(config.worker.lease),
-        "worker.shutdown" => time(config.worker.shutdown),
-        "worker.unknown" => match config.worker.unknown {
-            Unknown::Bury => "bury",
-            Unknown::Requeue => "requeue",
-            Unknown::Ignore => "ignore",
-        }
-        .into(),
-        "worker.sweep" => config.worker.sweep.into(),
-        "worker.burst" => config.worker.burst.into(),
-        "worker.isolation" => config.worker.isolation.as_str().into(),
-        "worker.timeout" => config.worker.timeout.map(output::duration).into(),
-        "worker.grace" => time(config.worker.timeouts().grace()),
-        "worker.limits.memory" => limits.memory.map(shown_size).into(),
-        "worker.limits.address_space" => limits.address_space.map(shown_size).into(),
-        "worker.limits.cpu" => limits.cpu_seconds.map(Duration::from_secs).map(output::duration).into(),
-        "worker.limits.open_files" => limits.open_files.into(),
-        "worker.limits.output" => limits.output.map(shown_size).into(),
-        "worker.limits.nice" => limits.nice.into(),
-        "worker.limits.no_new_privileges" => limits.no_new_privileges.into(),
-        "worker.limits.private_network" => limits.private_network.into(),
-        "worker.limits.private_mounts" => limits.private_mounts.into(),
-        "prefork.children" => config.prefork.children(&config.worker).into(),
-        "prefork.max_tasks" => config.prefork.max_tasks.map_or_else(|| "never".into(), Value::from),
-        "prefork.max_memory" => config.prefork.max_memory.map(shown_size).into(),
-        "sweeper.queues" => config.sweeper.queues.iter().map(ToString::to_string).collect(),
-        "sweeper.interval" => time(config.sweeper.interval),
-        "sweeper.max_deaths" => config.sweeper.max_deaths.into(),
-        "dead.max_count" => config.dead.max_count.into(),
-        "dead.max_age" => time(config.dead.max_age),
-        "log.level" => config.log.level.clone().into(),
-        "log.format" => match config.log.format {
-            LogFormat::Pretty => "pretty",
-            LogFormat::Json => "json",
-        }
-        .into(),
-        _ => Value::Null,
-    }
-}
-
-fn queue(entry: &QueueWeight) -> String {
-    match entry.weight {
-        Some(weight) => format!("{}={weight}", entry.queue),
-        None => entry.queue.to_string(),
-    }
 }

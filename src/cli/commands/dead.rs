@@ -20,15 +20,16 @@ pub(super) async fn run(program: &Program, verb: Dead) -> Result<(), Failure> {
 async fn list(program: &Program, args: &DeadList) -> Result<(), Failure> {
     let json = args.output.json;
     let (after, task) = (args.after.as_deref(), args.task.as_deref());
+    let count = usize::try_from(args.count).unwrap_or(usize::MAX);
     let letters =
-        inspector(program).await?.dead_letters(&args.queue, after, task, args.count, limit(json)).await?;
+        inspector(program).await?.dead_letters(&args.queue, after, task, count, limit(json)).await?;
     if json {
         return output::json(&letters);
     }
     let Some(last) = letters.last() else {
         return output::print(&format!("{} has no dead letters here", args.queue));
     };
-    let more = (letters.len() == args.count).then(|| format!("for more: --after {}", last.id));
+    let more = (letters.len() == count).then(|| format!("for more: --after {}", last.id));
     let rows = letters.iter().map(|letter| {
         let detail: String = letter.detail.chars().take(120).collect();
         let [id, reason] = [&letter.id, &letter.reason].map(Clone::clone);
@@ -49,7 +50,7 @@ fn shown(letter: &DeadLetter) -> String {
     let mut lines = vec![
         ("id", letter.id.clone()),
         ("task", or_dash(message.task.clone())),
-        ("arguments", or_dash(message.arguments.clone())),
+        ("arguments", or_dash(message.arguments_text.clone())),
         ("buried", output::moment(letter.at_ms)),
         ("reason", letter.reason.clone()),
         ("detail", letter.detail.clone()),

@@ -1,23 +1,24 @@
 //! `enqueue`: sends one call, its arguments written in JSON.
 
 mod arguments;
+mod exact;
 
 use serde_json::{Value, json};
 
-use self::arguments::{Given, check};
+use self::arguments::{Given, check, keywords, payload};
 use crate::broker::{Broker, Ready};
 use crate::cli::Program;
 use crate::cli::args::{Enqueue, Language};
+use crate::cli::commands::LONG;
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::error::Error;
+use crate::inspect::MessageSummary;
 use crate::protocol::call_id::CallId;
-use crate::protocol::encode::{EncodeError, Meta};
+use crate::protocol::encode::{self, EncodeError, Meta};
 use crate::protocol::keys::QueueKeys;
-use crate::protocol::message::Message;
 use crate::protocol::meta;
 use crate::protocol::names::{QueueName, check_path};
-use crate::protocol::value::describe_arguments;
 use crate::task::{Call, GoTask, PyTask, Registration, Registry, RegistryError, States};
 
 pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> {
@@ -76,19 +77,22 @@ fn native(
     id: Option<CallId>,
 ) -> Result<Vec<u8>, Failure> {
     check_path(&args.path).map_err(|error| Failure::usage(error.to_string()))?;
-    let (payload, by_place) = match task {
-        None => (given.payload(&args.path)?, false),
-        Some(task) => checked(task, given, states)?,
-    };
     let meta = Meta {
         attempts: 0,
         deadline_ms: args.deadline.map(meta::since_1970),
         id,
-        by_place,
+        by_place: false,
         retry: args.retry,
         timeout_ms: args.timeout.map(meta::milliseconds),
     };
-    Ok(crate::protocol::encode::native(&args.path, &payload, &meta))
+    match (task, given) {
+        (Some(task), given) => {
+            let (payload, by_place) = checked(task, given, states)?;
+            Ok(encode::native(&args.path, &payload, &Meta { by_place, ..meta }))
+        }
+        (None, Given::ByPlace(values)) => Ok(encode::native(&args.path, &payload(values)?, &meta)),
+        (None, Given::ByName(values)) => Ok(encode::by_keyword(&args.path, &keywords(values)?, &meta)),
+    }
 }
 
 /// The payload for a task that is compiled in, and whether it is to be read by place.
@@ -101,7 +105,7 @@ fn checked(task: &'static Registration, given: &Given, states: &States) -> Resul
 #[cfg(feature = "testing")]
 pub fn json_message(task: &'static Registration, text: &str) -> Option<Vec<u8>> {
     let (payload, by_place) = checked(task, &Given::parse(Some(text)).ok()?, &States::new()).ok()?;
-    Some(crate::protocol::encode::native(task.name, &payload, &Meta { by_place, ..Meta::default() }))
+    Some(encode::native(task.name, &payload, &Meta { by_place, ..Meta::default() }))
 }
 
 fn python(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
@@ -155,14 +159,16 @@ fn report(
     message: &[u8],
     waiting: u64,
 ) -> Result<(), Failure> {
-    let shown =
-        Message::decode(message).map_or_else(|_| String::new(), |message| describe_arguments(&message, 200));
+    let read = MessageSummary::of(message, if args.output.json { LONG } else { 200 });
+    let shown = read.arguments_text.unwrap_or_default();
     if args.output.json {
         return output::json(&json!({
             "task": args.path,
             "queue": queue.as_str(),
             "id": id.map_or(Value::Null, |id| id.to_string().into()),
-            "arguments": shown,
+            "arguments": read.arguments,
+            "keywords": read.keywords,
+            "arguments_text": shown,
             "bytes": message.len(),
             "waiting": waiting,
         }));

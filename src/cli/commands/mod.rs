@@ -24,7 +24,7 @@ use crate::cli::args::{Command, Tasks, TasksVerb};
 use crate::cli::exit::Failure;
 use crate::inspect::{Inspector, MessageSummary};
 
-/// So many characters of arguments stand in a table, and so many in JSON and where one message is shown.
+/// So many characters of a path, and of arguments, stand in a table, and so many in JSON and where one message is shown.
 const SHORT: usize = 80;
 const LONG: usize = 100_000;
 
@@ -59,13 +59,21 @@ fn limit(json: bool) -> usize {
 
 /// A message in one cell of a table: its call, or why there is none.
 fn call(message: &MessageSummary) -> String {
-    match (&message.task, &message.arguments, &message.problem) {
-        (Some(task), Some(arguments), _) => format!("{task}{arguments}"),
+    match (&message.task, &message.arguments_text, &message.problem) {
+        (Some(task), Some(arguments), _) => format!("{}{arguments}", short(task)),
         (_, _, Some(problem)) => {
             let hex: String = message.hex.iter().flat_map(|hex| hex.chars()).take(SHORT).collect();
             format!("{problem}: 0x{hex}")
         }
         _ => String::new(),
+    }
+}
+
+/// A text that is cut for a table, as arguments are.
+fn short(text: &str) -> String {
+    match text.char_indices().nth(SHORT) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(SHORT - 1).chain(['…']).collect(),
     }
 }
 

@@ -8,12 +8,17 @@ use crate::sweeper::Sweeper;
 
 pub(super) async fn run(program: Program) -> Result<(), Failure> {
     let ended = until_signal()?;
-    let sweeper = Sweeper::with_config(&program.settings.config).await?;
+    let sweeps = async {
+        Sweeper::with_config(&program.settings.config).await?.run().await;
+        Ok(())
+    };
     tokio::select! {
-        () = sweeper.run() => {}
-        name = ended => tracing::info!(signal = name, "stopped"),
+        failed = sweeps => failed,
+        name = ended => {
+            tracing::info!(signal = name, "stopped");
+            Ok(())
+        }
     }
-    Ok(())
 }
 
 /// Resolves at the first SIGTERM, SIGINT or SIGHUP, also one that comes before it is polled. Cancel-safe.

@@ -3,6 +3,7 @@
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
+use super::exact;
 use crate::cli::exit::{Code, Failure};
 use crate::protocol::arguments::{ArgumentError, ArgumentReader, Arguments, Param, Presence};
 use crate::protocol::encode::{Encoder, array_head};
@@ -19,7 +20,7 @@ pub(super) enum Given {
 
 impl Given {
     pub(super) fn parse(text: Option<&str>) -> Result<Self, Failure> {
-        match text.map(serde_json::from_str) {
+        match text.map(exact::parse) {
             None => Ok(Self::ByPlace(Vec::new())),
             Some(Ok(Value::Array(values))) => Ok(Self::ByPlace(values)),
             Some(Ok(Value::Object(values))) => Ok(Self::ByName(values)),
@@ -27,21 +28,10 @@ impl Given {
                 "the arguments are to be a JSON array, such as '[{value}]', or an object by the parameters' names"
             ))),
             Some(Err(error)) => Err(Failure::usage(format!(
-                "the arguments are not JSON: {error}; give an array, such as '[1, \"two\"]', or an object by the \
+                "the arguments cannot be read: {error}; give an array, such as '[1, \"two\"]', or an object by the \
                  parameters' names"
             ))),
         }
-    }
-
-    /// The payload for a task whose parameters are not known: as Go makes it.
-    pub(super) fn payload(&self, task: &str) -> Result<Vec<u8>, Failure> {
-        let Self::ByPlace(values) = self else {
-            return Err(Failure::usage(format!(
-                "`{task}` is not in this program, so the places of its parameters are not known: give the arguments \
-                 as an array, such as '[1, 2]'"
-            )));
-        };
-        encode(values, values.len())
     }
 
     /// The payload for a task of these parameters, after [`check`], and whether it has to be read by place to mean
@@ -50,7 +40,7 @@ impl Given {
         let rest = params.last().filter(|param| param.presence == Presence::Variadic);
         let values = match self {
             Self::ByPlace(values) => values,
-            Self::ByName(named) => return Ok((payload(params, &placed(params, rest, named)?)?, false)),
+            Self::ByName(named) => return Ok((places(params, &placed(params, rest, named)?)?, false)),
         };
         match (params, rest) {
             // Alone: the array of what is given is the list.
@@ -59,7 +49,7 @@ impl Given {
                 // In a payload this would be the list of Go, by place it is the only element.
                 let last = values.get(params.len().wrapping_sub(1)..);
                 let by_place = rest.is_some() && matches!(last, Some([Value::Array(_) | Value::Null]));
-                Ok((payload(params, values)?, by_place))
+                Ok((places(params, values)?, by_place))
             }
         }
     }
@@ -68,7 +58,7 @@ impl Given {
     fn place_and_keyword(&self) -> Result<(Vec<u8>, Vec<u8>), Failure> {
         match self {
             Self::ByPlace(values) => Ok((array(values)?, vec![0x80])),
-            Self::ByName(values) => Ok((vec![0x90], encode(&[Value::Object(values.clone())], 1)?)),
+            Self::ByName(values) => Ok((vec![0x90], keywords(values)?)),
         }
     }
 }
@@ -84,7 +74,17 @@ fn placed(params: &[Param], rest: Option<&Param>, named: &Map<String, Value>) ->
     Ok(params[..count].iter().map(|param| named.get(param.name).cloned().unwrap_or(Value::Null)).collect())
 }
 
-fn payload(params: &[Param], values: &[Value]) -> Result<Vec<u8>, Failure> {
+/// The payload for a task whose parameters are not known: as Go makes it.
+pub(super) fn payload(values: &[Value]) -> Result<Vec<u8>, Failure> {
+    encode(values, values.len())
+}
+
+/// Arguments by keyword, as a map.
+pub(super) fn keywords(values: &Map<String, Value>) -> Result<Vec<u8>, Failure> {
+    encode(&[Value::Object(values.clone())], 1)
+}
+
+fn places(params: &[Param], values: &[Value]) -> Result<Vec<u8>, Failure> {
     match params {
         [_, _, ..] => array(values),
         _ => encode(values, values.len()),
