@@ -26,7 +26,7 @@ pub fn markdown(saved: &Value) -> String {
         if saved["quick"] == true { " A quick run, which shows that it works and no more." } else { "" };
     let mut text = format!(
         "# Scaling\n\nMade by `bench/scale`: do not edit. Empty calls on one private {}. The median of the rounds stands \
-         before their range. Each drained call is known to have run once.{quick}\n",
+         before their range. Each drained call is known to have run once.{quick}\n\n![What grows, and how](scaling.svg)\n",
         machine(saved)
     );
     let all = figures(saved);

@@ -24,9 +24,9 @@ pub const PARTS: [Part; 5] = [
         first: "drained",
         sizes: &[1, 2, 4, 8],
         measure: workers,
-        why: "Each has a concurrency of 64, and all serve one queue. One worker keeps Redis busy already, so more of them \
-              bring no more calls that do nothing; they are for calls that work. No worker asks about another: what \
-              grows for a call is that claims meet fewer finished slots each, and are smaller.",
+        why: "Each has a concurrency of 64, and all serve one queue. What a call costs Redis stays as it is, since no \
+              worker asks about another. One worker keeps Redis busy already, so more of them bring no more calls \
+              that do nothing; they are for calls that work.",
     },
     Part {
         name: "queues",
