@@ -134,13 +134,14 @@ impl ClaimLoop {
             return;
         }
         match settlement {
-            // It may be the only one in the queue.
-            Settlement::Retry(_) => lane.dry = false,
-            Settlement::PutBack(place) => {
+            // It may be the only one in the queue, and a round that was foreign till now has one of ours again.
+            Settlement::Retry(_) | Settlement::PutBack(Place::Head) => {
                 lane.dry = false;
-                if *place == Place::Tail {
-                    lane.on_foreign();
-                }
+                lane.on_known();
+            }
+            Settlement::PutBack(Place::Tail) => {
+                lane.dry = false;
+                lane.on_foreign();
             }
             Settlement::Bury { .. } => self.on_buried(request.lane),
         }
