@@ -182,7 +182,10 @@ fn queues_and_workers_show_who_runs_what() {
     let () = redis.connection().hset("default_processing", "4711", b"\x92\xa1f\x91\x01").unwrap();
     let workers = wait::until_some("two owners", PATIENCE, || {
         let workers = on(&redis, DELAYED, &["workers", "--json"]).json();
-        (workers[0]["running"].as_array().is_some_and(|running| running.len() == 1)).then_some(workers)
+        let runs_one =
+            |worker: &Value| worker["running"].as_array().is_some_and(|running| running.len() == 1);
+        let all = workers.as_array().unwrap();
+        (all.len() == 2 && all.iter().all(runs_one)).then_some(workers)
     });
     let (ours, foreign) = (&workers[0], &workers[1]);
     assert_eq!((&ours["kind"], &ours["alive"]), (&"ours".into(), &true.into()));
