@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use crate::figures::Figures;
 use crate::{isolation, publish, race};
@@ -14,6 +15,8 @@ struct Plan {
     /// Names of systems; none: all.
     only: Vec<String>,
     quick: bool,
+    /// When the time is over that was given.
+    until: Option<Instant>,
     /// Where the figures go; tables and the chart lie beside them.
     json: PathBuf,
 }
@@ -28,13 +31,15 @@ pub fn run(words: &[String]) -> ExitCode {
         }
     };
     let mut figures = Figures::default();
-    if !plan.race.is_empty() {
-        let effort = if plan.quick { race::Effort::QUICK } else { race::Effort::FULL };
-        race::run(&plan.race, &plan.only, &effort, &mut figures);
-    }
     if !plan.isolation.is_empty() {
         let effort = if plan.quick { isolation::Effort::QUICK } else { isolation::Effort::FULL };
+        let effort = isolation::Effort { until: plan.until, ..effort };
         isolation::run(&plan.isolation, &plan.only, &effort, &mut figures);
+    }
+    if !plan.race.is_empty() {
+        let effort = if plan.quick { race::Effort::QUICK } else { race::Effort::FULL };
+        let effort = race::Effort { until: plan.until, ..effort };
+        race::run(&plan.race, &plan.only, &effort, &mut figures);
     }
     publish::save(&figures.json(plan.quick), &plan.json)
 }
@@ -45,6 +50,7 @@ fn read(words: &[String]) -> Result<Plan, String> {
         isolation: Vec::new(),
         only: Vec::new(),
         quick: false,
+        until: None,
         json: concat!(env!("CARGO_MANIFEST_DIR"), "/figures.json").into(),
     };
     let mut words = words.iter().map(String::as_str);
@@ -53,6 +59,11 @@ fn read(words: &[String]) -> Result<Plan, String> {
         match word {
             "--quick" => plan.quick = true,
             "--json" => plan.json = value()?.into(),
+            "--within" => {
+                let minutes = value()?;
+                let minutes: u64 = minutes.parse().map_err(|_| format!("no number of minutes: {minutes}"))?;
+                plan.until = Some(Instant::now() + Duration::from_secs(60 * minutes));
+            }
             "--only" => plan.only.extend(value()?.split(',').map(str::to_owned)),
             _ if word.starts_with('-') => return Err(format!("no such option: {word}")),
             _ => {

@@ -38,6 +38,10 @@ pub fn run(parts: &[&'static str], only: &[String], effort: &Effort, figures: &m
         eprintln!("round {} of {}", round + 1, effort.rounds);
         for part in parts {
             for system in &systems {
+                if effort.is_over() {
+                    eprintln!("the time is over");
+                    return;
+                }
                 let trial = Trial { system, server: &server, effort };
                 match *part {
                     "kill" if system.way != Way::Inline => kill(&trial, figures),

@@ -1,5 +1,7 @@
 //! How much is measured?
 
+use std::time::Instant;
+
 /// What a run takes.
 pub struct Effort {
     /// How often each system has its turn.
@@ -22,9 +24,16 @@ pub struct Effort {
     pub idle: f64,
     /// Seconds without any run after which a system has failed.
     pub patience: u64,
+    /// Nothing is begun from then on.
+    pub until: Option<Instant>,
 }
 
 impl Effort {
+    /// Whether the time is over.
+    pub fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
     /// For figures that count.
     pub const FULL: Self = Self {
         rounds: 3,
@@ -37,6 +46,7 @@ impl Effort {
         fill: 10.0,
         idle: 5.0,
         patience: 20,
+        until: None,
     };
     /// To see that it works.
     pub const QUICK: Self = Self {
@@ -50,5 +60,6 @@ impl Effort {
         fill: 0.5,
         idle: 1.0,
         patience: 15,
+        until: None,
     };
 }
