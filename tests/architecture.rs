@@ -20,7 +20,7 @@ const RESERVED: [(&str, &[&str], &str); 9] = [
     ("eprint!", &["cli", "bin"], "an event of tracing, or an answer to the caller"),
     ("eprintln!", &["cli", "bin"], "an event of tracing, or an answer to the caller"),
     ("dbg!", &[], "an event of tracing"),
-    ("stdout", &["cli", "bin"], "an event of tracing, or an answer to the caller"),
+    ("stdout", &["cli", "bin", "sys"], "an event of tracing, or an answer to the caller"),
     ("stderr", &["cli", "bin"], "an event of tracing, or an answer to the caller"),
 ];
 

@@ -1,7 +1,7 @@
 //! What happens in a child? It is set up, takes one request after another, runs it, reports, and ends.
 
 use std::ffi::CStr;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -128,7 +128,7 @@ impl Child<'_> {
                 (None, Ok(message)) => self.answer(&request, &message),
             };
             // A line that the task began is in a buffer of this process, which ends without looking, or runs another call.
-            let _ = io::stdout().flush();
+            descriptors::flush_standard_output();
             let asked = self.terminator.has_fired();
             let retires = runs == reuse.runs
                 || refused.is_some()
@@ -162,7 +162,7 @@ impl Child<'_> {
         buffer[..packet.len()].copy_from_slice(&packet);
         let Some(request) = decode::<Request<'_>>(&buffer[..packet.len()]) else { return };
         let answer = self.answer(&request, NO_CALL);
-        let _ = io::stdout().flush();
+        descriptors::flush_standard_output();
         let _ = (QueueName::parse(&request.queue), ends_after(request.timeout_ms), peek_ended());
         std::hint::black_box(encode(&Report::Ended {
             run: 0,

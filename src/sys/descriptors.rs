@@ -80,6 +80,11 @@ pub(crate) fn redirect_standard_streams(output: &OwnedFd) -> nix::Result<()> {
     Ok(())
 }
 
+/// Writes what this process still keeps of a line that it began.
+pub(crate) fn flush_standard_output() {
+    let _ = std::io::stdout().flush();
+}
+
 /// The pipe that a process writes its output to, known from what may have come in its place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutputPipe {
