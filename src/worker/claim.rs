@@ -32,6 +32,9 @@ use crate::worker::wait::Doorbell;
 
 /// How many claims of one lane are under way at the most.
 const CLAIMS: usize = 2;
+
+/// Up to so many slots share one claim: halves of them would cost Redis more than it gains to run beside the worker.
+const FEW: usize = 16;
 /// After how long runs of quick blocking tasks that still wait get threads of their own.
 const HELP_AFTER: Duration = Duration::from_millis(2);
 
@@ -115,7 +118,7 @@ impl ClaimLoop {
             phase: parts.phase,
             burst: parts.burst,
             closing: false,
-            chunk: parts.concurrency.div_ceil(CLAIMS),
+            chunk: parts.concurrency.div_ceil(if parts.concurrency > FEW { CLAIMS } else { 1 }),
         }
     }
 
