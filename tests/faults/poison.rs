@@ -8,7 +8,9 @@ use crate::support::trial::{PATIENCE, Trial, call, mark, open};
 use crate::support::wait;
 
 /// Nobody but the worker brings anything back, and it tells soon and often that it lives.
-const PAIR: [&str; 5] = ["--no-sweep", "--concurrency", "2", "--lease", "1s"];
+const ALONE: [&str; 3] = ["--no-sweep", "--lease", "1s"];
+/// So many slots that a second claim is made beside one that is under way, when half of them are free.
+const SLOTS: usize = 18;
 
 /// A call that waits at a gate of that name.
 fn gated(trial: &Trial, name: &str) -> Vec<u8> {
@@ -84,7 +86,7 @@ fn what_is_found_after_a_broken_connection_runs_alone_too() {
     trial.push(&[one, other.clone()]);
     // Its first.
     let trap = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::End);
-    let mut worker = trial.worker_at(proxy.url(), &PAIR);
+    let mut worker = trial.worker_at(proxy.url(), &[&ALONE[..], &["--concurrency", "2"]].concat());
     trial.wait_runs(1);
     assert_eq!(trap.struck(), 1, "expected the claim to be cut");
     beats(&mut trial, 3);
@@ -96,13 +98,19 @@ fn what_is_found_after_a_broken_connection_runs_alone_too() {
     trial.assert_only(&[]);
 }
 
+/// What keeps the worker busy until its gate is opened.
+fn busy() -> impl Iterator<Item = String> {
+    (0..SLOTS).map(|n| format!("busy {n}"))
+}
+
 /// A worker that has claimed these two by two claims that were under way together, and has not heard of either.
 /// Two processes died of each. When the first reply is let go, it is `told` of the other too, or its connection breaks.
 fn claims_both(trial: &mut Trial, proxy: &Proxy, one: &[u8], other: &[u8], told: bool) -> (Program, Trap) {
-    let worker = trial.worker_at(proxy.url(), &PAIR);
-    let busy = [gated(trial, "a"), gated(trial, "b")];
-    trial.push(&busy);
-    trial.wait_runs(2);
+    let slots = SLOTS.to_string();
+    let worker = trial.worker_at(proxy.url(), &[&ALONE[..], &["--concurrency", &slots]].concat());
+    let calls: Vec<_> = busy().map(|name| gated(trial, &name)).collect();
+    trial.push(&calls);
+    trial.wait_runs(SLOTS);
     let held = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::Hold);
     if !told {
         proxy.trap(Side::Reply, Requests::script("claim").nth(2), Fault::End);
@@ -110,11 +118,17 @@ fn claims_both(trial: &mut Trial, proxy: &Proxy, one: &[u8], other: &[u8], told:
     two_died_of(trial, one);
     two_died_of(trial, other);
     trial.push(&[one, other]);
-    for (gate, message) in [("a", one), ("b", other)] {
-        open(&trial.gate(gate));
+    let mut gates = busy();
+    for (count, message) in [(1, one), (SLOTS - 1, other)] {
+        gates.by_ref().take(count).for_each(|gate| open(&trial.gate(&gate)));
         wait::until("it to be claimed", PATIENCE, || owned(trial).iter().any(|owned| owned == message));
     }
     (worker, held)
+}
+
+/// The lines that those who kept the worker busy leave.
+fn begun_and_ended() -> impl Iterator<Item = String> {
+    busy().flat_map(|name| [format!("+{name}"), format!("-{name}")])
 }
 
 fn owned(trial: &mut Trial) -> Vec<Vec<u8>> {
@@ -128,14 +142,14 @@ fn of_two_that_are_to_run_alone_one_is_put_back() {
     let (one, other) = (gated(&trial, "one"), mark("other"));
     let (mut worker, held) = claims_both(&mut trial, &proxy, &one, &other, true);
     held.release();
-    trial.wait_runs(5);
+    trial.wait_runs(2 * SLOTS + 1);
     beats(&mut trial, 3);
     assert_eq!(trial.state().waiting, [other], "expected nothing to be claimed beside the one");
     assert_eq!(owned(&mut trial), [one], "expected the one to go on");
     open(&trial.gate("one"));
     trial.wait_settled();
     trial.stop(&mut worker);
-    trial.ledger.assert_each_once(["+a", "-a", "+b", "-b", "+one", "-one", "other"]);
+    trial.ledger.assert_each_once(begun_and_ended().chain(["+one", "-one", "other"].map(String::from)));
     assert_eq!(trial.ledger.lines().last().unwrap(), "other", "expected it to run after the one");
     trial.assert_only(&[]);
 }
@@ -161,7 +175,7 @@ fn a_poison_begins_when_the_other_has_been_put_back() {
     trial.stop(&mut second);
     let dead: Vec<_> = trial.state().dead.into_iter().map(|letter| letter["message"].clone()).collect();
     assert_eq!(dead, [poison], "expected the poison alone");
-    trial.ledger.assert_each_once(["+a", "-a", "+b", "-b", "poison", "other"]);
+    trial.ledger.assert_each_once(begun_and_ended().chain(["poison", "other"].map(String::from)));
     trial.assert_only(&["q_dead"]);
 }
 
