@@ -44,8 +44,8 @@ pub const PARTS: [Part; 5] = [
         first: "drained",
         sizes: &[1, 4, 16, 64, 256, 1_024, 4_096],
         measure: slots,
-        why: "A round trip is shared by half of the slots, up to 512, until there is no more to share. A slot costs a few \
-              hundred bytes.",
+        why: "A round trip is shared by all of a few slots, and by half of more than 16, up to 512, until there is no more \
+              to share. A slot costs a few hundred bytes.",
     },
     Part {
         name: "waiting",
