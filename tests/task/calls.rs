@@ -85,7 +85,7 @@ fn a_call_goes_to_its_queue() {
 fn an_argument_that_cannot_be_written_is_named() {
     let error = tasks::map::call([("k".to_owned(), tasks::Unwritable)].into()).encode().unwrap_err();
     assert!(error.to_string().contains("`map`") && error.to_string().contains("never"), "{error}");
-    let error = Call::from(PyTask::new("f").arg(1).arg(tasks::Unwritable)).encode().unwrap_err();
+    let error = Call::from(PyTask::new("m:f").arg(1).arg(tasks::Unwritable)).encode().unwrap_err();
     assert!(error.to_string().contains("number 2: "), "{error}");
     let error = Call::from(GoTask::new("f").arg(tasks::Unwritable)).encode().unwrap_err();
     assert!(error.to_string().contains("number 1: "), "{error}");
