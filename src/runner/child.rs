@@ -21,7 +21,7 @@ use crate::runner::term::Terminator;
 use crate::sys::descriptors::OutputPipe;
 use crate::sys::fork::{exit_now, name_process};
 use crate::sys::limits::{self, Usual};
-use crate::sys::packets::{self, MAX_PACKET};
+use crate::sys::packets;
 use crate::sys::wait::{Ended, peek_ended};
 use crate::sys::{descriptors, resident_memory, signals};
 use crate::task::handler::Handler;
@@ -36,11 +36,12 @@ const BUSY: &CStr = c"delayed-child";
 /// A message that calls `-`: no path of a task is that.
 const NO_CALL: &[u8] = b"\x92\xa1-\x90";
 
-/// What a child knows of tasks.
+/// What a child finds ready. What the zygote has made, no child has to make.
 #[derive(Debug)]
 pub(super) struct Household {
-    pub(super) registry: Registry,
-    pub(super) states: Arc<States>,
+    registry: Registry,
+    states: Arc<States>,
+    forwarder: Forwarder,
 }
 
 /// Where a child finds itself.
@@ -49,6 +50,8 @@ pub(super) struct Place {
     pub(super) requests: OwnedFd,
     pub(super) reports: OwnedFd,
     pub(super) output: OwnedFd,
+    /// Where it can receive a packet.
+    pub(super) buffer: Vec<u8>,
     pub(super) lasting: Limits,
     pub(super) reuse: Reuse,
 }
@@ -66,7 +69,30 @@ struct Child<'a> {
     usual: Usual,
     /// What was asked of the kernel last.
     limits: Limits,
-    forwarder: Forwarder,
+}
+
+impl Household {
+    /// Takes over what is logged in this process.
+    pub(super) fn new(registry: Registry, states: States) -> Self {
+        Self { registry, states: Arc::new(states), forwarder: Forwarder::install() }
+    }
+}
+
+/// Does once in the zygote what would be a first time in each child: what is made then, they find.
+pub(super) fn prepare(household: &Household, buffer: &mut [u8]) -> nix::Result<()> {
+    let (requests, reports) = packets::pair()?;
+    let mut child = Child {
+        household,
+        requests,
+        reports: Arc::new(reports),
+        output: OutputPipe::of_standard_output()?,
+        runtime: None,
+        terminator: Terminator::default(),
+        usual: Usual::now()?,
+        limits: Limits::NONE,
+    };
+    child.rehearse(buffer);
+    Ok(())
 }
 
 /// Serves until its last run, or until the worker is gone.
@@ -76,7 +102,7 @@ pub(super) fn run(household: &Household, place: Place) -> ! {
     let prepared = setpgid(me, me)
         .and_then(|()| signals::die_with(place.zygote))
         .and_then(|()| signals::adopt_orphans())
-        .and_then(|()| descriptors::redirect_standard_streams(&place.output))
+        .and_then(|()| descriptors::redirect_output(&place.output))
         .and_then(|()| descriptors::keep_only(vec![place.requests, place.reports]))
         .and_then(|kept| <[OwnedFd; 2]>::try_from(kept).map_err(|_| nix::Error::EBADF))
         .and_then(|kept| kept.iter().try_for_each(descriptors::set_blocking).map(|()| kept))
@@ -86,7 +112,7 @@ pub(super) fn run(household: &Household, place: Place) -> ! {
     let known = (prepared, OutputPipe::of_standard_output(), Usual::now());
     let (Ok([requests, reports]), Ok(output), Ok(usual)) = known else { exit_now(UNFIT) };
     let reports = Arc::new(reports);
-    let forwarder = Forwarder::install(Arc::clone(&reports));
+    household.forwarder.connect(Arc::clone(&reports));
     let mut child = Child {
         household,
         requests,
@@ -96,16 +122,14 @@ pub(super) fn run(household: &Household, place: Place) -> ! {
         terminator: Terminator::default(),
         usual,
         limits: Limits::NONE,
-        forwarder,
     };
     let refused = limits::set_lasting(&place.lasting).err();
-    child.serve(place.reuse, refused);
+    child.serve(place.buffer, place.reuse, refused);
     exit_now(0)
 }
 
 impl Child<'_> {
-    fn serve(&mut self, reuse: Reuse, refused: Option<String>) {
-        let mut buffer = vec![0; MAX_PACKET];
+    fn serve(&mut self, mut buffer: Vec<u8>, reuse: Reuse, refused: Option<String>) {
         if !packets::is_waiting(&self.requests) {
             self.rehearse(&mut buffer);
         }
@@ -181,7 +205,7 @@ impl Child<'_> {
     }
 
     fn answer(&mut self, request: &Request<'_>, message: &[u8]) -> Answer {
-        self.forwarder.set_level(request.level);
+        self.household.forwarder.set_level(request.level);
         // CPU time counts from now.
         if request.limits != self.limits || request.limits.cpu_seconds.is_some() {
             if let Err(error) = limits::set_liftable(&request.limits, &self.usual) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use tracing::callsite::{Callsite, DefaultCallsite, Identifier};
 use tracing::field::{Field, FieldSet, Visit};
@@ -18,22 +18,30 @@ use tracing_subscriber::registry::{LookupSpan, Registry};
 use crate::runner::frame::{Line, MAX_TEXT, Report, cut, encode};
 use crate::sys::packets;
 
-/// What a child logs with.
-#[derive(Clone)]
+/// What a child logs with. It is made by the zygote, so that no child has to.
+#[derive(Debug, Clone)]
 pub(super) struct Forwarder(Arc<Shared>);
 
+#[derive(Debug)]
 struct Shared {
-    reports: Arc<OwnedFd>,
+    /// Where to; a child knows.
+    reports: OnceLock<Arc<OwnedFd>>,
     level: AtomicU8,
 }
 
 impl Forwarder {
     /// Takes what is logged in this process, from now on. A program that had its own logger before the zygote was
     /// started keeps that: it writes to the standard error stream or wherever it does.
-    pub(super) fn install(reports: Arc<OwnedFd>) -> Self {
-        let forwarder = Self(Arc::new(Shared { reports, level: AtomicU8::new(0) }));
+    pub(super) fn install() -> Self {
+        let forwarder = Self(Arc::new(Shared { reports: OnceLock::new(), level: AtomicU8::new(0) }));
         let _ = tracing::subscriber::set_global_default(Registry::default().with(forwarder.clone()));
         forwarder
+    }
+
+    /// Sends it there.
+    pub(super) fn connect(&self, reports: Arc<OwnedFd>) {
+        // A process is the child of one worker.
+        let _ = self.0.reports.set(reports);
     }
 
     /// How much is sent: 0 nothing, 1 errors … 5 all.
@@ -94,8 +102,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Forwarder {
             message: cut(text.message, MAX_TEXT),
             fields: cut(fields, MAX_TEXT),
         };
+        let Some(reports) = self.0.reports.get() else { return };
         // To a worker that is gone there is nothing to say.
-        let _ = packets::send(&*self.0.reports, &encode(&Report::Log(Box::new(line))), &[]);
+        let _ = packets::send(&**reports, &encode(&Report::Log(Box::new(line))), &[]);
     }
 }
 

@@ -122,15 +122,14 @@ impl ZygoteBuilder {
         let refused = |error: nix::Error| ZygoteError::Io(error.into());
         let (control, theirs) = packets::pair().map_err(refused)?;
         let worker = nix::unistd::getpid();
+        // What the program has printed so far is not for a child to print again.
+        descriptors::flush_standard_output();
         match alone.fork().map_err(refused)? {
             Side::Parent(warden) => {
                 let warden = Arc::new(Warden(Mutex::new(Some(warden))));
                 Ok(Zygote { control, warden })
             }
-            Side::Child => {
-                let household = Household { registry, states: Arc::new(self.states) };
-                warden::run(alone, worker, theirs, household)
-            }
+            Side::Child => warden::run(alone, worker, theirs, Household::new(registry, self.states)),
         }
     }
 }

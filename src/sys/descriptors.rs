@@ -69,15 +69,22 @@ fn close_each(first: RawFd) -> nix::Result<()> {
     Ok(())
 }
 
-/// Makes `output` the standard output and the standard error, and nothing the standard input.
-#[expect(unsafe_code, reason = "dup2 onto the standard streams")]
-pub(crate) fn redirect_standard_streams(output: &OwnedFd) -> nix::Result<()> {
+/// Makes nothing the standard input.
+pub(crate) fn close_standard_input() -> nix::Result<()> {
     let nothing = File::open("/dev/null").map_err(|_| nix::Error::ENOENT)?;
-    for (from, to) in [(nothing.as_fd(), 0), (output.as_fd(), 1), (output.as_fd(), 2)] {
-        // SAFETY: The standard streams are always open in a Rust program, and nothing owns them.
-        nix::Error::result(unsafe { libc::dup2(from.as_raw_fd(), to) })?;
-    }
-    Ok(())
+    replace(0, nothing.as_fd())
+}
+
+/// Makes `output` the standard output and the standard error.
+pub(crate) fn redirect_output(output: &OwnedFd) -> nix::Result<()> {
+    replace(1, output.as_fd())?;
+    replace(2, output.as_fd())
+}
+
+#[expect(unsafe_code, reason = "dup2 onto a standard stream")]
+fn replace(stream: RawFd, by: BorrowedFd<'_>) -> nix::Result<()> {
+    // SAFETY: The standard streams are always open in a Rust program, and nothing owns them.
+    nix::Error::result(unsafe { libc::dup2(by.as_raw_fd(), stream) }).map(drop)
 }
 
 /// Writes what this process still keeps of a line that it began.

@@ -38,6 +38,7 @@ pub(super) fn run(alone: SingleThreaded, control: OwnedFd, lifeline: OwnedFd, ho
     mask.add(Signal::SIGCHLD);
     let prepared = adopt_orphans()
         .and_then(|()| descriptors::set_blocking(&control))
+        .and_then(|()| descriptors::close_standard_input())
         .and_then(|()| SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC));
     let Ok(ended) = prepared else { exit_now(1) };
     let mut forge = Forge {
@@ -48,6 +49,8 @@ pub(super) fn run(alone: SingleThreaded, control: OwnedFd, lifeline: OwnedFd, ho
         by_child: HashMap::new(),
         buffer: vec![0; MAX_PACKET],
     };
+    // Without it a child only takes longer.
+    let _ = child::prepare(&forge.household, &mut forge.buffer);
     loop {
         let (orders, died, gone) = {
             let mut waiting = [
@@ -106,7 +109,11 @@ impl Forge {
         match self.alone.fork() {
             Ok(Side::Child) => {
                 let [requests, reports, output] = descriptors;
-                child::run(&self.household, Place { zygote, requests, reports, output, lasting, reuse })
+                let buffer = std::mem::take(&mut self.buffer);
+                child::run(
+                    &self.household,
+                    Place { zygote, requests, reports, output, buffer, lasting, reuse },
+                )
             }
             Ok(Side::Parent(pid)) => {
                 // Here too, so that a signal to the group that comes now finds it.
