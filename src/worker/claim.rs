@@ -35,6 +35,8 @@ const CLAIMS: usize = 2;
 
 /// Up to so many slots share one claim: halves of them would cost Redis more than it gains to run beside the worker.
 const FEW: usize = 16;
+/// How many bytes a claim should bring: Redis has room at hand for one large message after the other, not for many.
+const CLAIM_BYTES: usize = 1 << 20;
 /// After how long runs of quick blocking tasks that still wait get threads of their own.
 const HELP_AFTER: Duration = Duration::from_millis(2);
 
@@ -272,7 +274,8 @@ impl ClaimLoop {
     fn claim(&mut self, index: usize) -> Option<Request> {
         let lane = &mut self.lanes[index];
         let ready = lane.finished.len() + self.slots.free();
-        let enough = if lane.claims == 0 { 1 } else { self.chunk };
+        let batch = (CLAIM_BYTES / lane.size.max(1)).clamp(1, MAX_BATCH);
+        let enough = if lane.claims == 0 { 1 } else { self.chunk.min(batch) };
         // One at a time where there are suspects: two claims could bring two of them.
         let most = if lane.suspects { 1 } else { CLAIMS };
         if lane.claims >= most || ready < enough {
@@ -280,9 +283,10 @@ impl ClaimLoop {
         }
         let (mut slots, forgive) = take_finished(&mut lane.finished);
         let released = slots.len();
-        slots.extend(self.slots.take(MAX_BATCH - released));
+        let kept = released.saturating_sub(batch);
+        slots.extend(self.slots.take(batch.saturating_sub(released)));
         let in_hand = lane.token.take();
-        let kind = RequestKind::Claim { slots, released, kept: 0, forgive, in_hand, standing: false };
+        let kind = RequestKind::Claim { slots, released, kept, forgive, in_hand, standing: false };
         Some(self.numbered(index, kind))
     }
 
@@ -371,6 +375,7 @@ impl ClaimLoop {
         }
         if !messages.is_empty() {
             lane.charge(messages.len());
+            lane.size = messages.iter().map(Vec::len).sum::<usize>() / messages.len();
             count(&self.counters.claimed, messages.len() as u64);
             self.dispatch(request.lane, filled, messages, alone);
         }

@@ -151,6 +151,8 @@ pub(super) struct LaneState {
     /// A claim stands behind a wait: Redis runs it when the wait has ended.
     pub(super) standing: bool,
     pub(super) waiting: u64,
+    /// The mean size in bytes of the messages that the last claim brought.
+    pub(super) size: usize,
     pub(super) suspects: bool,
     pub(super) backoff: Backoff,
     /// How many tasks of other workers were put back since one of ours was met, or since the last rest.
@@ -185,6 +187,7 @@ impl LaneState {
             token: None,
             standing: false,
             waiting: 0,
+            size: 0,
             suspects: false,
             backoff: Backoff::default(),
             foreign: 0,

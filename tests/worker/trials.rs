@@ -81,6 +81,12 @@ async fn gated(n: String, gate: String) {
     note(&format!("-{n}"));
 }
 
+/// The same with something to carry.
+#[delayed::task(name = "trial.gated_carrier")]
+async fn gated_carrier(n: String, gate: String, _data: String) {
+    gated(n, gate).await;
+}
+
 #[delayed::task(name = "trial.gated_blocking")]
 fn gated_blocking(n: String, gate: String) {
     note(&format!("+{n}"));

@@ -1,6 +1,8 @@
 //! Never more runs than slots, as many as slots when there is work, and each call once however many workers there are.
 
-use crate::support::trial::{Trial, alone, call, count, marks};
+use redis::Commands;
+
+use crate::support::trial::{Trial, alone, call, count, marks, open};
 
 /// The most runs at a time, by `+n` and `-n` in the ledger.
 fn most(lines: &[String]) -> usize {
@@ -66,11 +68,39 @@ fn a_task_that_blocks_for_long_does_not_hold_up_those_behind_it() {
     trial.push(&[held("a"), held("b")]);
     trial.push(&marks(50));
     trial.wait_runs(452);
-    crate::support::trial::open(&gate);
+    open(&gate);
     trial.wait_settled();
     let stopped = trial.stop(&mut worker);
     assert_eq!(count(&stopped, "succeeded"), 452, "{stopped}");
     assert_eq!(trial.ledger.total(), 454);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn large_messages_are_claimed_one_after_the_other_and_fill_the_slots_all_the_same() {
+    let mut trial = Trial::new();
+    let gate = trial.gate("gate");
+    let large = "x".repeat(1_200_000);
+    let carrier = |gate: &str| call("trial.gated_carrier", &["n".into(), gate.into(), large.as_str().into()]);
+    let (open_already, held) = (carrier("/"), carrier(gate.to_str().unwrap()));
+    let mut worker = trial.worker(&["--concurrency", "4"]);
+    // From this one it learns how large they are.
+    trial.push(&[&open_already]);
+    trial.wait_runs(2);
+    trial.commands();
+    trial.push(&[&open_already; 20]);
+    trial.wait_runs(2 + 40);
+    let requests = trial.commands().get("evalsha").copied().unwrap_or(0);
+    // The claim that stood behind the wait may have brought four.
+    assert!(requests >= 16, "expected a claim for each of them, got {requests} requests");
+    trial.push(&[&held; 8]);
+    trial.wait_runs(2 + 40 + 4);
+    assert_eq!(trial.redis.hlen::<_, u64>("q_processing").unwrap(), 4, "expected 4 at a time");
+    open(&gate);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!(count(&stopped, "succeeded"), 29, "{stopped}");
+    assert_eq!(most(&trial.ledger.lines()), 4, "expected 4 at a time, and never more");
     trial.assert_only(&[]);
 }
 
