@@ -63,10 +63,11 @@ pub enum Error {
     #[cfg(feature = "worker")]
     #[error(transparent)]
     Zygote(#[from] ZygoteError),
-    /// The process that forks children was killed, and they with it; what they ran was put back.
+    /// The process that forks children was killed, and they with it. What they had begun is brought back by a sweeper, which
+    /// counts a death; the rest was put back.
     #[error(
-        "the zygote was killed, and with it the processes of its tasks, which were put back; this process has threads \
-         and cannot fork another one: start the worker again"
+        "the zygote was killed, and with it the processes of its tasks: a sweeper brings back what they had begun; \
+         this process has threads and cannot fork another one: start the worker again"
     )]
     ZygoteDied,
     /// The operating system refused something.

@@ -196,6 +196,7 @@ fn isolation(text: &str) -> Result<Isolation, String> {
         )),
     }
 }
+
 fn name(name: &str) -> Result<String, String> {
     if name.is_empty() {
         return Err(

@@ -119,7 +119,7 @@ impl BrokerError {
             ErrorKind::AuthenticationFailed => Kind::Denied,
             ErrorKind::InvalidClientConfig => Kind::Address,
             ErrorKind::Server(_) | ErrorKind::Extension => match () {
-                () if says("STALE ") || says("STALE") => Kind::Stale,
+                () if says("STALE") => Kind::Stale,
                 () if says("OOM") => Kind::Full,
                 () if says("WRONGTYPE") => Kind::WrongType,
                 () if says("READONLY") || says("MISCONF") || says("NOREPLICAS") => Kind::ReadOnly,

@@ -24,6 +24,18 @@ pub(crate) struct LeaseKeys<'a> {
     pub(crate) worker_id: &'a str,
 }
 
+/// What a worker asks of `reconcile`: see `lua/reconcile.lua`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReconcileRequest<'a> {
+    /// HASH of the worker.
+    pub(crate) worker_key: &'a str,
+    /// The number of this call, beyond any before.
+    pub(crate) seq: u64,
+    pub(crate) lease: Duration,
+    /// At most 2000 wire ids, at least one: the slots in question.
+    pub(crate) wire_ids: &'a [&'a str],
+}
+
 /// What `reconcile` answered.
 #[derive(Debug)]
 pub(crate) struct Reconciled {
@@ -108,15 +120,12 @@ impl Broker {
     pub(crate) async fn reconcile(
         &self,
         keys: &QueueKeys,
-        worker_key: &str,
-        seq: u64,
-        lease: Duration,
-        wire_ids: &[&str],
+        ask: &ReconcileRequest<'_>,
     ) -> Result<Reconciled, BrokerError> {
-        let mut all = self.reconcile_some(keys, worker_key, seq, lease, wire_ids).await?;
-        while all.owned.len() < wire_ids.len() {
-            let left = &wire_ids[all.owned.len()..];
-            let more = self.reconcile_some(keys, worker_key, seq, lease, left).await?;
+        let mut all = self.reconcile_some(keys, ask).await?;
+        while all.owned.len() < ask.wire_ids.len() {
+            let left = ReconcileRequest { wire_ids: &ask.wire_ids[all.owned.len()..], ..*ask };
+            let more = self.reconcile_some(keys, &left).await?;
             let before = all.owned.len();
             all.alone.extend(more.alone.into_iter().map(|place| before + place));
             all.owned.extend(more.owned);
@@ -128,11 +137,9 @@ impl Broker {
     async fn reconcile_some(
         &self,
         keys: &QueueKeys,
-        worker_key: &str,
-        seq: u64,
-        lease: Duration,
-        wire_ids: &[&str],
+        ask: &ReconcileRequest<'_>,
     ) -> Result<Reconciled, BrokerError> {
+        let ReconcileRequest { worker_key, seq, lease, wire_ids } = *ask;
         let bytes = wire_ids.iter().map(|id| id.len()).sum::<usize>() + 32;
         let mut command = script::RECONCILE.command(
             &[&keys.processing, worker_key, &keys.deaths],

@@ -14,7 +14,7 @@ mod wait;
 
 pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
-pub(crate) use self::lease::{LeaseKeeper, LeaseKeys, Reconciled};
+pub(crate) use self::lease::{LeaseKeeper, LeaseKeys, ReconcileRequest, Reconciled};
 pub(crate) use self::orders::{Order, OrderAnswer, OrderRequest, Ordered, digest};
 pub(crate) use self::queue::{Buried, BuryRequest, ClaimRequest, Claimed, MAX_BATCH, Place, Ready, Token};
 pub(crate) use self::read::{DeadEntry, ServerFacts};

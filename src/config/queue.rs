@@ -12,8 +12,8 @@ use crate::protocol::names::QueueName;
 pub struct QueueWeight {
     /// The queue.
     pub queue: QueueName,
-    /// Its weight, at least 1: of two queues with work, one of weight 3 gets three times as many slots as one of weight 1. When no
-    /// queue has a weight, they are asked strictly in their order.
+    /// Its weight, at least 1: of two queues with work, one of weight 3 gets three times as many slots as one of weight 1.
+    /// When no queue has a weight, they are asked strictly in their order.
     pub weight: Option<u32>,
 }
 

@@ -79,9 +79,7 @@ impl WorkerConfig {
     pub fn timeouts(&self) -> Timeouts {
         Timeouts { timeout: self.timeout, grace: self.grace }
     }
-}
 
-impl WorkerConfig {
     /// Checks the section.
     ///
     /// # Errors

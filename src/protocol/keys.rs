@@ -43,7 +43,7 @@ impl QueueKeys {
     }
 }
 
-/// HASH: a worker of ours on a queue: `seq` and `info`.
+/// HASH: a worker of ours on a queue: `seq` and `info`, and of its last reconcile `fence` and `applied`.
 #[must_use]
 pub fn worker(queue: &QueueName, worker: &WorkerId) -> String {
     format!("{queue}:{worker}")

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,28 +47,19 @@ impl Link {
             closing: AtomicBool::new(false),
             dead: watch::Sender::new(false),
         }));
-        let weak = Arc::downgrade(&link.0);
-        let mut dead = link.0.dead.subscribe();
+        let shared = Arc::clone(&link.0);
         tokio::spawn(async move {
             let mut buffer = vec![0; MAX_PACKET];
-            // Held only while there is something to read: when nobody else holds it, the zygote ends.
-            while let Some(shared) = weak.upgrade() {
-                let received = tokio::select! {
-                    received = shared.socket.when_ready(Interest::READABLE, |control| {
-                        Ok(packets::receive_now(control, &mut buffer)?)
-                    }) => received,
-                    _ = dead.changed() => return,
-                };
-                match received {
+            // Until the zygote ends, or the link is closed.
+            loop {
+                let receive = |control: BorrowedFd<'_>| Ok(packets::receive_now(control, &mut buffer)?);
+                match shared.socket.when_ready(Interest::READABLE, receive).await {
                     Ok(packet) if packet.length > 0 => {
                         if let Some(news) = decode::<News>(&buffer[..packet.length]) {
                             shared.route(news);
                         }
                     }
-                    _ => {
-                        shared.bury();
-                        return;
-                    }
+                    _ => return shared.bury(),
                 }
             }
         });

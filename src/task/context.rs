@@ -64,20 +64,20 @@ impl Context {
 
     /// When the run is asked to end: the earliest of the end of its timeout, the deadline of its call, and, when the
     /// worker is shutting down, the moment at which the call is put back into its queue. None while there is none of
-    /// them; the last one may become known while the task runs.
+    /// them; the last one may become known while the task runs, but not in a process of its own.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.0.cancellation.deadline()
     }
 
-    /// Whether the run should end, because its time is up, somebody ends it by hand, or the worker is shutting
-    /// down.
+    /// Whether the run should end now, because its time is up, somebody ends it by hand, or the worker is shutting down and
+    /// waits no longer.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancellation.is_cancelled()
     }
 
-    /// Waits until the run should end. Cancel-safe.
+    /// Waits until the run should end: see [`is_cancelled`](Self::is_cancelled). Cancel-safe.
     pub async fn cancelled(&self) {
         self.0.cancellation.cancelled().await;
     }

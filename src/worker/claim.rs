@@ -326,7 +326,7 @@ impl ClaimLoop {
         }
     }
 
-    fn on_reply(&mut self, reply: Reply) {
+    pub(super) fn on_reply(&mut self, reply: Reply) {
         let Reply { request, result } = reply;
         let lane = &mut self.lanes[request.lane];
         lane.requests -= 1;
@@ -394,11 +394,6 @@ impl ClaimLoop {
         while let Ok(done) = self.ended.try_recv() {
             self.on_end(done);
         }
-    }
-
-    /// Handles one reply that [`Self::next_reply`] gave.
-    pub(super) fn take_reply(&mut self, reply: Reply) {
-        self.on_reply(reply);
     }
 
     /// Waits for the end of a run, for up to `pause`.

@@ -98,7 +98,8 @@ fn run(mut pulse: Pulse, stopped: &Receiver<()>) {
 }
 
 impl Pulse {
-    /// Renews the lease on every queue, and hands on the orders that stand there. One that fails does not keep the others from it.
+    /// Renews the lease on every queue, and hands on the orders that stand there. One that fails does not keep the others
+    /// from it.
     ///
     /// # Errors
     /// The last error.

@@ -244,8 +244,8 @@ impl LaneState {
         }
     }
 
-    /// Whether something is left to do about what it owned, as far as that can be done. A claim that stood behind a wait when the connection broke
-    /// has hardly taken anything.
+    /// Whether something is left to do about what it owned, as far as that can be done. A claim that stood behind a wait
+    /// when the connection broke has hardly taken anything.
     pub(super) fn has_work(&self) -> bool {
         !self.finished.is_empty()
             || !self.settlements.is_empty()

@@ -126,8 +126,8 @@ impl Worker {
     /// future is like killing the worker: what it owns is requeued when its lease ends.
     ///
     /// # Errors
-    /// Redis cannot be used at the start, the thread that beats cannot be started, or the zygote was killed: then what
-    /// ran in processes was put back, and what ran in this one has ended or was put back too.
+    /// Redis cannot be used at the start, the thread that beats cannot be started, or the zygote was killed: then a sweeper
+    /// brings back what had begun in processes, and what ran in this one has ended or was put back.
     pub async fn run(mut self) -> Result<Stopped, Error> {
         let zygote = self.zygote.take();
         let config = &self.config.worker;

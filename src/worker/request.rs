@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::broker::{
-    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, Place, Reconciled, Token,
-    Waiter,
+    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, Place, ReconcileRequest,
+    Reconciled, Token, Waiter,
 };
 use crate::worker::lane::Lane;
 use crate::worker::slots::Settlement;
@@ -167,11 +167,10 @@ impl Sender {
                 .put_back(keys, worker_key, seq, Place::Head, &lane.ids(slots))
                 .await
                 .map(Answer::PutBack),
-            RequestKind::Reconcile { slots } => self
-                .broker
-                .reconcile(keys, worker_key, seq, self.lease, &lane.ids(slots))
-                .await
-                .map(Answer::Reconciled),
+            RequestKind::Reconcile { slots } => {
+                let ask = ReconcileRequest { worker_key, seq, lease: self.lease, wire_ids: &lane.ids(slots) };
+                self.broker.reconcile(keys, &ask).await.map(Answer::Reconciled)
+            }
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What becomes of a message whose run has ended, and of a request that failed? Verdicts are carried out until Redis
 //! answers; what is uncertain is reconciled, never guessed at.
 
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::broker::{BrokerError, BrokerErrorKind, MAX_BATCH, Place, Reconciled};
+use crate::broker::{BrokerError, BrokerErrorKind, MAX_BATCH, Place, ReconcileRequest, Reconciled};
 use crate::crash;
 use crate::isolation::Isolation;
 use crate::protocol::message::Message;
@@ -11,7 +13,7 @@ use crate::runner::{Done, Outcome, Traces};
 use crate::task::TaskOptions;
 use crate::worker::claim::ClaimLoop;
 use crate::worker::lane::LaneState;
-use crate::worker::request::{Request, RequestKind};
+use crate::worker::request::{Answer, Request, RequestKind};
 use crate::worker::shutdown::Phase;
 use crate::worker::slots::{Running, Settlement, Stop};
 use crate::worker::stats::count;
@@ -222,7 +224,7 @@ impl ClaimLoop {
         let alone: Vec<usize> =
             reconciled.alone.iter().filter_map(|place| slots.get(*place)).copied().collect();
         let owned = slots.into_iter().zip(reconciled.owned);
-        let mut owned: std::collections::HashMap<usize, Option<Vec<u8>>> = owned.collect();
+        let mut owned: HashMap<usize, Option<Vec<u8>>> = owned.collect();
         let (mut found, mut lost) = (Vec::new(), 0);
         let doubt = std::mem::take(&mut self.lanes[index].doubt);
         tracing::info!(queue = %self.lanes[index].lane.queue, applied = ?reconciled.applied, requests = doubt.len(), "reconciled what was uncertain");
@@ -333,7 +335,7 @@ impl ClaimLoop {
             self.pump();
             let reply = tokio::time::timeout_at(until.into(), self.next_reply()).await;
             match reply {
-                Ok(Some(reply)) => self.take_reply(reply),
+                Ok(Some(reply)) => self.on_reply(reply),
                 Ok(None) => {
                     if !self.lanes.iter().any(LaneState::has_work) {
                         return;
@@ -359,14 +361,14 @@ impl ClaimLoop {
     }
 
     async fn put_back_chunk(&mut self, index: usize, slots: Vec<usize>, until: Instant) {
-        let (lane, sender) = (std::sync::Arc::clone(&self.lanes[index].lane), self.sender.clone());
+        let (lane, sender) = (Arc::clone(&self.lanes[index].lane), self.sender.clone());
         let total = slots.len() as u64;
         loop {
             let request = self.numbered(index, RequestKind::PutBackAll { slots: slots.clone() });
             let reply =
                 tokio::time::timeout_at(until.into(), sender.clone().send(lane.clone(), request, None)).await;
             match reply.map(|reply| reply.result) {
-                Ok(Ok(crate::worker::request::Answer::PutBack(put_back))) => {
+                Ok(Ok(Answer::PutBack(put_back))) => {
                     count(&self.counters.put_back, put_back);
                     count(&self.counters.lost, total - put_back);
                     for slot in slots {
@@ -385,11 +387,13 @@ impl ClaimLoop {
                     tokio::time::sleep(pause).await;
                     // Whatever became of it, a later number is accepted again after this.
                     self.lanes[index].seq += JUMP;
-                    let (seq, ids) = (self.lanes[index].seq, lane.ids(&slots[..1]));
-                    let lease = sender.lease;
-                    if let Err(error) =
-                        sender.broker.reconcile(&lane.keys, &lane.worker_key, seq, lease, &ids).await
-                    {
+                    let ask = ReconcileRequest {
+                        worker_key: &lane.worker_key,
+                        seq: self.lanes[index].seq,
+                        lease: sender.lease,
+                        wire_ids: &lane.ids(&slots[..1]),
+                    };
+                    if let Err(error) = sender.broker.reconcile(&lane.keys, &ask).await {
                         tracing::debug!(%error, "could not reconcile");
                     }
                 }
