@@ -54,13 +54,19 @@ impl RedisConfig {
             let url = self.url.split_once("pass=").map_or(self.url.as_str(), |(before, _)| before);
             return url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("***@{host}"));
         };
-        let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
-        let mut redacted = match rest.rsplit_once('@') {
-            Some((user, host)) => {
+        // A `?` or `/` that stands in the password is a mistake, and no reason to show it.
+        let (user, rest) = rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
+        if user.is_some_and(|user| user.contains("pass=")) {
+            // Which of the two it is cannot be told.
+            return format!("{scheme}://***");
+        }
+        let (host, query) = rest.split_once('?').map_or((rest, None), |(host, query)| (host, Some(query)));
+        let mut redacted = match user {
+            Some(user) => {
                 let user = user.split_once(':').map_or(user, |(user, _)| user);
                 format!("{scheme}://{user}:***@{host}")
             }
-            None => format!("{scheme}://{rest}"),
+            None => format!("{scheme}://{host}"),
         };
         for (place, field) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
             redacted.push(if place == 0 { '?' } else { '&' });
@@ -105,6 +111,9 @@ mod tests {
             ("redis://:secret@h:1/0", "redis://:***@h:1/0"),
             ("rediss://user:s@cret@h", "rediss://user:***@h"),
             ("unix:///x?db=1&pass=secret", "unix:///x?db=1&pass=***"),
+            ("unix:///x?pass=s@cret&db=1", "unix://***"),
+            ("redis://user:se?cret@h:1", "redis://user:***@h:1"),
+            ("redis://user:se/c?ret@h:1?protocol=resp3", "redis://user:***@h:1?protocol=resp3"),
             ("nonsense", "nonsense"),
             ("redis//user:secret@h:1", "***@h:1"),
             ("user:secret@h:1", "***@h:1"),
