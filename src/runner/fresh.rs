@@ -134,8 +134,8 @@ impl Fresh {
 
 fn send(requests: &Requests, ticket: &Ticket) -> io::Result<()> {
     let (packet, file) = ticket.job.encode(ticket.run, forward::level_now())?;
-    if requests.send(&packet, file.as_ref()) {
-        return Ok(());
+    match requests.send(&packet, file.as_ref())? {
+        true => Ok(()),
+        false => Err(io::Error::other("its request could not be sent")),
     }
-    Err(io::Error::other("its request could not be sent"))
 }

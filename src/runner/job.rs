@@ -161,6 +161,15 @@ impl Ticket {
         late.is_some()
     }
 
+    /// Ends a run that has not begun, as it was told to.
+    pub(super) fn end_by(&self, command: Command) {
+        let outcome = match command {
+            Command::Kill { by } => Some(Outcome::Killed { by }),
+            Command::Cancel | Command::Abandon => None,
+        };
+        self.finish(outcome, Traces::default());
+    }
+
     /// Tells that it was lost through no fault of the task's.
     pub(super) fn lose(&self, problem: impl Into<String>) {
         self.finish(Some(Outcome::Lost { problem: problem.into() }), Traces::default());

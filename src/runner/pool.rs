@@ -18,11 +18,11 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::isolation::{Isolation, Limits};
 use crate::runner::forward::{self, Origin};
-use crate::runner::frame::Reuse;
+use crate::runner::frame::{Report, Reuse};
 use crate::runner::fresh::Fresh;
 use crate::runner::job::{Command, Done, Job, Ticket};
 use crate::runner::link::Link;
-use crate::runner::outcome::{Outcome, Traces};
+use crate::runner::outcome::Outcome;
 use crate::runner::process::{Event, Process, Requests};
 use crate::runner::watch::{count_kernel_kills, see_off, watch};
 use crate::runner::zygote::Zygote;
@@ -166,12 +166,9 @@ impl RunHandle {
             let place = state.waiting.iter().position(|ticket| ticket.run == self.ticket.run);
             place.and_then(|place| state.waiting.remove(place))
         };
-        match (waited, command) {
-            (Some(ticket), Command::Kill { by }) => {
-                ticket.finish(Some(Outcome::Killed { by }), Traces::default());
-            }
-            (Some(ticket), Command::Cancel | Command::Abandon) => ticket.finish(None, Traces::default()),
-            (None, command) => self.ticket.give(command),
+        match waited {
+            Some(ticket) => ticket.end_by(command),
+            None => self.ticket.give(command),
         }
     }
 }
@@ -240,6 +237,11 @@ impl Pool {
             if ticket.expires() {
                 continue;
             }
+            if let Some(command) = ticket.take_command() {
+                // Given while it stood behind another, from where it was taken back.
+                ticket.end_by(command);
+                continue;
+            }
             if let Some(ticket) = seat.send(&mut given, ticket) {
                 state.waiting.push_front(ticket);
                 break;
@@ -250,12 +252,16 @@ impl Pool {
         }
     }
 
+    /// Gives a child nothing more.
+    fn close(&self, seat: &Arc<Seat>) {
+        self.state().idle.retain(|other| !Arc::ptr_eq(other, seat));
+    }
+
     /// A child is gone. What it has not begun is given to others; when no child can be had, nothing waits for one.
     fn leave(self: &Arc<Self>, seat: Option<&Arc<Seat>>, problem: Option<&str>) {
         let mut state = self.state();
         state.children -= 1;
         if let Some(seat) = seat {
-            state.idle.retain(|other| !Arc::ptr_eq(other, seat));
             let given = std::mem::take(&mut *seat.given());
             given.into_iter().rev().for_each(|ticket| state.waiting.push_front(ticket));
         }
@@ -301,10 +307,14 @@ impl Seat {
 
     /// Hands a run over. Gives it back when there is no room.
     fn send(&self, given: &mut VecDeque<Arc<Ticket>>, ticket: Arc<Ticket>) -> Option<Arc<Ticket>> {
-        match ticket.job.encode(ticket.run, forward::level_now()) {
-            Err(error) => ticket.lose(format!("its request could not be written: {error}")),
-            Ok((packet, file)) if self.requests.send(&packet, file.as_ref()) => given.push_back(ticket),
-            Ok(_) => return Some(ticket),
+        let sent = ticket
+            .job
+            .encode(ticket.run, forward::level_now())
+            .and_then(|(packet, file)| Ok(self.requests.send(&packet, file.as_ref())?));
+        match sent {
+            Ok(true) => given.push_back(ticket),
+            Ok(false) => return Some(ticket),
+            Err(error) => ticket.lose(format!("its request could not be sent: {error}")),
         }
         None
     }
@@ -344,6 +354,7 @@ async fn serve(pool: Arc<Pool>) {
     let seat = Arc::new(Seat { requests, given: Mutex::default(), work: Notify::new() });
     pool.refill(&seat);
     let problem = mind(&pool, &seat, &mut process).await;
+    pool.close(&seat);
     if seat.given().is_empty() {
         pool.leave(Some(&seat), problem.as_deref());
         see_off(process).await;
@@ -373,12 +384,18 @@ async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Opti
                     process.written().log(Origin::NOBODY);
                     continue;
                 }
+                Event::Report(Report::Log(line)) => {
+                    forward::log(&line, Origin::NOBODY);
+                    continue;
+                }
                 Event::Refused(errno) => {
                     let errno = nix::Error::from_raw(errno);
                     return Some(format!("no process could be forked: {}", errno.desc()));
                 }
                 Event::Orphaned => return Some("the zygote is dead".into()),
-                Event::Report(_) | Event::Garbage | Event::HungUp | Event::Ended(..) => return None,
+                Event::Report(Report::Ended { .. }) | Event::Garbage | Event::HungUp | Event::Ended(..) => {
+                    return None;
+                }
             }
         };
         let mut watched = pin!(watch(process, &ticket));

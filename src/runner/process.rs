@@ -31,10 +31,13 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Sends one; false when there is no room.
-    pub(super) fn send(&self, packet: &[u8], file: Option<&File>) -> bool {
+    /// Sends one; false when there is no room behind those that were not read yet.
+    pub(super) fn send(&self, packet: &[u8], file: Option<&File>) -> nix::Result<bool> {
         let descriptors: Vec<_> = file.map(AsRawFd::as_raw_fd).into_iter().collect();
-        packets::send(&self.ours, packet, &descriptors).is_ok()
+        match packets::send(&self.ours, packet, &descriptors) {
+            Err(nix::Error::EAGAIN) => Ok(false),
+            sent => sent.map(|()| true),
+        }
     }
 
     /// Takes back all that the child has not read. Gives the runs.
