@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::broker::{BrokerError, LeaseKeeper, Order};
+use crate::broker::{BrokerError, BrokerErrorKind, LeaseKeeper, Order};
 use crate::protocol::names::WorkerId;
 use crate::worker::lane::Lane;
 
@@ -98,8 +98,8 @@ fn run(mut pulse: Pulse, stopped: &Receiver<()>) {
 }
 
 impl Pulse {
-    /// Renews the lease on every queue, and hands on the orders that stand there. One that fails does not keep the others
-    /// from it.
+    /// Renews the lease on every queue, and hands on the orders that stand there. One that is refused does not keep the
+    /// others from it; a Redis that does not answer is not asked again.
     ///
     /// # Errors
     /// The last error.
@@ -120,7 +120,10 @@ impl Pulse {
                             let _ = self.orders.send((index, order));
                         }
                     }
-                    Err(error) => result = Err(error),
+                    Err(error) => match error.kind() {
+                        BrokerErrorKind::Unreachable | BrokerErrorKind::Uncertain => return Err(error),
+                        _ => result = Err(error),
+                    },
                 }
             }
         }

@@ -230,7 +230,10 @@ impl Worker {
         // Only now: a worker that drains still owns messages.
         let stopped = tokio::task::spawn_blocking(move || heartbeat.stop()).await;
         debug_assert!(stopped.is_ok(), "stopping to beat does not panic");
-        self.resign(&lanes).await;
+        // A Redis that is silent is asked once, and not once for each queue.
+        if tokio::time::timeout(self.config.redis.timeout, self.resign(&lanes)).await.is_err() {
+            tracing::warn!("could not resign in time; the lease will run out");
+        }
         let stats = self.counters.snapshot();
         if ended.still_running > 0 {
             tracing::warn!(

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::redis::Options;
-use crate::support::trial::{PATIENCE, Trial, alone, call, count, mark, marks, open};
+use nix::sys::signal::Signal;
+
+use crate::support::redis::{Options, snapshot};
+use crate::support::trial::{PATIENCE, Trial, alone, call, count, mark, marks, open, ready};
 use crate::support::wait;
 
 fn durable() -> Options {
@@ -129,4 +131,26 @@ fn redis_stops_for_longer_than_the_lease_of_an_idle_worker() {
     assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
     trial.ledger.assert_each_once((0..20).map(|n| n.to_string()).chain(["before".to_owned()]));
     trial.assert_only(&[]);
+}
+
+#[test]
+fn a_worker_of_many_queues_asks_a_silent_redis_once_and_ends() {
+    const QUEUES: usize = 20;
+    let mut trial = Trial::new();
+    let names: Vec<String> = (0..QUEUES).map(|n| format!("q{n}")).collect();
+    let words: Vec<&str> = names.iter().flat_map(|name| ["--queue", name]).collect();
+    let mut worker = trial.start_at(&trial.server.url(), &words);
+    ready(&worker);
+    trial.server.pause();
+    let asked = Instant::now();
+    worker.signal(Signal::SIGTERM);
+    worker.signal(Signal::SIGTERM);
+    // For each queue it would wait for a reply for 5 s, and for a beat as well.
+    worker.wait_exit(Duration::from_secs(40));
+    println!("ended after {:?}", asked.elapsed());
+    trial.server.resume();
+    trial.redis = trial.server.connection();
+    for name in &names {
+        assert!(snapshot(&mut trial.redis, name).waiting.is_empty());
+    }
 }
