@@ -49,16 +49,16 @@ impl BlockingRuns {
 
     /// Hands over runs. Those of quick tasks share one thread, every other one gets a thread of its own.
     pub(super) fn push(&self, jobs: Vec<Job>) {
-        let slow = jobs.iter().filter(|job| !job.speed.is_quick()).count();
-        let threads = slow + usize::from(slow < jobs.len());
-        self.queue().extend(jobs);
-        self.help(threads);
+        let mut queue = self.queue();
+        queue.extend(jobs);
+        // Also for what was handed over before, as long as no thread has come for it.
+        let slow = queue.iter().filter(|job| !job.speed.is_quick()).count();
+        self.ask(slow + usize::from(slow < queue.len()));
     }
 
     /// Gives every run that still waits a thread of its own: the one before it was not as quick as it used to be.
     pub(super) fn help_all(&self) {
-        let waiting = self.queue().len();
-        self.help(waiting);
+        self.ask(self.queue().len());
     }
 
     /// Takes back the runs that have not begun. Gives their slots.
@@ -73,10 +73,9 @@ impl BlockingRuns {
         place.is_some_and(|place| queue.remove(place).is_some())
     }
 
-    fn help(&self, threads: usize) {
-        // No more than there are runs for them, when the runtime has no threads left.
-        let enough = threads.min(self.queue().len());
-        for _ in self.asked.load(Ordering::Relaxed)..enough {
+    /// Asks for threads until so many are to come.
+    fn ask(&self, threads: usize) {
+        for _ in self.asked.load(Ordering::Relaxed)..threads {
             self.asked.fetch_add(1, Ordering::Relaxed);
             let this = self.clone();
             tokio::task::spawn_blocking(move || this.work());

@@ -1,8 +1,11 @@
 //! Never more runs than slots, as many as slots when there is work, and each call once however many workers there are.
 
+use std::sync::atomic::Ordering;
+
 use redis::Commands;
 
-use crate::support::trial::{Trial, alone, call, count, marks, open};
+use crate::support::trial::{PATIENCE, Trial, alone, call, count, marks, open};
+use crate::support::wait;
 
 /// The most runs at a time, by `+n` and `-n` in the ledger.
 fn most(lines: &[String]) -> usize {
@@ -127,5 +130,76 @@ fn several_workers_run_each_of_5000_calls_once() {
     }
     assert_eq!(succeeded, 5000);
     trial.ledger.assert_each_once(0..5000);
+    trial.assert_only(&[]);
+}
+
+mod held {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Condvar, Mutex};
+
+    /// What waits here goes on when it is opened.
+    pub(super) struct Gate(Mutex<bool>, Condvar);
+
+    impl Gate {
+        const CLOSED: Self = Self(Mutex::new(false), Condvar::new());
+
+        pub(super) fn pass(&self) {
+            drop(self.1.wait_while(self.0.lock().unwrap(), |open| !*open).unwrap());
+        }
+
+        pub(super) fn open(&self) {
+            *self.0.lock().unwrap() = true;
+            self.1.notify_all();
+        }
+    }
+
+    /// For the threads of the runtime, and for the runs.
+    pub(super) static THREADS: Gate = Gate::CLOSED;
+    pub(super) static RUNS: Gate = Gate::CLOSED;
+    pub(super) static BEGUN: AtomicUsize = AtomicUsize::new(0);
+
+    /// Opens both at the end, so that a runtime does not wait for what stands before them.
+    pub(super) struct OpenAtLast;
+
+    impl Drop for OpenAtLast {
+        fn drop(&mut self) {
+            THREADS.open();
+            RUNS.open();
+        }
+    }
+
+    #[delayed::task(name = "concurrency.held")]
+    pub(super) fn hold() {
+        BEGUN.fetch_add(1, Ordering::Relaxed);
+        RUNS.pass();
+    }
+}
+
+#[test]
+fn a_blocking_task_does_not_wait_for_one_that_waits_for_a_thread_as_well() {
+    let mut trial = Trial::new();
+    let threads = tokio::runtime::Builder::new_multi_thread().max_blocking_threads(2).enable_all().build();
+    let runtime = threads.unwrap();
+    let _open = held::OpenAtLast;
+    let registry = delayed::Registry::new().with::<held::hold>().unwrap();
+    let worker = delayed::Worker::builder(&trial.server.url()).queue("q").concurrency(4).registry(registry);
+    let worker = runtime.block_on(worker.connect()).unwrap();
+    let handle = worker.handle();
+    let running = runtime.spawn(worker.run());
+    wait::until("the worker to be known", PATIENCE, || trial.redis.exists::<_, bool>("q_workers").unwrap());
+    for _ in 0..2 {
+        runtime.spawn_blocking(|| held::THREADS.pass());
+    }
+    // Each comes by itself, while there is no thread for it.
+    for claimed in 1..=2 {
+        trial.push(&[call("concurrency.held", &[])]);
+        wait::until("it to be claimed", PATIENCE, || handle.stats().claimed == claimed);
+    }
+    held::THREADS.open();
+    wait::until("both to run at a time", PATIENCE, || held::BEGUN.load(Ordering::Relaxed) == 2);
+    held::RUNS.open();
+    trial.wait_settled();
+    handle.stop();
+    assert_eq!(runtime.block_on(running).unwrap().unwrap().stats.succeeded, 2);
     trial.assert_only(&[]);
 }
