@@ -192,6 +192,53 @@ fn a_sweeper_leaves_lists_alone_until_it_knows_that_they_are_queues() {
 }
 
 #[test]
+fn a_sweeper_goes_on_while_the_names_of_the_queues_cannot_be_read() {
+    let redis = TestRedis::start();
+    let mut connection = redis.connection();
+    let mut leave = |queue: &str| {
+        let () = connection.hset(format!("{queue}_processing"), "4711", b"\x91\xa1f").unwrap();
+    };
+    let swept = |queue: &str, count| {
+        wait::until(&format!("{count} messages of {queue} to be back"), PATIENCE, || {
+            snapshot(&mut redis.connection(), queue).waiting.len() == count
+        });
+    };
+    let mut others = redis.connection();
+    let () = others.set("delayed_queues", "x").unwrap();
+    leave("found");
+    leave("named");
+    let sweeper = start(&redis, &["sweeper", "--interval", "20ms"]);
+    let line = sweeper.wait_for_line("the names of the queues cannot be read");
+    assert!(line.contains("ERROR") && line.contains("the key `delayed_queues` holds another type"), "{line}");
+    assert!(line.contains("rename or delete it") && line.contains("`--queue` names others"), "{line}");
+    swept("found", 1);
+    swept("named", 1);
+    // Found by what it owns now, long after the start.
+    leave("later");
+    swept("later", 1);
+    let () = others.del("delayed_queues").unwrap();
+    let () = others.sadd("delayed_queues", "known").unwrap();
+    sweeper.wait_for_line("can be read again");
+    let () = others.del("delayed_queues").unwrap();
+    let () = others.hset("delayed_queues", "x", "y").unwrap();
+    sweeper.wait_for_lines("the names of the queues cannot be read", 2);
+    leave("found");
+    swept("found", 2);
+    // It stays known, though there is nothing by which it could be found.
+    let () = others.rpush("known", b"\x91\xa1f").unwrap();
+    wait::until("its token", PATIENCE, || others.llen::<_, u64>("known_noti").unwrap() == 1);
+    let told = sweeper.printed();
+    assert_eq!(told.matches("cannot be read").count(), 2, "expected it once for each change: {told}");
+    assert!(!told.contains("the sweep failed"), "{told}");
+    drop(sweeper);
+
+    let sweeper = start(&redis, &["sweeper", "--interval", "20ms", "--queue", "named"]);
+    leave("named");
+    swept("named", 2);
+    assert!(!sweeper.printed().contains("cannot be read"), "expected nothing of what it does not need");
+}
+
+#[test]
 fn a_sweeper_brings_back_what_a_foreign_worker_left_and_ends_by_a_signal() {
     let redis = TestRedis::start();
     let () = redis.connection().hset("q_processing", "4711", b"\x91\xa1f").unwrap();
