@@ -1,5 +1,6 @@
 //! Do settings come from where they should, and does each kind of failure have its code?
 
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -165,6 +166,30 @@ fn completions_know_the_programs_name_and_its_commands() {
         let text = json["script"].as_str().unwrap();
         assert!(json["shell"] == shell && text.trim_end() == script.out.trim_end(), "{shell}");
     }
+}
+
+#[test]
+fn bash_completes_the_words_of_each_command() {
+    let directory = support::directory();
+    let complete = |line: &[&str]| {
+        let script = r#"
+            source <("$PROGRAM" completions bash)
+            how=$(complete -p "$1") how=${how#*-F }
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+            "${how%% *}" "$1" "${!#}" "${@: -2:1}"
+            echo "${COMPREPLY[@]}"
+        "#;
+        let mut bash = command("bash", directory.path(), &["-c", script, "bash"]);
+        let done = ended(bash.args(line).env("PROGRAM", WORKER)).expect(0);
+        assert_eq!(done.err, "", "of {line:?}");
+        done.out.trim().to_owned()
+    };
+    let name = Path::new(WORKER).file_name().unwrap().to_str().unwrap();
+    assert!(name.contains('-'), "expected a name like that of most programs");
+    assert_eq!(complete(&[name, "swe"]), "sweeper");
+    assert_eq!(complete(&[name, "worker", "--conc"]), "--concurrency");
+    assert_eq!(complete(&[name, "dead", "req"]), "requeue");
+    assert_eq!(complete(&[name, "dead", "requeue", "--ta"]), "--task");
 }
 
 #[test]
