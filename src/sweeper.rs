@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::broker::{Broker, BrokerError, DeadLimits, DeathLimits};
+use crate::broker::{Broker, BrokerError, BrokerErrorKind, DeadLimits, DeathLimits};
 use crate::config::{Config, DeadConfig, SweeperConfig};
 use crate::error::Error;
-use crate::protocol::keys::QueueKeys;
+use crate::protocol::keys::{QUEUES, QueueKeys};
 use crate::protocol::names::QueueName;
 
 /// How many slots one script call looks at: a millisecond or two of Redis when all are dead.
@@ -33,6 +33,8 @@ pub struct Sweeper {
     dead: DeadConfig,
     found: BTreeSet<QueueName>,
     sweeps: u64,
+    /// Why the names of the queues cannot be read: the key that holds them has another type. It was told.
+    nameless: Option<BrokerError>,
 }
 
 /// What sweeps did.
@@ -69,7 +71,7 @@ impl Sweeper {
     }
 
     pub(crate) fn with_broker(broker: Broker, config: SweeperConfig, dead: DeadConfig) -> Self {
-        Self { broker, config, dead, found: BTreeSet::new(), sweeps: 0 }
+        Self { broker, config, dead, found: BTreeSet::new(), sweeps: 0, nameless: None }
     }
 
     /// Sweeps for ever, with a rest between two sweeps. A sweep that fails is logged and does not end it.
@@ -78,7 +80,7 @@ impl Sweeper {
     pub async fn run(mut self) {
         tracing::info!(redis = self.broker.address(), interval = ?self.config.interval, "sweeping");
         loop {
-            match self.sweep().await {
+            match self.sweep_known().await {
                 Ok(report) if report != SweepReport::default() => {
                     tracing::info!(
                         requeued = report.requeued,
@@ -97,8 +99,14 @@ impl Sweeper {
     /// Sweeps every queue once.
     ///
     /// # Errors
-    /// The last queue's error; the other queues were swept all the same.
+    /// The last queue's error; the other queues were swept all the same. So were those that can be found, where the names of
+    /// the queues cannot be read, since their key has another type.
     pub async fn sweep(&mut self) -> Result<SweepReport, Error> {
+        let swept = self.sweep_known().await?;
+        self.nameless.clone().map_or(Ok(swept), |error| Err(error.into()))
+    }
+
+    async fn sweep_known(&mut self) -> Result<SweepReport, Error> {
         let mut total = SweepReport::default();
         let mut result = Ok(());
         for queue in self.queues().await? {
@@ -123,14 +131,41 @@ impl Sweeper {
         if !self.config.queues.is_empty() {
             return Ok(self.config.queues.iter().cloned().collect());
         }
+        let names = self.names().await?;
         if self.sweeps.is_multiple_of(SCAN_EVERY) {
-            self.found = self.broker.find_queues(&[("_processing", "hash"), ("_noti", "list")]).await?;
-        } else {
-            self.found.extend(
-                self.broker.registered_queues().await?.iter().filter_map(|name| QueueName::parse(name).ok()),
-            );
+            let found = self.broker.queues_beside(&[("_processing", "hash"), ("_noti", "list")]).await?;
+            if names.is_some() {
+                self.found.clear();
+            }
+            self.found.extend(found);
         }
+        self.found.extend(names.iter().flatten().filter_map(|name| QueueName::parse(name).ok()));
         Ok(self.found.clone())
+    }
+
+    /// The names of the queues that are registered; none where they cannot be read, which is told once.
+    async fn names(&mut self) -> Result<Option<Vec<String>>, BrokerError> {
+        match self.broker.registered_queues().await {
+            Ok(names) => {
+                if self.nameless.take().is_some() {
+                    tracing::info!(key = QUEUES, "the names of the queues can be read again");
+                }
+                Ok(Some(names))
+            }
+            Err(error) if error.kind() == BrokerErrorKind::WrongType => {
+                if self.nameless.is_none() {
+                    tracing::error!(
+                        key = QUEUES,
+                        %error,
+                        "the names of the queues cannot be read: those are swept that were known, and those that are found \
+                         by what they own; `--queue` names others"
+                    );
+                }
+                self.nameless = Some(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Sweeps one queue once.

@@ -17,6 +17,8 @@ mod serve;
 #[path = "cli/settings.rs"]
 mod settings;
 mod support;
+#[path = "cli/terminal.rs"]
+mod terminal;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

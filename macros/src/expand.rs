@@ -112,7 +112,7 @@ fn registration(function: &Function, options: &Options, task: &Task, arguments: 
             name: #text,
         }))
     });
-    let run = run(function, task);
+    let (check, run) = (check(arguments), run(function, task));
     let kind = format_ident!("{}", if function.signature.asyncness.is_some() { "Async" } else { "Blocking" });
     quote! {
         #(#conditions)*
@@ -130,8 +130,11 @@ fn registration(function: &Function, options: &Options, task: &Task, arguments: 
                     options: #options,
                     states: &[#(#states),*],
                     context: #context,
+                    check: __delayed_check,
                     handler: ::delayed::__private::Handler::#kind(__delayed_run),
                 };
+
+            #check
 
             #run
 
@@ -143,6 +146,32 @@ fn registration(function: &Function, options: &Options, task: &Task, arguments: 
 
             ::delayed::__private::inventory::submit! { &__DELAYED_REGISTRATION }
         };
+    }
+}
+
+/// Its arguments alone: read as for a run, and dropped. What is left out is not made.
+fn check(arguments: &[&Argument]) -> TokenStream {
+    let (given, reader) = (local("arguments"), local("reader"));
+    let read = arguments.iter().map(|Argument { ty, presence, .. }| match presence {
+        Presence::Required => {
+            quote_spanned!(ty.span()=> ::delayed::__private::argument::required::<#ty>(&mut #reader))
+        }
+        Presence::Option | Presence::Default(_) => {
+            quote_spanned!(ty.span()=> ::delayed::__private::argument::optional::<#ty>(&mut #reader))
+        }
+        Presence::Variadic(element) => {
+            quote_spanned!(element.span()=> ::delayed::__private::argument::variadic::<#element>(&mut #reader))
+        }
+    });
+    let mutable = (!arguments.is_empty()).then(|| quote!(mut));
+    quote! {
+        fn __delayed_check(
+            #given: ::delayed::__private::Arguments<'_>,
+        ) -> ::core::result::Result<(), ::delayed::__private::ArgumentError> {
+            let #mutable #reader = #given.reader(__DELAYED_PARAMS)?;
+            #(#read.map(::core::mem::drop)?;)*
+            #reader.finish()
+        }
     }
 }
 

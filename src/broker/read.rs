@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use redis::{Arg, Cmd, RedisError, RedisResult, Value};
+use redis::{Arg, Cmd, Pipeline, RedisError, RedisResult, Value};
 
 use crate::broker::Broker;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
@@ -34,7 +34,7 @@ impl Broker {
     }
 
     /// Runs one command and converts its reply.
-    async fn read<T: redis::FromRedisValue>(
+    pub(super) async fn read<T: redis::FromRedisValue>(
         &self,
         op: &'static str,
         command: &redis::Cmd,
@@ -140,10 +140,19 @@ impl Broker {
         let mut pipe = redis::pipe();
         pipe.cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
         pipe.cmd("HLEN").arg(&keys.processing).cmd("XLEN").arg(&keys.dead).cmd("HLEN").arg(&keys.deaths);
-        let failed = |error: RedisError| BrokerError::from_redis("lengths", &error);
+        self.lengths_of("lengths", &mut pipe).await
+    }
+
+    /// The lengths that these commands ask for.
+    pub(super) async fn lengths_of<const N: usize>(
+        &self,
+        op: &'static str,
+        pipe: &mut Pipeline,
+    ) -> Result<[u64; N], BrokerError> {
+        let failed = |error: RedisError| BrokerError::from_redis(op, &error);
         let replies: Vec<RedisResult<u64>> =
             pipe.ignore_errors().query_async(&mut self.commands.clone()).await.map_err(failed)?;
-        let mut lengths = [0; 5];
+        let mut lengths = [0; N];
         for ((length, reply), command) in lengths.iter_mut().zip(replies).zip(pipe.cmd_iter()) {
             *length = reply.map_err(|error| failed(error).of_key(first_key(command)))?;
         }

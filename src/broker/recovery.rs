@@ -82,9 +82,8 @@ impl Broker {
     async fn depth(&self, keys: &QueueKeys) -> Result<(i64, i64), BrokerError> {
         let mut pipe = redis::pipe();
         pipe.cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
-        pipe.query_async(&mut self.commands.clone())
-            .await
-            .map_err(|error| BrokerError::from_redis("depth", &error))
+        let [waiting, tokens] = self.lengths_of("depth", &mut pipe).await?.map(u64::cast_signed);
+        Ok((waiting, tokens))
     }
 
     /// How many tokens are missing (negative: too many). Watches for up to 400 ms, since a token is in a worker's
@@ -126,16 +125,9 @@ impl Broker {
         who: &str,
         turn: Duration,
     ) -> Result<bool, BrokerError> {
-        let reply: Result<Value, BrokerError> = redis::cmd("SET")
-            .arg(&keys.sweep)
-            .arg(who)
-            .arg("NX")
-            .arg("PX")
-            .arg(milliseconds(turn))
-            .query_async(&mut self.commands.clone())
-            .await
-            .map_err(|error| BrokerError::from_redis("take_turn", &error));
-        match reply {
+        let mut command = redis::cmd("SET");
+        command.arg(&keys.sweep).arg(who).arg("NX").arg("PX").arg(milliseconds(turn));
+        match self.read::<Value>("take_turn", &command).await {
             // A full Redis has no room for turns, and needs the sweep all the more.
             Err(error) if error.kind() == BrokerErrorKind::Full => Ok(true),
             reply => Ok(reply? != Value::Nil),
@@ -144,12 +136,8 @@ impl Broker {
 
     /// Forgets workers whose leases ended more than a minute before `now`, by the server's clock.
     pub(crate) async fn forget_workers(&self, keys: &QueueKeys, now: Duration) -> Result<(), BrokerError> {
-        redis::cmd("ZREMRANGEBYSCORE")
-            .arg(&keys.workers)
-            .arg("-inf")
-            .arg(milliseconds(now.saturating_sub(Duration::from_secs(60))))
-            .query_async(&mut self.commands.clone())
-            .await
-            .map_err(|error| BrokerError::from_redis("forget_workers", &error))
+        let until = milliseconds(now.saturating_sub(Duration::from_secs(60)));
+        let mut command = redis::cmd("ZREMRANGEBYSCORE");
+        self.read("forget_workers", command.arg(&keys.workers).arg("-inf").arg(until)).await
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redis::Value;
-use redis::aio::MultiplexedConnection;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::{RedisError, Value};
 
 use crate::broker::Broker;
 use crate::broker::commands::Checked;
@@ -39,10 +39,10 @@ impl Waiter {
         command.arg(&keys.notifications).arg(&keys.hand).arg("LEFT").arg("RIGHT").arg(BLOCK.as_secs());
         crash::point("wait", "before");
         self.check()?;
-        let reply: Option<Value> = command
-            .query_async(&mut self.connection)
-            .await
-            .map_err(|error| BrokerError::from_redis("wait", &error))?;
+        let reply: Option<Value> = match command.query_async(&mut self.connection).await {
+            Ok(reply) => reply,
+            Err(error) => return Err(self.failed(&error, &[&keys.notifications, &keys.hand]).await),
+        };
         if reply.is_some() {
             crash::point("wait", "replied");
         }
@@ -62,10 +62,10 @@ impl Waiter {
         command.arg(BLOCK.as_secs());
         crash::point("wait_any", "before");
         self.check()?;
-        let reply: Option<(String, Value)> = command
-            .query_async(&mut self.connection)
-            .await
-            .map_err(|error| BrokerError::from_redis("wait", &error))?;
+        let reply: Option<(String, Value)> = match command.query_async(&mut self.connection).await {
+            Ok(reply) => reply,
+            Err(error) => return Err(self.failed(&error, notifications).await),
+        };
         if reply.is_some() {
             crash::point("wait_any", "replied");
         }
@@ -89,6 +89,10 @@ impl Waiter {
             self.broken.store(true, Ordering::Relaxed);
         }
         claimed
+    }
+
+    async fn failed(&mut self, error: &RedisError, lists: &[&str]) -> BrokerError {
+        of_list(BrokerError::from_redis("wait", error), lists, &mut self.connection).await
     }
 
     fn check(&self) -> Result<(), BrokerError> {
@@ -139,15 +143,32 @@ impl Broker {
     pub(crate) async fn give_token_back(&self, keys: &QueueKeys, token: Token) -> Result<(), BrokerError> {
         match token {
             Token::Popped => self.balance(keys, 1).await.map(drop),
-            Token::Moved => redis::cmd("LMOVE")
-                .arg(&keys.hand)
-                .arg(&keys.notifications)
-                .arg("LEFT")
-                .arg("RIGHT")
-                .query_async::<Value>(&mut self.commands.clone())
-                .await
-                .map(drop)
-                .map_err(|error| BrokerError::from_redis("give_token_back", &error)),
+            Token::Moved => {
+                let connection = &mut self.commands.clone();
+                let mut command = redis::cmd("LMOVE");
+                command.arg(&keys.hand).arg(&keys.notifications).arg("LEFT").arg("RIGHT");
+                match command.query_async::<Value>(connection).await {
+                    Ok(_) => Ok(()),
+                    Err(error) => {
+                        let error = BrokerError::from_redis("give_token_back", &error);
+                        Err(of_list(error, &[&keys.hand, &keys.notifications], connection).await)
+                    }
+                }
+            }
         }
     }
+}
+
+/// The same error, with the one of these keys that holds no list, when that is what is wrong: Redis does not say which.
+async fn of_list<C: ConnectionLike>(error: BrokerError, keys: &[&str], connection: &mut C) -> BrokerError {
+    if error.kind() != BrokerErrorKind::WrongType {
+        return error;
+    }
+    let mut pipe = redis::pipe();
+    for key in keys {
+        pipe.cmd("TYPE").arg(*key);
+    }
+    let types: Vec<String> = pipe.query_async(connection).await.unwrap_or_default();
+    let wrong = types.iter().position(|kind| kind != "list" && kind != "none");
+    error.of_key(wrong.map(|place| keys[place]))
 }

@@ -7,12 +7,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::builder::StyledStr;
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(super) use self::operate::{
-    Completions, Dead, DeadList, DeadMove, DeadShow, Kill, Peek, Purge, Tasks, TasksVerb, Workers,
+    Completions, Config, Dead, DeadList, DeadMove, DeadShow, Kill, Peek, Purge, Tasks, TasksVerb, Workers,
 };
-pub(super) use self::serve::{Dev, Enqueue, Language, Sweeper, Worker};
+pub(super) use self::serve::{Dev, Enqueue, JsonLog, Language, Sweeper, SweeperFlags, Worker, WorkerFlags};
 use crate::cli::exit::CODES;
 use crate::cli::settings::default_of;
 
@@ -67,6 +68,7 @@ pub(super) struct Global {
 
 /// How a command prints.
 #[derive(Debug, Clone, Copy, clap::Args)]
+#[command(next_help_heading = None::<&str>)]
 pub(super) struct Json {
     /// Print JSON, whose fields docs/cli.md names
     #[arg(long)]
@@ -106,8 +108,7 @@ pub(super) enum Command {
     #[command(after_help = "Examples:\n  {program} doctor || echo \"there is a problem\"")]
     Doctor(Json),
     /// Show the settings that hold, and where they come from
-    #[command(after_help = "Examples:\n  {program} config\n  {program} config --json")]
-    Config(Json),
+    Config(Config),
     /// Run a private Redis in the working directory, and a worker when the program has tasks
     Dev(Dev),
     /// Print a script with which a shell completes this program's command line
@@ -122,14 +123,34 @@ impl Command {
 
     /// Whether it runs calls.
     pub(super) fn runs_calls(&self) -> bool {
-        self.worker().is_some()
+        matches!(self, Self::Worker(_) | Self::Dev(_))
     }
 
-    /// What it says of a worker.
-    pub(super) fn worker(&self) -> Option<&Worker> {
+    /// What it says of a worker's settings.
+    pub(super) fn worker_flags(&self) -> Option<&WorkerFlags> {
         match self {
-            Self::Worker(worker) | Self::Dev(Dev { worker }) => Some(worker),
+            Self::Worker(Worker { flags, .. })
+            | Self::Dev(Dev { worker: Worker { flags, .. } })
+            | Self::Config(Config { worker: flags, .. }) => Some(flags),
             _ => None,
+        }
+    }
+
+    /// What it says of a sweeper's settings.
+    pub(super) fn sweeper_flags(&self) -> Option<&SweeperFlags> {
+        match self {
+            Self::Sweeper(Sweeper { flags, .. }) | Self::Config(Config { sweeper: flags, .. }) => Some(flags),
+            _ => None,
+        }
+    }
+
+    /// Whether it is to log JSON.
+    pub(super) fn logs_json(&self) -> bool {
+        match self {
+            Self::Worker(Worker { log, .. })
+            | Self::Dev(Dev { worker: Worker { log, .. } })
+            | Self::Sweeper(Sweeper { log, .. }) => log.json,
+            _ => false,
         }
     }
 
@@ -142,17 +163,25 @@ impl Command {
 /// Reads the command line; the error may be the help that was asked for.
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
     let words: Vec<OsString> = words.into_iter().collect();
-    let mut matches = command(&program_name(words.first())).try_get_matches_from(words)?;
-    Args::from_arg_matches_mut(&mut matches)
+    let mut command = command(&program_name(words.first()));
+    let mut matches = command.try_get_matches_from_mut(words)?;
+    let args = Args::from_arg_matches_mut(&mut matches)?;
+    if args.command.logs_json() && args.global.log_format.as_deref() == Some("pretty") {
+        let problem = "--json means --log-format json: leave out --log-format pretty, or --json";
+        return Err(command.error(ErrorKind::ArgumentConflict, problem));
+    }
+    Ok(args)
 }
 
 /// The command line of a program of that name.
 pub(super) fn command(program: &str) -> clap::Command {
     let served = |command| with_defaults(command, &["worker", "worker.limits", "prefork"]);
+    let swept = |command| with_defaults(command, &["sweeper"]);
     let command = Args::command()
         .mut_subcommand("worker", served)
         .mut_subcommand("dev", served)
-        .mut_subcommand("sweeper", |command| with_defaults(command, &["sweeper"]));
+        .mut_subcommand("sweeper", swept)
+        .mut_subcommand("config", |command| swept(served(command)));
     named(command.name(program.to_owned()).bin_name(program), program)
 }
 

@@ -12,7 +12,7 @@ use toml::{Table, Value};
 pub(super) use self::values::{default_of, value};
 use crate::cli::args::{Args, Command};
 use crate::cli::exit::Failure;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, QueueWeight};
 
 /// The file that is read when none is named.
 const DEFAULT_FILE: &str = "delayed.toml";
@@ -221,7 +221,8 @@ fn flags(args: &Args) -> Vec<Flag> {
     flag("redis.tls_key", "--tls-key", text(&args.global.tls_key));
     flag("log.level", "--log-level", text(&args.global.log_level));
     flag("log.format", "--log-format", text(&args.global.log_format));
-    if let Some(worker) = args.command.worker() {
+    flag("log.format", "--json", args.command.logs_json().then(|| Value::String("json".into())));
+    if let Some(worker) = args.command.worker_flags() {
         flag("worker.queues", "--queue", list(worker.queues.clone()));
         flag("worker.concurrency", "--concurrency", number(worker.concurrency));
         flag("worker.lease", "--lease", time(worker.lease));
@@ -247,13 +248,24 @@ fn flags(args: &Args) -> Vec<Flag> {
         flag("prefork.max_tasks", "--max-tasks", text(&isolated.max_tasks));
         flag("prefork.max_memory", "--max-memory", text(&isolated.max_memory));
     }
-    if let Command::Sweeper(sweeper) = &args.command {
-        let names = sweeper.queues.iter().map(ToString::to_string).collect();
-        flag("sweeper.queues", "--queue", list(names));
+    if let Some(sweeper) = args.command.sweeper_flags() {
         flag("sweeper.interval", "--interval", time(sweeper.interval));
         flag("sweeper.max_deaths", "--max-deaths", number(sweeper.max_deaths));
     }
+    flag("sweeper.queues", "--queue", list(swept(&args.command)));
     flags
+}
+
+/// The queues that are named for a sweeper; `config` takes them as a worker does, with weights.
+fn swept(command: &Command) -> Vec<String> {
+    match command {
+        Command::Sweeper(sweeper) => sweeper.queues.iter().map(ToString::to_string).collect(),
+        Command::Config(config) => {
+            let queues = config.worker.queues.iter().filter_map(|queue| queue.parse::<QueueWeight>().ok());
+            queues.map(|entry| entry.queue.to_string()).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn get<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::isolation::{Isolation, Limits, Timeouts};
-use crate::protocol::arguments::{Param, Presence};
+use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
 use crate::task::handler::Handler;
 use crate::task::state::StateType;
 
@@ -85,6 +85,8 @@ pub struct Registration {
     pub states: &'static [StateType],
     /// Whether it asks for its [`Context`](crate::Context), and so can hear that it should end.
     pub context: bool,
+    /// Whether arguments fit it: reads them as for a run, and calls nothing.
+    pub check: for<'a> fn(Arguments<'a>) -> Result<(), ArgumentError>,
     /// How it is called.
     pub handler: Handler,
 }

@@ -152,6 +152,49 @@ fn the_hand_is_a_string() {
     lives_with(|redis| redis.set("q_hand", "x").unwrap(), "q_hand", true);
 }
 
+/// Waits until a worker waits.
+#[track_caller]
+fn waits(trial: &mut Trial) {
+    wait::until("a worker to wait", PATIENCE, || {
+        let clients: String = redis::cmd("INFO").arg("clients").query(&mut trial.redis).unwrap();
+        clients.contains("blocked_clients:1")
+    });
+}
+
+#[test]
+fn a_wait_names_the_key_that_is_no_list() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&["--queue", "other"]);
+    // From then on it has nothing to claim.
+    trial.push(&[mark("first")]);
+    trial.wait_runs(1);
+    trial.wait_settled();
+    waits(&mut trial);
+    let () = trial.redis.hset("q_noti", "x", "y").unwrap();
+    // Ends the wait; the next one begins with the broken key.
+    trial.push_to("other", &[mark(0)]);
+    let line = worker.wait_for_line("waiting for notifications failed");
+    assert!(line.contains("the key `q_noti` holds another type: rename or delete it"), "{line}");
+    let () = trial.redis.del("q_noti").unwrap();
+    trial.push(&[mark(1)]);
+    trial.wait_runs(3);
+    trial.wait_settled();
+    trial.stop(&mut worker);
+
+    // The list to which a token is moved, while there is a wait.
+    let mut worker = trial.worker(&["--log-level", "delayed=debug"]);
+    waits(&mut trial);
+    let () = trial.redis.set("q_hand", "x").unwrap();
+    trial.push(&[mark(2)]);
+    let line = worker.wait_for_line("no token may be moved");
+    assert!(line.contains("the key `q_hand` holds another type: rename or delete it"), "{line}");
+    let () = trial.redis.del("q_hand").unwrap();
+    trial.wait_runs(4);
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["first", "0", "1", "2"]);
+}
+
 #[test]
 fn the_deaths_are_a_list() {
     lives_with(|redis| redis.rpush("q_deaths", "x").unwrap(), "q_deaths", true);

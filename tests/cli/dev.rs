@@ -4,6 +4,7 @@ use std::path::Path;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use super::{DELAYED, Ended, PATIENCE, WORKER, command, ended, task};
 use crate::support;
@@ -64,6 +65,23 @@ fn one_server_is_shared_and_ends_with_its_owner() {
     owner.signal(Signal::SIGTERM);
     assert_eq!(owner.wait_exit(PATIENCE).code(), Some(0), "{}", owner.printed());
     until_gone(server);
+}
+
+#[test]
+fn with_json_the_address_is_an_object_on_one_line_and_the_log_is_json() {
+    let directory = support::directory();
+    for (program, also) in [(WORKER, "serving"), (DELAYED, "started a private Redis")] {
+        let mut dev = Program::spawn(&mut command(program, directory.path(), &["dev", "--json"]));
+        let told: Value = serde_json::from_str(&dev.wait_for_line("unix://")).unwrap();
+        dev.wait_for_line(also);
+        let url = told["redis"].as_str().unwrap();
+        ended(&mut command(DELAYED, Path::new("/"), &["queues", "--redis", url])).expect(0);
+        dev.signal(Signal::SIGTERM);
+        let printed = dev.last_words();
+        for line in printed.lines() {
+            serde_json::from_str::<Value>(line).unwrap_or_else(|error| panic!("{error}: {printed}"));
+        }
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Which messages does `enqueue` send, and which does it refuse?
 
+use redis::Commands;
+
 use super::{DELAYED, PATIENCE, WORKER, on, start, task};
 use crate::support::redis::{TestRedis, snapshot};
 use crate::support::wait;
@@ -115,6 +117,50 @@ fn arguments_that_do_not_fit_are_refused_with_the_signature() {
         .expect(6)
         .says("did you mean `delayed_test_worker");
     assert!(snapshot(&mut redis.connection(), "default").keys.is_empty(), "expected nothing to be sent");
+}
+
+#[test]
+fn arguments_are_read_as_the_worker_reads_them_of_a_plain_fn_and_of_an_async_fn() {
+    let redis = TestRedis::start();
+    let order = r#"{"id": 7, "lines": [{"article": "tea", "count": 2}]}"#;
+    let by_place = format!(r#"[{order}, [0, 255], "raw", [-1], {{"a": -128}}]"#);
+    let by_name = format!(r#"{{"order": {order}, "data": [], "raw": [1]}}"#);
+    let with_field = |line: &str| format!(r#"[{{"id": 7, "lines": [{line}]}}, [], []]"#);
+    let wrong = [
+        (format!("[{order}, [], [], null, {{}}, 1]"), "too many arguments: 6 given, at most 5 expected"),
+        (format!("[{order}]"), "`data` (2 of 5, Vec<u8>) is missing"),
+        ("[7, [], []]".into(), "argument `order` (1 of 5): expected Order, got the integer 7"),
+        (
+            with_field(r#"{"article": "tea", "count": "two"}"#),
+            "expected Order, but at lines[0].count: expected an integer of type u16, got a string \"two\"",
+        ),
+        (with_field(r#"{"article": "tea"}"#), "but at lines[0]: missing field `count`"),
+        (
+            format!("[{order}, [0, 256], []]"),
+            "`data` (2 of 5): expected Vec<u8>, but at [1]: expected an integer",
+        ),
+        (format!("[{order}, true, []]"), "`data` (2 of 5): expected Vec<u8>, got the boolean true"),
+        (format!("[{order}, [], 1]"), "`raw` (3 of 5): expected ByteBuf, got the integer 1"),
+        (format!("[{order}, [], [], 1]"), "`some` (4 of 5): expected Option<Vec<i16>>, got the integer 1"),
+        (format!("[{order}, [], [], [40000]]"), "expected Option<Vec<i16>>, but at [0]: expected an integer"),
+        (format!("[{order}, [], [], [], [1]]"), "`counts` (5 of 5): expected Counts, got an array of 1"),
+        (format!(r#"[{order}, [], [], [], {{"a": 128}}]"#), "expected Counts, but at a: expected an integer"),
+    ];
+    for task in ["typed.plain", "typed.asynchronous"] {
+        for (arguments, told) in &wrong {
+            on(&redis, WORKER, &["enqueue", task, arguments]).expect(2).says(told).says("data: Vec<u8>");
+        }
+        assert!(snapshot(&mut redis.connection(), "default").keys.is_empty(), "expected nothing to be sent");
+        on(&redis, WORKER, &["enqueue", task, &by_place]).expect(0);
+        on(&redis, WORKER, &["enqueue", task, &by_name]).expect(0);
+        let worker = on(&redis, WORKER, &["worker", "--burst", "--concurrency", "1"]).expect(0);
+        let order = r#"Order { id: 7, lines: [Line { article: "tea", count: 2 }] }"#;
+        worker
+            .says(&format!(r#"{order} [0, 255] [114, 97, 119] Some([-1]) {{"a": -128}}"#))
+            .says(&format!("{order} [] [1] None {{}}"));
+        let () = redis.connection().flushall().unwrap();
+    }
+    on(&redis, WORKER, &["enqueue", "typed.costly"]).expect(0).never_says("nobody is to make this");
 }
 
 #[test]

@@ -2,8 +2,10 @@
 
 use nix::sys::signal::Signal;
 use redis::Commands;
+use serde_json::Value;
 
-use super::{DELAYED, PATIENCE, WORKER, on, start, task};
+use super::{DELAYED, PATIENCE, WORKER, command, on, start, task};
+use crate::support::process::Program;
 use crate::support::redis::{Options, TestRedis, snapshot};
 use crate::support::wait;
 
@@ -38,7 +40,7 @@ fn a_function_that_never_ends_does_not_hold_the_exit() {
     worker.signal(Signal::SIGINT);
     assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
     assert_eq!(snapshot(&mut redis.connection(), "default").waiting.len(), 1, "expected it to be put back");
-    let line: serde_json::Value = serde_json::from_str(&worker.wait_for_line("serving")).unwrap();
+    let line: Value = serde_json::from_str(&worker.wait_for_line("serving")).unwrap();
     assert_eq!(line["message"], "serving");
 }
 
@@ -83,7 +85,7 @@ fn a_panic_is_a_line_of_json_too() {
     let redis = TestRedis::start();
     on(&redis, WORKER, &["enqueue", &task("panic")]).expect(0);
     let worker = on(&redis, WORKER, &["worker", "--burst", "--log-format", "json"]).expect(0);
-    let lines: Vec<serde_json::Value> = worker
+    let lines: Vec<Value> = worker
         .err
         .lines()
         .map(|line| {
@@ -93,6 +95,30 @@ fn a_panic_is_a_line_of_json_too() {
     let told = |line: &&serde_json::Value| line["message"].as_str().unwrap().starts_with("panicked: ");
     let panics: Vec<_> = lines.iter().filter(told).collect();
     assert!(panics.len() == 1 && panics[0]["place"].is_string(), "expected the panic once: {lines:#?}");
+}
+
+/// What it logged until its end, each line an object.
+#[track_caller]
+fn logged(program: &mut Program) -> Vec<Value> {
+    program.signal(Signal::SIGTERM);
+    let printed = program.last_words();
+    let read = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {printed}"));
+    printed.lines().map(read).collect()
+}
+
+#[test]
+fn with_json_the_log_is_json_whatever_the_environment_says() {
+    let redis = TestRedis::start();
+    for (words, message) in
+        [(&["worker", "--json"][..], "serving"), (&["sweeper", "--json", "--log-format", "json"], "sweeping")]
+    {
+        let mut command = command(WORKER, redis.directory(), words);
+        command.env("DELAYED_REDIS_URL", redis.url()).env("DELAYED_LOG_FORMAT", "pretty");
+        let mut program = Program::spawn(&mut command);
+        program.wait_for_line(message);
+        let lines = logged(&mut program);
+        assert!(lines.iter().any(|line| line["message"] == message), "{lines:#?}");
+    }
 }
 
 #[test]
@@ -163,6 +189,53 @@ fn a_sweeper_leaves_lists_alone_until_it_knows_that_they_are_queues() {
     wait::until("both tokens", PATIENCE, || connection.llen::<_, u64>("lone_noti").unwrap() == 2);
     assert!(!connection.exists::<_, bool>("another_noti").unwrap(), "expected it to be left alone");
     drop(sweeper);
+}
+
+#[test]
+fn a_sweeper_goes_on_while_the_names_of_the_queues_cannot_be_read() {
+    let redis = TestRedis::start();
+    let mut connection = redis.connection();
+    let mut leave = |queue: &str| {
+        let () = connection.hset(format!("{queue}_processing"), "4711", b"\x91\xa1f").unwrap();
+    };
+    let swept = |queue: &str, count| {
+        wait::until(&format!("{count} messages of {queue} to be back"), PATIENCE, || {
+            snapshot(&mut redis.connection(), queue).waiting.len() == count
+        });
+    };
+    let mut others = redis.connection();
+    let () = others.set("delayed_queues", "x").unwrap();
+    leave("found");
+    leave("named");
+    let sweeper = start(&redis, &["sweeper", "--interval", "20ms"]);
+    let line = sweeper.wait_for_line("the names of the queues cannot be read");
+    assert!(line.contains("ERROR") && line.contains("the key `delayed_queues` holds another type"), "{line}");
+    assert!(line.contains("rename or delete it") && line.contains("`--queue` names others"), "{line}");
+    swept("found", 1);
+    swept("named", 1);
+    // Found by what it owns now, long after the start.
+    leave("later");
+    swept("later", 1);
+    let () = others.del("delayed_queues").unwrap();
+    let () = others.sadd("delayed_queues", "known").unwrap();
+    sweeper.wait_for_line("can be read again");
+    let () = others.del("delayed_queues").unwrap();
+    let () = others.hset("delayed_queues", "x", "y").unwrap();
+    sweeper.wait_for_lines("the names of the queues cannot be read", 2);
+    leave("found");
+    swept("found", 2);
+    // It stays known, though there is nothing by which it could be found.
+    let () = others.rpush("known", b"\x91\xa1f").unwrap();
+    wait::until("its token", PATIENCE, || others.llen::<_, u64>("known_noti").unwrap() == 1);
+    let told = sweeper.printed();
+    assert_eq!(told.matches("cannot be read").count(), 2, "expected it once for each change: {told}");
+    assert!(!told.contains("the sweep failed"), "{told}");
+    drop(sweeper);
+
+    let sweeper = start(&redis, &["sweeper", "--interval", "20ms", "--queue", "named"]);
+    leave("named");
+    swept("named", 2);
+    assert!(!sweeper.printed().contains("cannot be read"), "expected nothing of what it does not need");
 }
 
 #[test]

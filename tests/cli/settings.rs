@@ -1,5 +1,6 @@
 //! Do settings come from where they should, and does each kind of failure have its code?
 
+use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -43,12 +44,54 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
+fn the_flags_of_worker_and_sweeper_are_shown_as_those_would_take_them() {
+    let directory = support::directory();
+    let file = "[worker]\nconcurrency = 7\nlease = \"3s\"\n[sweeper]\ninterval = \"7s\"\nmax_deaths = 7\n";
+    std::fs::write(directory.path().join("delayed.toml"), file).unwrap();
+    let shown = |variables: &[(&str, &str)], words: &[&str], key: &str| {
+        let mut config = command(WORKER, directory.path(), &[&["config", "--json"], words].concat());
+        let config = ended(config.envs(variables.iter().copied())).json();
+        let setting = config.as_array().unwrap().iter().find(|setting| setting["key"] == key).unwrap();
+        format!("{} {}", setting["value"], setting["origin"].as_str().unwrap())
+    };
+    let variables = [("DELAYED_CONCURRENCY", "8"), ("DELAYED_MAX_DEATHS", "8")];
+    let flags = ["--concurrency", "9", "--max-deaths", "9"];
+    for (key, variable, flag) in [
+        ("worker.concurrency", "DELAYED_CONCURRENCY", "--concurrency"),
+        ("sweeper.max_deaths", "DELAYED_MAX_DEATHS", "--max-deaths"),
+    ] {
+        assert_eq!(shown(&[], &[], key), "7 delayed.toml");
+        assert_eq!(shown(&variables, &[], key), format!("8 {variable}"));
+        assert_eq!(shown(&variables, &flags, key), format!("9 {flag}"));
+    }
+    let flags = ["--memory", "1GB", "--no-sweep", "--children", "3", "--interval", "9s", "--queue", "a=2"];
+    for (key, value) in [
+        ("worker.limits.memory", r#""1GB" --memory"#),
+        ("worker.sweep", "false --no-sweep"),
+        ("prefork.children", "3 --children"),
+        ("worker.queues", r#"["a=2"] --queue"#),
+        ("sweeper.queues", r#"["a"] --queue"#),
+        ("sweeper.interval", r#""9s" --interval"#),
+        ("worker.lease", r#""3s" delayed.toml"#),
+    ] {
+        assert_eq!(shown(&[], &flags, key), value, "{key}");
+    }
+    let mut config = command(WORKER, directory.path(), &["config", "--concurrency", "0"]);
+    ended(&mut config).expect(5).says("0 is not from 1 to 4096 (set by --concurrency)");
+}
+
+#[test]
 fn with_json_an_error_is_json() {
     let directory = support::directory();
     for (words, code, text) in [
         (&["doctor", "--json", "--redis", "redis://127.0.0.1:1"][..], 3, "Redis cannot be reached"),
         (&["dead", "show", "1-1", "--json", "--redis", "nonsense"], 5, "the address is not understood"),
         (&["peek", "--json"], 2, "required arguments"),
+        (&["worker", "--json"], 5, "no task is registered"),
+        (&["worker", "--json", "--log-format", "pretty"], 2, "leave out --log-format pretty, or --json"),
+        (&["sweeper", "--log-format", "pretty", "--json"], 2, "leave out --log-format pretty, or --json"),
+        (&["dev", "--json", "--log-format", "pretty"], 2, "leave out --log-format pretty, or --json"),
+        (&["sweeper", "--json", "--redis", "redis://127.0.0.1:1"], 3, "Redis cannot be reached"),
     ] {
         let ended = ended(&mut command(DELAYED, directory.path(), words)).expect(code);
         let told: Value =
@@ -119,7 +162,34 @@ fn completions_know_the_programs_name_and_its_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = ended(&mut command(WORKER, directory.path(), &["completions", shell])).expect(0);
         assert!(script.out.contains("delayed-test-worker") && script.out.contains("sweeper"), "{shell}");
+        let json = ended(&mut command(WORKER, directory.path(), &["completions", shell, "--json"])).json();
+        let text = json["script"].as_str().unwrap();
+        assert!(json["shell"] == shell && text.trim_end() == script.out.trim_end(), "{shell}");
     }
+}
+
+#[test]
+fn bash_completes_the_words_of_each_command() {
+    let directory = support::directory();
+    let complete = |line: &[&str]| {
+        let script = r#"
+            source <("$PROGRAM" completions bash)
+            how=$(complete -p "$1") how=${how#*-F }
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+            "${how%% *}" "$1" "${!#}" "${@: -2:1}"
+            echo "${COMPREPLY[@]}"
+        "#;
+        let mut bash = command("bash", directory.path(), &["-c", script, "bash"]);
+        let done = ended(bash.args(line).env("PROGRAM", WORKER)).expect(0);
+        assert_eq!(done.err, "", "of {line:?}");
+        done.out.trim().to_owned()
+    };
+    let name = Path::new(WORKER).file_name().unwrap().to_str().unwrap();
+    assert!(name.contains('-'), "expected a name like that of most programs");
+    assert_eq!(complete(&[name, "swe"]), "sweeper");
+    assert_eq!(complete(&[name, "worker", "--conc"]), "--concurrency");
+    assert_eq!(complete(&[name, "dead", "req"]), "requeue");
+    assert_eq!(complete(&[name, "dead", "requeue", "--ta"]), "--task");
 }
 
 #[test]

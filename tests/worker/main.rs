@@ -7,6 +7,7 @@ mod isolation;
 mod points;
 mod timed;
 mod trials;
+mod typed;
 
 #[expect(clippy::print_stdout, reason = "tests read it")]
 mod tasks {

@@ -2,7 +2,7 @@
 
 use clap::Subcommand;
 
-use crate::cli::args::Json;
+use crate::cli::args::{Json, SweeperFlags, WorkerFlags};
 use crate::inspect::is_letter_id;
 use crate::protocol::names::QueueName;
 
@@ -173,6 +173,24 @@ pub(in crate::cli) struct Purge {
     pub(in crate::cli) output: Json,
 }
 
+/// `config`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Takes the flags of `worker` and of `sweeper`, and shows what would hold with them.
+
+Examples:
+  {program} config
+  {program} config --concurrency 64 --lease 3s
+  {program} config --json")]
+pub(in crate::cli) struct Config {
+    #[command(flatten)]
+    pub(in crate::cli) worker: WorkerFlags,
+    #[command(flatten)]
+    pub(in crate::cli) sweeper: SweeperFlags,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
 /// `completions`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -181,6 +199,8 @@ Examples:
 pub(in crate::cli) struct Completions {
     /// The shell
     pub(in crate::cli) shell: clap_complete::Shell,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
 }
 
 fn letter_id(text: &str) -> Result<String, String> {

@@ -22,6 +22,15 @@ Examples:
   {program} worker --isolation fork --timeout 30s --memory 512MB
   {program} worker --burst")]
 pub(in crate::cli) struct Worker {
+    #[command(flatten)]
+    pub(in crate::cli) flags: WorkerFlags,
+    #[command(flatten)]
+    pub(in crate::cli) log: JsonLog,
+}
+
+/// The settings of a worker.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct WorkerFlags {
     /// A queue to serve, `mail`, or with a weight, `mail=3`; may be repeated, in order of preference
     #[arg(long = "queue", value_name = "QUEUE", value_parser = queue_weight)]
     pub(in crate::cli) queues: Vec<String>,
@@ -46,6 +55,15 @@ pub(in crate::cli) struct Worker {
     pub(in crate::cli) no_sweep: bool,
     #[command(flatten)]
     pub(in crate::cli) isolated: Isolated,
+}
+
+/// How a command logs that serves.
+#[derive(Debug, Clone, Copy, clap::Args)]
+#[command(next_help_heading = None::<&str>)]
+pub(in crate::cli) struct JsonLog {
+    /// Log JSON, one object on a line: --log-format json
+    #[arg(long)]
+    pub(in crate::cli) json: bool,
 }
 
 /// How calls are kept apart from the worker.
@@ -111,6 +129,16 @@ pub(in crate::cli) struct Sweeper {
     /// A queue to sweep; may be repeated; default: all that it finds
     #[arg(long = "queue", value_name = "QUEUE")]
     pub(in crate::cli) queues: Vec<QueueName>,
+    #[command(flatten)]
+    pub(in crate::cli) flags: SweeperFlags,
+    #[command(flatten)]
+    pub(in crate::cli) log: JsonLog,
+}
+
+/// The settings of a sweeper that no worker has by the same name.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = None::<&str>)]
+pub(in crate::cli) struct SweeperFlags {
     /// How long it rests between two sweeps
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(in crate::cli) interval: Option<Duration>,

@@ -19,7 +19,7 @@ use crate::protocol::encode::{self, EncodeError, Meta};
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::meta;
 use crate::protocol::names::{QueueName, check_path};
-use crate::task::{Call, GoTask, PyTask, Registration, Registry, RegistryError, States};
+use crate::task::{Call, GoTask, PyTask, Registration, Registry, RegistryError};
 
 pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> {
     let registry = match Registry::collect() {
@@ -38,7 +38,7 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     };
     let id = args.id.map(|id| id.unwrap_or_else(CallId::new));
     let message = match args.language {
-        None | Some(Language::Rust) => native(&args, &given, task, &program.states, id)?,
+        None | Some(Language::Rust) => native(&args, &given, task, id)?,
         Some(Language::Python) => python(&args, given)?,
         Some(Language::Go) => go(&args, given)?,
     };
@@ -73,7 +73,6 @@ fn native(
     args: &Enqueue,
     given: &Given,
     task: Option<&'static Registration>,
-    states: &States,
     id: Option<CallId>,
 ) -> Result<Vec<u8>, Failure> {
     check_path(&args.path).map_err(|error| Failure::usage(error.to_string()))?;
@@ -87,7 +86,7 @@ fn native(
     };
     match (task, given) {
         (Some(task), given) => {
-            let (payload, by_place) = checked(task, given, states)?;
+            let (payload, by_place) = checked(task, given)?;
             Ok(encode::native(&args.path, &payload, &Meta { by_place, ..meta }))
         }
         (None, Given::ByPlace(values)) => Ok(encode::native(&args.path, &payload(values)?, &meta)),
@@ -96,15 +95,15 @@ fn native(
 }
 
 /// The payload for a task that is compiled in, and whether it is to be read by place.
-fn checked(task: &'static Registration, given: &Given, states: &States) -> Result<(Vec<u8>, bool), Failure> {
-    check(task, given, states)?;
+fn checked(task: &'static Registration, given: &Given) -> Result<(Vec<u8>, bool), Failure> {
+    check(task, given)?;
     given.payload_for(task.params)
 }
 
 /// The message that `enqueue` makes of this JSON; none where it refuses it. For fuzzing.
 #[cfg(feature = "testing")]
 pub fn json_message(task: &'static Registration, text: &str) -> Option<Vec<u8>> {
-    let (payload, by_place) = checked(task, &Given::parse(Some(text)).ok()?, &States::new()).ok()?;
+    let (payload, by_place) = checked(task, &Given::parse(Some(text)).ok()?).ok()?;
     Some(encode::native(task.name, &payload, &Meta { by_place, ..Meta::default() }))
 }
 

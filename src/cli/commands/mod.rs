@@ -41,8 +41,8 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Dead(verb) => dead::run(&program, verb).await?,
         Command::Purge(args) => purge::run(&program, &args).await?,
         Command::Doctor(output) => return doctor::run(&program, output).await,
-        Command::Config(output) => config::run(&program.settings, output)?,
-        Command::Dev(_) => dev::run(program).await?,
+        Command::Config(args) => config::run(&program.settings, args.output)?,
+        Command::Dev(args) => dev::run(program, args.worker.log).await?,
         Command::Completions(args) => completions::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -15,6 +15,7 @@ pub(super) async fn run(program: &Program, args: &Purge) -> Result<(), Failure> 
         let waiting = inspector.queue(queue).await?.waiting;
         match output::confirm(&format!("Drop {waiting} messages that wait in {queue}, for good?"))? {
             Some(true) => {}
+            Some(false) if args.output.json => return report(args, 0),
             Some(false) => return output::print("nothing was dropped"),
             None => {
                 return Err(Failure::usage(format!(
@@ -24,8 +25,13 @@ pub(super) async fn run(program: &Program, args: &Purge) -> Result<(), Failure> 
         }
     }
     let dropped = inspector.purge(queue, &mut output::progress("dropped")).await?;
+    report(args, dropped)
+}
+
+fn report(args: &Purge, dropped: u64) -> Result<(), Failure> {
+    let queue = args.queue.as_str();
     if args.output.json {
-        return output::json(&json!({ "queue": queue.as_str(), "dropped": dropped }));
+        return output::json(&json!({ "queue": queue, "dropped": dropped }));
     }
     output::print(&format!("dropped {dropped} messages of {queue}"))
 }

@@ -1,15 +1,12 @@
 //! Do arguments in JSON fit a task, and which bytes are they?
 
-use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::exact;
 use crate::cli::exit::{Code, Failure};
-use crate::protocol::arguments::{ArgumentError, ArgumentReader, Arguments, Param, Presence};
+use crate::protocol::arguments::{Arguments, Param, Presence};
 use crate::protocol::encode::{Encoder, array_head};
-use crate::protocol::names::QueueName;
-use crate::task::handler::Handler;
-use crate::task::{Cancellation, Registration, Scope, States};
+use crate::task::Registration;
 
 /// Arguments as they were given.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,53 +104,9 @@ fn encode(values: &[Value], count: usize) -> Result<Vec<u8>, Failure> {
 }
 
 /// Checks the arguments by the task's own rules, without running it.
-pub(super) fn check(task: &'static Registration, given: &Given, states: &States) -> Result<(), Failure> {
+pub(super) fn check(task: &'static Registration, given: &Given) -> Result<(), Failure> {
     let (positional, keywords) = given.place_and_keyword()?;
-    let arguments = Arguments::by_place_and_keyword(&positional, &keywords);
-    dry_run(task, arguments, states).map_err(|error| {
+    (task.check)(Arguments::by_place_and_keyword(&positional, &keywords)).map_err(|error| {
         Failure::new(Code::Usage, format!("`{}`: {error}; it is {}", task.name, task.signature()))
     })
-}
-
-fn dry_run(
-    task: &'static Registration,
-    arguments: Arguments<'_>,
-    states: &States,
-) -> Result<(), ArgumentError> {
-    match task.handler {
-        // An `async fn` reads its arguments at once, and does nothing before it is polled.
-        Handler::Async(function) if task.states.iter().all(|state| states.has(state)) => {
-            let (queue, cancellation) = (QueueName::default(), Cancellation::new());
-            function(arguments, &Scope::new(task.name, &queue, states, &cancellation)).map(drop)
-        }
-        // A plain `fn` cannot be asked without being run: what its types are called has to do.
-        Handler::Async(_) | Handler::Blocking(_) => {
-            let mut reader = arguments.reader(task.params)?;
-            task.params.iter().try_for_each(|param| read(&mut reader, param))?;
-            reader.finish()
-        }
-    }
-}
-
-/// Reads one argument as the type that is written there, where that is a plain one.
-fn read(reader: &mut ArgumentReader<'_>, param: &Param) -> Result<(), ArgumentError> {
-    macro_rules! read_as {
-        ($($name:literal $ty:ty,)*) => {
-            match (param.presence, param.ty) {
-                $((Presence::Required, $name) => reader.required::<$ty>().map(drop),)*
-                $((Presence::Optional, $name | concat!("Option<", $name, ">")) => {
-                    reader.optional::<$ty>().map(drop)
-                })*
-                $((Presence::Variadic, concat!("Vec<", $name, ">")) => reader.variadic::<$ty>().map(drop),)*
-                (Presence::Required, _) => reader.required::<IgnoredAny>().map(drop),
-                (Presence::Optional, _) => reader.optional::<IgnoredAny>().map(drop),
-                (Presence::Variadic, _) => reader.variadic::<IgnoredAny>().map(drop),
-            }
-        };
-    }
-    read_as! {
-        "i8" i8, "i16" i16, "i32" i32, "i64" i64, "u8" u8, "u16" u16, "u32" u32, "u64" u64,
-        "f32" f32, "f64" f64, "bool" bool, "char" char, "String" String, "Vec<String>" Vec<String>,
-        "Vec<i64>" Vec<i64>, "Vec<f64>" Vec<f64>,
-    }
 }
