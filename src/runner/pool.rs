@@ -24,8 +24,9 @@ use crate::runner::job::{Command, Done, Job, Ticket};
 use crate::runner::link::Link;
 use crate::runner::outcome::Outcome;
 use crate::runner::process::{Event, Process, Requests};
-use crate::runner::watch::{count_kernel_kills, see_off, watch};
+use crate::runner::watch::{see_off, watch};
 use crate::runner::zygote::Zygote;
+use crate::sys::memory_kills;
 
 /// How many calls of quick tasks a child is given at once.
 const AHEAD: usize = 16;
@@ -95,7 +96,7 @@ impl Processes {
         options: PoolOptions,
         done: UnboundedSender<Done>,
     ) -> io::Result<Self> {
-        count_kernel_kills();
+        memory_kills::begin();
         let link = Link::start(zygote)?;
         let (next, state) = (AtomicU64::new(0), Mutex::default());
         let fresh = Arc::new(Fresh::new(link.clone(), options.lasting));

@@ -1,6 +1,5 @@
 //! Who minds a run in a child? It waits for the report, looks at the clock and at the limits, and says what happened.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -295,25 +294,11 @@ impl Watch<'_> {
             Ok(Signal::SIGABRT) if output.contains("memory allocation of") => {
                 exceeded(Resource::AddressSpace, limits.address_space)
             }
-            Ok(Signal::SIGKILL) if kernel_has_killed() => Some(Outcome::Crashed(Exit::OutOfMemory)),
+            Ok(Signal::SIGKILL) if memory_kills::claim_one() => Some(Outcome::Crashed(Exit::OutOfMemory)),
             _ => None,
         };
         known.unwrap_or(Outcome::Crashed(Exit::Signal(signal)))
     }
-}
-
-/// How often the kernel had killed for want of memory when it was last asked.
-static MEMORY_KILLS: AtomicU64 = AtomicU64::new(u64::MAX);
-
-/// Remembers how often the kernel has killed so far.
-pub(super) fn count_kernel_kills() {
-    MEMORY_KILLS.store(memory_kills::count().unwrap_or(u64::MAX), Ordering::Relaxed);
-}
-
-/// Whether the kernel has killed for want of memory since this was last asked.
-fn kernel_has_killed() -> bool {
-    let now = memory_kills::count().unwrap_or(u64::MAX);
-    now > MEMORY_KILLS.swap(now, Ordering::Relaxed)
 }
 
 impl From<Used> for Usage {

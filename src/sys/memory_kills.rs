@@ -3,9 +3,55 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Within what time the deaths of processes are told that the kernel killed together.
+const TOGETHER: Duration = Duration::from_secs(1);
+
+/// Counts from now on.
+pub(crate) fn begin() {
+    let mut kills = KILLS.lock().unwrap_or_else(PoisonError::into_inner);
+    *kills = Some(Kills { seen: count().unwrap_or(u64::MAX), unclaimed: 0, seen_at: Instant::now() });
+}
+
+/// Whether the kernel has killed since this was last asked, or more than one process then.
+pub(crate) fn claim_one() -> bool {
+    let mut kills = KILLS.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = count();
+    kills.as_mut().zip(now).is_some_and(|(kills, now)| kills.claim_one(now, Instant::now()))
+}
+
+static KILLS: Mutex<Option<Kills>> = Mutex::new(None);
+
+/// What is known of the kernel's kills.
+#[derive(Debug)]
+struct Kills {
+    seen: u64,
+    seen_at: Instant,
+    /// Those that no dead process was found for.
+    unclaimed: u64,
+}
+
+impl Kills {
+    fn claim_one(&mut self, count: u64, now: Instant) -> bool {
+        if now.duration_since(self.seen_at) > TOGETHER {
+            // They were of other processes than ours.
+            self.unclaimed = 0;
+        }
+        let new = count.saturating_sub(self.seen);
+        if new > 0 {
+            (self.seen, self.seen_at) = (count, now);
+            self.unclaimed += new;
+        }
+        let is_one = self.unclaimed > 0;
+        self.unclaimed -= u64::from(is_one);
+        is_one
+    }
+}
 
 /// The count so far; none when the kernel does not say.
-pub(crate) fn count() -> Option<u64> {
+fn count() -> Option<u64> {
     let read = |path: &Path| number(&fs::read_to_string(path).ok()?);
     of_own_group().iter().find_map(|path| read(path)).or_else(|| read(Path::new("/proc/vmstat")))
 }
@@ -79,6 +125,19 @@ mod tests {
         assert_files("4:memory:/docker/1\n", &mount("/docker/1"), &["/memory/memory.oom_control"]);
         assert_files("4:memory:/elsewhere\n", &mount("/docker/1"), &[]);
         assert_files("", "", &[]);
+    }
+
+    #[test]
+    fn processes_that_were_killed_together_are_each_found() {
+        let began = Instant::now();
+        let mut kills = Kills { seen: 7, seen_at: began, unclaimed: 0 };
+        assert!(!kills.claim_one(7, began));
+        assert!(kills.claim_one(9, began), "expected two kills to be known");
+        assert!(kills.claim_one(9, began + TOGETHER));
+        assert!(!kills.claim_one(9, began + TOGETHER), "expected no third one");
+        assert!(kills.claim_one(11, began + TOGETHER));
+        let late = began + TOGETHER * 3;
+        assert!(!kills.claim_one(11, late), "expected the other to have been nobody's of ours");
     }
 
     #[test]
