@@ -141,7 +141,9 @@ mod held {
     pub(super) struct Gate(Mutex<bool>, Condvar);
 
     impl Gate {
-        const CLOSED: Self = Self(Mutex::new(false), Condvar::new());
+        const fn closed() -> Self {
+            Self(Mutex::new(false), Condvar::new())
+        }
 
         pub(super) fn pass(&self) {
             drop(self.1.wait_while(self.0.lock().unwrap(), |open| !*open).unwrap());
@@ -154,8 +156,8 @@ mod held {
     }
 
     /// For the threads of the runtime, and for the runs.
-    pub(super) static THREADS: Gate = Gate::CLOSED;
-    pub(super) static RUNS: Gate = Gate::CLOSED;
+    pub(super) static THREADS: Gate = Gate::closed();
+    pub(super) static RUNS: Gate = Gate::closed();
     pub(super) static BEGUN: AtomicUsize = AtomicUsize::new(0);
 
     /// Opens both at the end, so that a runtime does not wait for what stands before them.
