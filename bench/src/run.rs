@@ -17,6 +17,8 @@ struct Plan {
     quick: bool,
     /// When the time is over that was given.
     until: Option<Instant>,
+    /// The most calls of a drain.
+    calls: Option<u64>,
     /// Where the figures go; tables and the chart lie beside them.
     json: PathBuf,
 }
@@ -38,7 +40,8 @@ pub fn run(words: &[String]) -> ExitCode {
     }
     if !plan.race.is_empty() {
         let effort = if plan.quick { race::Effort::QUICK } else { race::Effort::FULL };
-        let effort = race::Effort { until: plan.until, ..effort };
+        let calls = plan.calls.unwrap_or(effort.calls);
+        let effort = race::Effort { until: plan.until, calls, ..effort };
         race::run(&plan.race, &plan.only, &effort, &mut figures);
     }
     publish::save(&figures.json(plan.quick), &plan.json)
@@ -51,6 +54,7 @@ fn read(words: &[String]) -> Result<Plan, String> {
         only: Vec::new(),
         quick: false,
         until: None,
+        calls: None,
         json: concat!(env!("CARGO_MANIFEST_DIR"), "/figures.json").into(),
     };
     let mut words = words.iter().map(String::as_str);
@@ -63,6 +67,10 @@ fn read(words: &[String]) -> Result<Plan, String> {
                 let minutes = value()?;
                 let minutes: u64 = minutes.parse().map_err(|_| format!("no number of minutes: {minutes}"))?;
                 plan.until = Some(Instant::now() + Duration::from_secs(60 * minutes));
+            }
+            "--calls" => {
+                let calls = value()?;
+                plan.calls = Some(calls.parse().map_err(|_| format!("no number of calls: {calls}"))?);
             }
             "--only" => plan.only.extend(value()?.split(',').map(str::to_owned)),
             _ if word.starts_with('-') => return Err(format!("no such option: {word}")),
