@@ -4,9 +4,11 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use futures_util::future::join;
+use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
-use crate::broker::{Broker, Ready};
-use crate::client::{is_not_yet, keys, patiently};
+use crate::broker::{Broker, BrokerErrorKind, Ready};
+use crate::client::{is_not_yet, keys, patiently, runtime_ended};
 use crate::error::Error;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
@@ -138,9 +140,25 @@ impl Bulk {
         })
     }
 
+    /// Sends all of them from a task beside the connection's: a thread that waits is woken once, and not for each chunk.
+    pub(super) async fn send_beside(self, broker: Broker, handle: &Handle) -> Result<usize, BulkError> {
+        let total = self.ends.len();
+        // Ends the task when this future is dropped.
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(async move { self.send(&broker).await }, handle);
+        match tasks.join_next().await {
+            Some(Ok(result)) => result,
+            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            _ => Err(BulkError::new(
+                vec![Fate::Uncertain; total],
+                runtime_ended(BrokerErrorKind::Uncertain).into(),
+            )),
+        }
+    }
+
     /// Sends all of them. While Redis works on a chunk the next one is made ready, but not sent: it would be out of order
     /// where the one before it has to be sent again.
-    pub(super) async fn send(&self, broker: &Broker) -> Result<usize, BulkError> {
+    async fn send(&self, broker: &Broker) -> Result<usize, BulkError> {
         let total = self.ends.len();
         let mut chunks = self.chunks().map(|(keys, chunk)| {
             let ready = Ready::new(&keys, self.messages(chunk.clone()));
@@ -148,8 +166,13 @@ impl Bulk {
         });
         let mut next = chunks.next();
         while let Some((keys, chunk, ready)) = next.take() {
+            let prepared = async {
+                // What sends may have to run on this thread, and comes first.
+                tokio::task::yield_now().await;
+                chunks.next()
+            };
             // Polled in this order.
-            let (first, following) = join(broker.enqueue(ready), async { chunks.next() }).await;
+            let (first, following) = join(broker.enqueue(ready), prepared).await;
             next = following;
             let result = match first {
                 Err(error) if is_not_yet(&error) => {

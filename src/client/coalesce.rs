@@ -2,15 +2,21 @@
 //! under way, the next ones gather.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use futures_util::poll;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, Ready};
 use crate::client::bulk::next_chunk;
-use crate::client::{keys, patiently};
+use crate::client::{keys, patiently, runtime_ended};
 use crate::protocol::names::QueueName;
 
 /// How many calls may wait to be sent; more have to wait to wait.
@@ -19,6 +25,12 @@ const CAPACITY: usize = 4096;
 const BATCH: usize = 512;
 /// How many requests are under way at a time.
 const REQUESTS: usize = 2;
+
+/// For how long a call that is alone looks for its answer: to wake a thread that sleeps takes longer than a Redis nearby
+/// takes to answer.
+const ATTENTION: Duration = Duration::from_micros(50);
+/// A Redis that takes longer is not looked for.
+const NEAR: Duration = Duration::from_micros(200);
 
 type Answer = oneshot::Sender<Result<(), BrokerError>>;
 
@@ -35,6 +47,8 @@ pub(super) struct Coalescer {
     pending: Sender<Pending>,
     /// One permit for each request that may be under way.
     requests: Arc<Semaphore>,
+    /// Whether the last call that was alone had its answer soon.
+    is_near: Arc<AtomicBool>,
 }
 
 impl Coalescer {
@@ -43,24 +57,44 @@ impl Coalescer {
         let (pending, incoming) = channel(CAPACITY);
         let requests = Arc::new(Semaphore::new(REQUESTS));
         tokio::spawn(run(broker.clone(), incoming, Arc::clone(&requests)));
-        Self { broker, pending, requests }
+        Self { broker, pending, requests, is_near: Arc::new(AtomicBool::new(true)) }
     }
 
     /// Enqueues one message, together with those of others that came meanwhile.
     pub(super) async fn enqueue(&self, queue: QueueName, bytes: Vec<u8>) -> Result<(), BrokerError> {
         if let Ok(_permit) = self.requests.try_acquire() {
             let keys = keys(&queue);
-            return patiently(|| self.broker.enqueue(Ready::new(&keys, std::iter::once(&bytes[..]))))
-                .await
-                .map(drop);
+            let answer = patiently(|| self.broker.enqueue(Ready::new(&keys, std::iter::once(&bytes[..]))));
+            let is_alone = self.requests.available_permits() == REQUESTS - 1;
+            if !is_alone {
+                return answer.await.map(drop);
+            }
+            let began = Instant::now();
+            let answered = if self.is_near.load(Relaxed) { attentively(answer).await } else { answer.await };
+            self.is_near.store(began.elapsed() < NEAR, Relaxed);
+            return answered.map(drop);
         }
         let (answer, answered) = oneshot::channel();
-        let gone = |kind| BrokerError::new("enqueue", kind, "the client's runtime has ended");
         self.pending
             .send(Pending { queue, bytes, answer })
             .await
-            .map_err(|_| gone(BrokerErrorKind::Unreachable))?;
-        answered.await.map_err(|_| gone(BrokerErrorKind::Uncertain))?
+            .map_err(|_| runtime_ended(BrokerErrorKind::Unreachable))?;
+        answered.await.map_err(|_| runtime_ended(BrokerErrorKind::Uncertain))?
+    }
+}
+
+/// Awaits what may come within [`ATTENTION`] without letting the thread sleep until then; other tasks run meanwhile.
+async fn attentively<F: Future>(answer: F) -> F::Output {
+    let mut answer = pin!(answer);
+    let until = Instant::now() + ATTENTION;
+    loop {
+        if let Poll::Ready(output) = poll!(&mut answer) {
+            return output;
+        }
+        if Instant::now() >= until {
+            return answer.await;
+        }
+        tokio::task::yield_now().await;
     }
 }
 

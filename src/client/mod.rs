@@ -161,7 +161,7 @@ impl Client {
         for queue in bulk.queues() {
             self.register(queue).await.map_err(BulkError::nothing_sent)?;
         }
-        bulk.send(&self.broker).await
+        bulk.send_beside(self.broker.clone(), &self.handle).await
     }
 
     /// The same from a thread that may block.
@@ -206,6 +206,11 @@ where
     F: Future<Output = Result<T, BrokerError>>,
 {
     call.retry(ExponentialBuilder::default().with_jitter().with_max_times(4)).when(is_not_yet).await
+}
+
+/// When what a client sends with is not there any more.
+fn runtime_ended(kind: BrokerErrorKind) -> BrokerError {
+    BrokerError::new("enqueue", kind, "the client's runtime has ended")
 }
 
 /// Whether it was certainly not applied, and may be soon.
