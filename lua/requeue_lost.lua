@@ -50,7 +50,7 @@ for i = 1, #slots, 2 do
     local known = redis.call('HGET', KEYS[5], digest) or ''
     local deaths, at, processes = string.match(known, '^(%d+) (%d+) (.+)$')
     deaths, at, processes = tonumber(deaths) or 0, tonumber(at) or 0, processes or ''
-    local same = counted[digest] or (deaths > 0 and at >= since)
+    local same = counted[digest] or (deaths > 0 and at >= since and at <= now) -- a clock may have gone back
     local new = not same and not string.find(' ' .. processes .. ' ', ' ' .. process .. ' ', 1, true)
     counted[digest] = true
     deaths = math.max(1, deaths + (new and 1 or 0))

@@ -200,6 +200,16 @@ fn counts_one_event_for_all_that_a_sweep_finds() {
 }
 
 #[test]
+fn counts_a_death_also_when_the_clock_has_gone_back() {
+    let mut bench = Bench::new();
+    let (since, ahead) = (bench.now(), bench.now() + 600_000);
+    let () = bench.redis.hset(DEATHS, digest("poison"), format!("1 {ahead} q:b")).unwrap();
+    bench.die(&[(&of('c', 0), "poison")]);
+    sweep(&mut bench, 0, &Sweep { since, ..ASK }).unwrap();
+    assert_eq!(bench.deaths("poison"), 2, "expected an earlier death, which was counted by a later clock");
+}
+
+#[test]
 fn buries_one_of_many_alike_for_three_processes_that_died() {
     let mut bench = Bench::new();
     let mut reply = (0, 0, 0, Vec::new());
