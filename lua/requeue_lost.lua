@@ -5,6 +5,8 @@
 -- for each message, once however many slots held the same bytes, and once for processes that fell
 -- together, whose slots one sweep finds. A message that took too many processes down, one after the
 -- other, is buried; where the key of the dead letters holds another type, it stays where it is.
+-- A count to which no death was added for long is forgotten, also when its message went unseen, as in a
+-- worker that is not ours: some of the counts are looked at in each call.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
@@ -28,8 +30,9 @@
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 local may_bury = type(redis.pcall('XLEN', KEYS[4])) == 'number'
-redis.call('HLEN', KEYS[5])
+local counts = redis.call('HLEN', KEYS[5])
 
+local FEW = 20 -- counts that are looked at
 local max_deaths = tonumber(ARGV[3])
 local forget = math.min(tonumber(ARGV[4]), 1e14) -- PEXPIRE raises when the time overflows
 local time = redis.call('TIME')
@@ -37,6 +40,20 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local oldest, since = math.max(0, now - tonumber(ARGV[6])), tonumber(ARGV[7])
 local scan = redis.call('HSCAN', KEYS[3], ARGV[1], 'COUNT', ARGV[2])
 local slots = scan[2]
+
+local function is_old(at)
+  return math.abs(now - at) > forget -- a clock may have gone back
+end
+
+if counts > 0 then
+  local some = redis.call('HRANDFIELD', KEYS[5], FEW, 'WITHVALUES')
+  for i = 1, #some, 2 do
+    if is_old(tonumber(string.match(some[i + 1], '^%d+ (%d+)') or 0)) then
+      redis.call('HDEL', KEYS[5], some[i])
+    end
+  end
+end
+
 local requeued, buried, unburied, dead = 0, 0, 0, {}
 local is_counted = false
 -- ours are queue:worker:slot; an ancestor's worker has one slot, named as the worker
@@ -50,6 +67,9 @@ for i = 1, #slots, 2 do
     local known = redis.call('HGET', KEYS[5], digest) or ''
     local deaths, at, processes = string.match(known, '^(%d+) (%d+) (.+)$')
     deaths, at, processes = tonumber(deaths) or 0, tonumber(at) or 0, processes or ''
+    if is_old(at) then
+      deaths, processes = 0, ''
+    end
     local same = counted[digest] or (deaths > 0 and at >= since and at <= now) -- a clock may have gone back
     local new = not same and not string.find(' ' .. processes .. ' ', ' ' .. process .. ' ', 1, true)
     counted[digest] = true

@@ -61,6 +61,12 @@ impl Bench {
         seconds * 1000 + micros / 1000
     }
 
+    /// Notes that two processes died of a message, the last one so many milliseconds ago.
+    fn die_of(&mut self, message: &str, ago: u64) {
+        let at = self.now() - ago;
+        let () = self.redis.hset(DEATHS, digest(message), format!("2 {at} q:y q:z")).unwrap();
+    }
+
     /// How many deaths are counted for a message.
     fn deaths(&mut self, message: &str) -> u64 {
         let value: Option<String> = self.redis.hget(DEATHS, digest(message)).unwrap();
@@ -130,7 +136,7 @@ fn buries_what_took_too_many_processes_down() {
 #[test]
 fn requeues_all_but_what_it_would_bury_when_the_dead_letters_are_something_else() {
     let mut bench = Bench::new();
-    let () = bench.redis.hset(DEATHS, digest("poison"), "2 1 q:b q:c").unwrap();
+    bench.die_of("poison", 0);
     let () = bench.redis.set(DEAD, "text").unwrap();
     bench.die(&[(&of('d', 5), "poison")]);
     let before = everything(&mut bench.redis);
@@ -207,6 +213,34 @@ fn counts_a_death_also_when_the_clock_has_gone_back() {
     bench.die(&[(&of('c', 0), "poison")]);
     sweep(&mut bench, 0, &Sweep { since, ..ASK }).unwrap();
     assert_eq!(bench.deaths("poison"), 2, "expected an earlier death, which was counted by a later clock");
+}
+
+#[test]
+fn forgets_a_count_to_which_no_death_was_added_for_long() {
+    let mut bench = Bench::new();
+    bench.die_of("poison", ASK.forget + 1);
+    bench.die(&[(&of('b', 0), "poison")]);
+    assert_eq!(sweep(&mut bench, 0, &ASK).unwrap().1, 1, "expected it not to be buried");
+    assert_eq!(bench.deaths("poison"), 1, "expected this death to be the first");
+}
+
+#[test]
+fn forgets_old_counts_of_messages_that_it_does_not_see() {
+    let mut bench = Bench::new();
+    for message in 0..100 {
+        bench.die_of(&format!("unseen {message}"), ASK.forget + 1);
+    }
+    let () = bench.redis.hset(DEATHS, digest("of another clock"), format!("2 {FUTURE} q:y q:z")).unwrap();
+    let () = bench.redis.hset(DEATHS, digest("not to be read"), "?").unwrap();
+    bench.die_of("new", 0);
+    let mut calls = 0;
+    while bench.state().deaths.len() > 1 {
+        sweep(&mut bench, 0, &ASK).unwrap();
+        calls += 1;
+        assert!(calls < 1000, "expected all old ones to be found");
+    }
+    assert_eq!(bench.deaths("new"), 2, "expected what is not old to be kept");
+    assert!(calls > 5, "expected a bounded part in a call, there were {calls}");
 }
 
 #[test]
@@ -332,7 +366,7 @@ fn looks_at_ten_thousand_slots_part_by_part() {
 fn seed(bench: &mut Bench) {
     bench.wait(&["x"]);
     bench.die(&[(&of('b', 0), "m"), (&of('c', 0), "poison")]);
-    let () = bench.redis.hset(DEATHS, digest("poison"), format!("2 1 q:{}", "d".repeat(16))).unwrap();
+    bench.die_of("poison", 0);
     bench.letter("*", "old");
 }
 
