@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
 
-/// How many slots one script call looks at: a millisecond or two of Redis when all are dead.
+/// How many dead slots one script call empties: a millisecond or two of Redis.
 const SLOTS: u32 = 200;
 /// Deaths that were counted so short a time before a sweep are those that it finds, counted by another sweeper: whoever
 /// dies of a message that was requeued meanwhile has a live key for longer, as no lease is shorter than a second.

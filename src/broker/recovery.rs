@@ -46,7 +46,7 @@ pub(crate) struct Swept {
 }
 
 impl Broker {
-    /// Requeues what dead slots own, among about `count` slots from `cursor` on.
+    /// Requeues what dead slots own, about `count` of them, from `cursor` on.
     pub(crate) async fn requeue_lost(
         &self,
         keys: &QueueKeys,

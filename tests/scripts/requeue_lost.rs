@@ -335,6 +335,40 @@ fn keeps_no_more_dead_letters_than_it_may() {
 }
 
 #[test]
+fn does_not_read_what_the_living_own() {
+    let mut bench = Bench::new();
+    for n in 0..32u8 {
+        let id = of('a', n.into());
+        let () = bench.redis.hset(PROCESSING, &id, vec![n; 1 << 20]).unwrap();
+        let () = bench.redis.pset_ex(&id, "1", LEASE).unwrap();
+    }
+    bench.die(&[(&of('b', 0), "lost")]);
+    assert_eq!(sweep(&mut bench, 0, &ASK).unwrap(), (0, 1, 0, vec![of('b', 0)]));
+    let memory: String = redis::cmd("INFO").arg("memory").query(&mut bench.redis).unwrap();
+    let lua = memory.lines().find_map(|line| line.strip_prefix("used_memory_lua:"));
+    let lua: u64 = lua.expect("expected the memory that scripts take").trim().parse().unwrap();
+    assert!(lua < 8 << 20, "expected 32 MiB of the living not to be read, scripts have {lua} bytes");
+}
+
+#[test]
+fn empties_a_bounded_part_of_some_hundreds_too() {
+    let mut bench = Bench::new();
+    let fields: Vec<(String, String)> = (0..250).map(|i| (of('b', i), i.to_string())).collect();
+    let () = bench.redis.hset_multiple(PROCESSING, &fields).unwrap();
+    let (mut cursor, mut parts) = (0, Vec::new());
+    loop {
+        let reply = sweep(&mut bench, cursor, &ASK).unwrap();
+        cursor = reply.0;
+        parts.push(reply.1);
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!(parts, [100, 100, 50], "expected every dead slot to be found, in parts");
+    assert_eq!(bench.state().waiting.len(), 250, "expected each message to wait");
+}
+
+#[test]
 fn looks_at_ten_thousand_slots_part_by_part() {
     let mut bench = Bench::new();
     let fields: Vec<(String, String)> = (0..10_000).map(|i| (of('b', i), i.to_string())).collect();
