@@ -78,6 +78,18 @@ impl Broker {
             .map_err(|error| BrokerError::new("requeue_lost", BrokerErrorKind::Reply, error.to_string()))
     }
 
+    /// Whether each of these queues has a key of those that a sweep changes.
+    pub(crate) async fn in_use(&self, queues: &[QueueKeys]) -> Result<Vec<bool>, BrokerError> {
+        let mut pipe = redis::pipe();
+        for keys in queues {
+            pipe.cmd("EXISTS").arg(&keys.queue).arg(&keys.notifications).arg(&keys.hand);
+            pipe.arg(&keys.processing).arg(&keys.deaths).arg(&keys.workers);
+        }
+        pipe.query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("in_use", &error))
+    }
+
     /// Messages that wait, and tokens for them, as good as at one instant. (A transaction is refused by a full Redis.)
     async fn depth(&self, keys: &QueueKeys) -> Result<(i64, i64), BrokerError> {
         let mut pipe = redis::pipe();
