@@ -2,8 +2,8 @@
 --
 -- Both in one call, since a worker that ends a batch wants the next one. A slot that is released and
 -- claimed again is overwritten in place: HSET tells how many fields were new, and so how many of the
--- released ones had been taken away from us. Types are asked before anything is written, and the first
--- write needs no memory, so a full Redis can still be drained.
+-- released ones had been taken away from us. A reply ends with the message with which it gets large;
+-- what was popped behind that one goes back, and comes with a later claim.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
@@ -22,16 +22,16 @@
 --
 -- Returns an array: how many released messages this worker owned no more, how many messages still
 -- wait, 0 without suspects, 1 with, 2 when the one claimed message is a suspect that is to run alone,
--- then the claimed messages, for the wire ids behind the kept.
+-- then the claimed messages, for the wire ids behind the kept: less than 8 MiB, and one more.
 -- Errors  STALE  another call was to come before this one, this one comes too late, which one came last
 --                is not known and this is not the first, or a slot that the caller takes for free owns a
 --                message; nothing was done.
 
 local BEFORE_IDS = 7
-local STEP, ENOUGH = 64, 8388608 -- messages popped at a time, and bytes after which a reply is large
+local STEP, ENOUGH = 64, 8388608 -- messages popped at a time, and bytes of a large reply
 local MANY, LONG = 16, string.rep('-', 100) -- claimed at a time, and what Redis keeps in no small hash
 local released, kept = tonumber(ARGV[6]), tonumber(ARGV[7])
-local free = #ARGV - BEFORE_IDS - kept
+local free, overlap = #ARGV - BEFORE_IDS - kept, released - kept -- overlap: released and claimed again
 
 local seq = tonumber(ARGV[1])
 local last = redis.call('HGET', KEYS[4], 'seq')
@@ -42,14 +42,11 @@ end
 
 local moved = ARGV[3] == '2'
 local in_hand = moved and math.min(1, redis.call('LLEN', KEYS[6])) or tonumber(ARGV[3])
-local waiting = redis.call('LLEN', KEYS[1])
-local tokens = redis.call('LLEN', KEYS[2])
-
+local waiting, tokens = redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[2])
 local wanted = math.min(free, waiting, tokens + in_hand)
-local overlap = released - kept -- slots that are released and claimed again
 if wanted > overlap then
-  local first = BEFORE_IDS + kept + overlap + 1
-  for _, message in ipairs(redis.call('HMGET', KEYS[3], unpack(ARGV, first, first + wanted - overlap - 1))) do
+  local first, last_id = BEFORE_IDS + released + 1, BEFORE_IDS + kept + wanted
+  for _, message in ipairs(redis.call('HMGET', KEYS[3], unpack(ARGV, first, last_id))) do
     if message then -- would be overwritten, and lost
       return redis.error_reply('STALE a slot that should be free owns a message')
     end
@@ -76,24 +73,32 @@ if waiting == 0 then
   end
 elseif wanted > 0 then
   messages = redis.call('LPOP', KEYS[1], math.min(wanted, STEP))
-  local bytes = 0
-  while #messages < wanted and bytes < ENOUGH do -- many large messages come in several calls
-    for _, message in ipairs(redis.call('LPOP', KEYS[1], math.min(wanted - #messages, STEP))) do
-      messages[#messages + 1] = message
-      bytes = bytes + #message
+  local keep, bytes = 0, 0
+  repeat
+    for i = keep + 1, #messages do
+      bytes = bytes + #messages[i]
     end
+    keep = #messages
+    if keep < wanted and bytes < ENOUGH then
+      for i, message in ipairs(redis.call('LPOP', KEYS[1], math.min(wanted - keep, STEP))) do
+        messages[keep + i] = message
+      end
+    end
+  until keep == #messages
+  while bytes - #messages[keep] >= ENOUGH do
+    bytes, keep = bytes - #messages[keep], keep - 1
   end
   if suspects == 1 then -- what two processes died of runs alone, so that the third death is its own
-    for i, message in ipairs(messages) do
-      local deaths = redis.call('HGET', KEYS[5], redis.sha1hex(message))
+    for i = 1, keep do
+      local deaths = redis.call('HGET', KEYS[5], redis.sha1hex(messages[i]))
       if deaths and tonumber(string.match(deaths, '^%d+') or 0) >= 2 then
-        suspects = i == 1 and 2 or 1
-        for j = #messages, math.max(i, 2), -1 do
-          redis.call('LPUSH', KEYS[1], table.remove(messages))
-        end
+        suspects, keep = i == 1 and 2 or 1, math.max(i - 1, 1)
         break
       end
     end
+  end
+  for _ = keep + 1, #messages do
+    redis.call('LPUSH', KEYS[1], table.remove(messages))
   end
   if #messages > in_hand then
     redis.call('LPOP', KEYS[2], #messages - in_hand)
@@ -103,8 +108,7 @@ elseif wanted > 0 then
   end
 end
 
-local lost = 0
-local claimed = #messages
+local lost, claimed = 0, #messages
 if claimed > 0 then
   local owned, live = {}, {}
   for i = 1, claimed do
@@ -127,14 +131,10 @@ if claimed > 0 then
   lost = new - math.max(0, claimed - overlap)
 end
 
-local over = {} -- released slots that got no new message
-for i = 1, kept do
-  over[#over + 1] = ARGV[BEFORE_IDS + i]
-end
+local over, removed = { unpack(ARGV, BEFORE_IDS + 1, BEFORE_IDS + kept) }, 0 -- released, with no new message
 for i = kept + claimed + 1, released do
   over[#over + 1] = ARGV[BEFORE_IDS + i]
 end
-local removed = 0
 if #over > 0 then
   removed = redis.call('HDEL', KEYS[3], unpack(over))
   lost = lost + #over - removed

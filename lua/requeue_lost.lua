@@ -1,10 +1,14 @@
 -- requeue_lost: move what dead slots own to the head of the queue, or to the dead letters.
 --
 -- Looks at a part of the slots; the caller comes back with the cursor until it is 0. A slot is dead
--- when it has no live key. What a process owned when it died may have killed it: its death is counted
--- for each message, once however many slots held the same bytes, and once for processes that fell
--- together, whose slots one sweep finds. A message that took too many processes down, one after the
--- other, is buried; where the key of the dead letters holds another type, it stays where it is.
+-- when it has no live key; what the living own is not read, unless there are thousands of slots.
+--
+-- What a process owned when it died may have killed it: its death is counted for each message, once
+-- however many slots held the same bytes, and once for processes that fell together, whose slots one
+-- sweep finds. A message that took too many processes down, one after the other, is buried; where the
+-- key of the dead letters holds another type, it stays where it is. A count to which no death was added
+-- for long is forgotten, also when its message went unseen, as in a worker that is not ours: some of the
+-- counts are looked at in each call.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
@@ -13,7 +17,7 @@
 -- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths, when the last was counted (ms), and
 --                                 the processes that died
 -- ARGV[1]  cursor      0 at first
--- ARGV[2]  count       how many slots to look at, about
+-- ARGV[2]  count       how many dead slots to empty, and of thousands to look at, about
 -- ARGV[3]  max_deaths  at which a message is buried
 -- ARGV[4]  forget      milliseconds after which a count without a death is forgotten
 -- ARGV[5]  max_count   how many dead letters are kept
@@ -28,29 +32,58 @@
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 local may_bury = type(redis.pcall('XLEN', KEYS[4])) == 'number'
-redis.call('HLEN', KEYS[5])
+local counts = redis.call('HLEN', KEYS[5])
 
+local FEW, MANY = 20, 2000 -- counts that are looked at, and slots whose names are a short list
 local max_deaths = tonumber(ARGV[3])
 local forget = math.min(tonumber(ARGV[4]), 1e14) -- PEXPIRE raises when the time overflows
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local oldest, since = math.max(0, now - tonumber(ARGV[6])), tonumber(ARGV[7])
-local scan = redis.call('HSCAN', KEYS[3], ARGV[1], 'COUNT', ARGV[2])
-local slots = scan[2]
+local count = tonumber(ARGV[2])
+local cursor, slots, step = 0, nil, 1
+if redis.call('HLEN', KEYS[3]) <= MANY then
+  slots = redis.call('HKEYS', KEYS[3])
+else
+  local scan = redis.call('HSCAN', KEYS[3], ARGV[1], 'COUNT', count)
+  cursor, slots, step = tonumber(scan[1]), scan[2], 2
+end
+
+local function is_old(at)
+  return math.abs(now - at) > forget -- a clock may have gone back
+end
+
+if counts > 0 then
+  local some = redis.call('HRANDFIELD', KEYS[5], FEW, 'WITHVALUES')
+  for i = 1, #some, 2 do
+    if is_old(tonumber(string.match(some[i + 1], '^%d+ (%d+)') or 0)) then
+      redis.call('HDEL', KEYS[5], some[i])
+    end
+  end
+end
+
 local requeued, buried, unburied, dead = 0, 0, 0, {}
 local is_counted = false
 -- ours are queue:worker:slot; an ancestor's worker has one slot, named as the worker
 local ours = '^(.+:' .. string.rep('[a-z2-7]', 16) .. '):%d+$'
 local counted = {} -- by digest: whether this call has counted a death
-for i = 1, #slots, 2 do
-  local id, message = slots[i], slots[i + 1]
-  if redis.call('EXISTS', id) == 0 and redis.call('HEXISTS', KEYS[3], id) == 1 then
+for i = 1, #slots, step do
+  if step == 1 and #dead == count then
+    cursor = 1 -- not 0: there are more
+    break
+  end
+  local id = slots[i]
+  local message = redis.call('EXISTS', id) == 0 and redis.call('HGET', KEYS[3], id)
+  if message then
     local process = string.match(id, ours) or id
     local digest = redis.sha1hex(message)
     local known = redis.call('HGET', KEYS[5], digest) or ''
     local deaths, at, processes = string.match(known, '^(%d+) (%d+) (.+)$')
     deaths, at, processes = tonumber(deaths) or 0, tonumber(at) or 0, processes or ''
-    local same = counted[digest] or (deaths > 0 and at >= since)
+    if is_old(at) then
+      deaths, processes = 0, ''
+    end
+    local same = counted[digest] or (deaths > 0 and at >= since and at <= now) -- a clock may have gone back
     local new = not same and not string.find(' ' .. processes .. ' ', ' ' .. process .. ' ', 1, true)
     counted[digest] = true
     deaths = math.max(1, deaths + (new and 1 or 0))
@@ -85,4 +118,4 @@ end
 if is_counted then
   redis.call('PEXPIRE', KEYS[5], forget)
 end
-return { tonumber(scan[1]), requeued, buried, dead, unburied }
+return { cursor, requeued, buried, dead, unburied }

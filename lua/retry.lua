@@ -1,12 +1,14 @@
 -- retry: move a message from its slot to the tail of the queue, as it shall be tried again.
 --
 -- A message that was taken away from us is not queued a second time. The field goes last, so that a
--- push that is refused loses nothing.
+-- push that is refused loses nothing. A run that came to an end took no process down, and the message
+-- has other bytes now: the deaths of the old ones are forgotten.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message
 -- KEYS[3]  processing     HASH  wire id -> the message that this slot owns
 -- KEYS[4]  worker         HASH  seq: the number of the last call that was applied
+-- KEYS[5]  deaths         HASH  SHA-1 of a message -> deaths of processes that owned it
 -- ARGV[1]  seq      the number of this call: one more than the last that was applied
 -- ARGV[2]  wire id  of the slot
 -- ARGV[3]  message  for the next attempt
@@ -24,11 +26,15 @@ end
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 
+local suspects = redis.call('HLEN', KEYS[5])
 local owned = redis.call('HEXISTS', KEYS[3], ARGV[2])
 redis.call('PERSIST', KEYS[2]) -- the first write needs no memory
 if owned == 1 then
   redis.call('RPUSH', KEYS[1], ARGV[3])
   redis.call('RPUSH', KEYS[2], '1')
+  if suspects > 0 then
+    redis.call('HDEL', KEYS[5], redis.sha1hex(redis.call('HGET', KEYS[3], ARGV[2])))
+  end
   redis.call('HDEL', KEYS[3], ARGV[2])
 end
 redis.call('HSET', KEYS[4], 'seq', seq)

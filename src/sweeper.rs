@@ -9,8 +9,10 @@ use crate::error::Error;
 use crate::protocol::keys::{QUEUES, QueueKeys};
 use crate::protocol::names::QueueName;
 
-/// How many slots one script call looks at: a millisecond or two of Redis when all are dead.
+/// How many dead slots one script call empties: a millisecond or two of Redis.
 const SLOTS: u32 = 200;
+/// How many queues are looked at in one request.
+const QUEUES: usize = 500;
 /// Deaths that were counted so short a time before a sweep are those that it finds, counted by another sweeper: whoever
 /// dies of a message that was requeued meanwhile has a live key for longer, as no lease is shorter than a second.
 const SAME_EVENT: Duration = Duration::from_millis(500);
@@ -109,15 +111,15 @@ impl Sweeper {
     async fn sweep_known(&mut self) -> Result<SweepReport, Error> {
         let mut total = SweepReport::default();
         let mut result = Ok(());
-        for queue in self.queues().await? {
-            match self.sweep_queue(&QueueKeys::new(&queue)).await {
+        for keys in self.in_use().await? {
+            match self.sweep_queue(&keys).await {
                 Ok(report) => {
                     total.requeued += report.requeued;
                     total.buried += report.buried;
                     total.balanced += report.balanced;
                 }
                 Err(error) => {
-                    tracing::warn!(%queue, %error, "this queue could not be swept");
+                    tracing::warn!(queue = keys.queue, %error, "this queue could not be swept");
                     result = Err(error.into());
                 }
             }
@@ -126,7 +128,18 @@ impl Sweeper {
         result.map(|()| total)
     }
 
-    /// The queues to sweep: those that were named, or those that are registered or have something in hand.
+    /// The queues to sweep that have anything to be swept: names stay registered when their queues are used no more.
+    async fn in_use(&mut self) -> Result<Vec<QueueKeys>, BrokerError> {
+        let queues: Vec<QueueKeys> = self.queues().await?.iter().map(QueueKeys::new).collect();
+        let mut in_use = Vec::new();
+        for part in queues.chunks(QUEUES) {
+            let used = self.broker.in_use(part).await?;
+            in_use.extend(part.iter().zip(used).filter(|(_, used)| *used).map(|(keys, _)| keys.clone()));
+        }
+        Ok(in_use)
+    }
+
+    /// The queues to look at: those that were named, or those that are registered or have something in hand.
     async fn queues(&mut self) -> Result<BTreeSet<QueueName>, BrokerError> {
         if !self.config.queues.is_empty() {
             return Ok(self.config.queues.iter().cloned().collect());

@@ -190,7 +190,7 @@ impl Broker {
         wire_id: &str,
         message: &[u8],
     ) -> Result<bool, BrokerError> {
-        let script_keys = [&keys.queue, &keys.notifications, &keys.processing, worker_key];
+        let script_keys = [&keys.queue, &keys.notifications, &keys.processing, worker_key, &keys.deaths];
         let mut command = script::RETRY.command(&script_keys, 3, wire_id.len() + message.len() + 24);
         command.arg(seq).arg(wire_id).arg(message);
         match script::RETRY.run(&mut self.commands.clone(), command).await? {

@@ -46,7 +46,7 @@ pub(crate) struct Swept {
 }
 
 impl Broker {
-    /// Requeues what dead slots own, among about `count` slots from `cursor` on.
+    /// Requeues what dead slots own, about `count` of them, from `cursor` on.
     pub(crate) async fn requeue_lost(
         &self,
         keys: &QueueKeys,
@@ -76,6 +76,18 @@ impl Broker {
                 unburied,
             })
             .map_err(|error| BrokerError::new("requeue_lost", BrokerErrorKind::Reply, error.to_string()))
+    }
+
+    /// Whether each of these queues has a key of those that a sweep changes.
+    pub(crate) async fn in_use(&self, queues: &[QueueKeys]) -> Result<Vec<bool>, BrokerError> {
+        let mut pipe = redis::pipe();
+        for keys in queues {
+            pipe.cmd("EXISTS").arg(&keys.queue).arg(&keys.notifications).arg(&keys.hand);
+            pipe.arg(&keys.processing).arg(&keys.deaths).arg(&keys.workers);
+        }
+        pipe.query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("in_use", &error))
     }
 
     /// Messages that wait, and tokens for them, as good as at one instant. (A transaction is refused by a full Redis.)

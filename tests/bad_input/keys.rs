@@ -127,7 +127,8 @@ fn a_sweep_brings_back_all_but_what_it_cannot_bury() {
     let mut trial = Trial::new();
     let () = trial.redis.set("q_dead", "x").unwrap();
     let digest = redis::Script::new("poison").get_hash().to_owned();
-    let () = trial.redis.hset("q_deaths", digest, "2 1 q:w q:v").unwrap();
+    let (now, _): (u64, u64) = redis::cmd("TIME").query(&mut trial.redis).unwrap();
+    let () = trial.redis.hset("q_deaths", digest, format!("2 {}000 q:w q:v", now - 60)).unwrap();
     let dead = |slot: u32| format!("q:{}:{slot}", "a".repeat(16));
     let () = trial.redis.hset("q_processing", dead(0), "poison").unwrap();
     let () = trial.redis.hset("q_processing", dead(1), mark("innocent")).unwrap();

@@ -17,9 +17,12 @@ fn gated(trial: &Trial, name: &str) -> Vec<u8> {
     call("trial.gated", &[name.into(), trial.gate(name).to_str().unwrap().into()])
 }
 
-/// Notes that two processes died while they owned this message.
+/// Notes that two processes died while they owned this message, a minute ago.
 fn two_died_of(trial: &mut Trial, message: &[u8]) {
-    let died = redis::Script::new("redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '2 1 this that')");
+    let died = redis::Script::new(
+        "local at = redis.call('TIME')[1] - 60
+        redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '2 ' .. at .. '000 this that')",
+    );
     let () = died.key("q_deaths").arg(message).invoke(&mut trial.redis).unwrap();
 }
 

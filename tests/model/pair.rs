@@ -237,7 +237,7 @@ impl Pair {
                 let (seq, wire, message) =
                     (self.seq(*worker, *number), worker * SLOTS + slot, self.another());
                 let reply = self.bench.call("retry", |call| {
-                    call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(*worker));
+                    call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(*worker)).key(DEATHS);
                     call.arg(seq).arg(wire_id(wire)).arg(text(message));
                 });
                 let expected = self.world.retry(usize::from(*worker), seq, wire, message);

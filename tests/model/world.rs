@@ -228,12 +228,15 @@ impl World {
         message: Message,
     ) -> Result<bool, Stale> {
         self.is_next(worker, seq)?;
-        let owned = self.remove(wire).is_some();
-        if owned || !self.has(Protection::RetryAsksForItsField) {
+        let owned = self.remove(wire);
+        if let Some(message) = owned {
+            self.deaths.remove(&message);
+        }
+        if owned.is_some() || !self.has(Protection::RetryAsksForItsField) {
             self.push(Place::Tail, message);
         }
         self.applied(worker, seq);
-        Ok(owned)
+        Ok(owned.is_some())
     }
 
     /// `slots` are wire ids, and what the worker believes that they own.

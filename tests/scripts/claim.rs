@@ -173,6 +173,56 @@ fn takes_a_thousand_slots_and_leaves_the_rest_of_ten_thousand() {
 }
 
 #[test]
+fn ends_a_reply_with_the_message_with_which_it_gets_large() {
+    const MIB: usize = 1 << 20;
+    // The sizes of what waits, how many slots are free, and how many messages come.
+    let cases = [
+        (vec![MIB; 40], 40, 8),
+        (vec![3 * MIB; 5], 5, 3),
+        (vec![9 * MIB; 2], 2, 1),
+        (vec![MIB; 8], 8, 8),
+        ([vec![100; 63], vec![MIB; 30]].concat(), 93, 63 + 8),
+        ([vec![100; 64], vec![MIB; 30]].concat(), 94, 64 + 8),
+        ([vec![100; 70], vec![16 * MIB; 2]].concat(), 70, 70),
+    ];
+    for (sizes, free, expected) in cases {
+        let mut bench = Bench::new();
+        let messages: Vec<Vec<u8>> = (0..).zip(&sizes).map(|(n, size)| vec![n; *size]).collect();
+        bench.wait(&messages);
+        let case = format!("{} messages, the last of {:?} bytes", sizes.len(), sizes.last());
+        let reply = claim(&mut bench, &Ask::free(free)).unwrap();
+        assert_eq!(reply.messages.len(), expected, "{case}");
+        assert!(reply.messages == messages[..expected], "expected the oldest, oldest first: {case}");
+        let state = bench.state();
+        assert!(state.waiting == messages[expected..], "expected the others to wait as before: {case}");
+        let left = messages.len() - expected;
+        assert_eq!((state.tokens, reply.waiting), (left as u64, left as i64), "{case}");
+        assert_eq!(state.processing.len(), expected, "expected a slot for each that came: {case}");
+    }
+}
+
+#[test]
+fn releases_what_it_has_no_new_message_for_in_a_large_reply() {
+    let mut bench = Bench::new();
+    let messages: Vec<Vec<u8>> = (b'a'..=b'c').map(|letter| vec![letter; 5 << 20]).collect();
+    bench.wait(&messages);
+    let () = bench.redis.hset(DEATHS, digest("elsewhere"), "2 1 q:w q:v").unwrap();
+    bench.own(&[(&slot(0), "x"), (&slot(1), "y"), (&slot(2), "z")]);
+    bench.fill();
+    let reply = claim(&mut bench, &Ask { released: 3, ..Ask::free(3) }).unwrap();
+    assert_eq!((reply.messages.len(), reply.waiting, reply.lost), (2, 1, 0), "expected 10 MiB, and no more");
+    assert!(reply.suspects, "expected it to say that there are suspects");
+    let state = bench.state();
+    assert_eq!(
+        state.processing.keys().collect::<Vec<_>>(),
+        [&slot(0), &slot(1)],
+        "expected the third to be released"
+    );
+    assert!(state.waiting == messages[2..], "expected it to go back, also in a full Redis");
+    assert_eq!(state.tokens, 1, "expected its token to stay");
+}
+
+#[test]
 fn works_when_redis_is_full() {
     for in_hand in [0, 1] {
         let mut bench = Bench::new();

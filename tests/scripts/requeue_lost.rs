@@ -61,6 +61,12 @@ impl Bench {
         seconds * 1000 + micros / 1000
     }
 
+    /// Notes that two processes died of a message, the last one so many milliseconds ago.
+    fn die_of(&mut self, message: &str, ago: u64) {
+        let at = self.now() - ago;
+        let () = self.redis.hset(DEATHS, digest(message), format!("2 {at} q:y q:z")).unwrap();
+    }
+
     /// How many deaths are counted for a message.
     fn deaths(&mut self, message: &str) -> u64 {
         let value: Option<String> = self.redis.hget(DEATHS, digest(message)).unwrap();
@@ -130,7 +136,7 @@ fn buries_what_took_too_many_processes_down() {
 #[test]
 fn requeues_all_but_what_it_would_bury_when_the_dead_letters_are_something_else() {
     let mut bench = Bench::new();
-    let () = bench.redis.hset(DEATHS, digest("poison"), "2 1 q:b q:c").unwrap();
+    bench.die_of("poison", 0);
     let () = bench.redis.set(DEAD, "text").unwrap();
     bench.die(&[(&of('d', 5), "poison")]);
     let before = everything(&mut bench.redis);
@@ -197,6 +203,44 @@ fn counts_one_event_for_all_that_a_sweep_finds() {
     let later = bench.now() + 1;
     sweep(&mut bench, 0, &Sweep { since: later, ..ASK }).unwrap();
     assert_eq!(bench.deaths("alike"), 2, "expected a later sweep to find another death");
+}
+
+#[test]
+fn counts_a_death_also_when_the_clock_has_gone_back() {
+    let mut bench = Bench::new();
+    let (since, ahead) = (bench.now(), bench.now() + 600_000);
+    let () = bench.redis.hset(DEATHS, digest("poison"), format!("1 {ahead} q:b")).unwrap();
+    bench.die(&[(&of('c', 0), "poison")]);
+    sweep(&mut bench, 0, &Sweep { since, ..ASK }).unwrap();
+    assert_eq!(bench.deaths("poison"), 2, "expected an earlier death, which was counted by a later clock");
+}
+
+#[test]
+fn forgets_a_count_to_which_no_death_was_added_for_long() {
+    let mut bench = Bench::new();
+    bench.die_of("poison", ASK.forget + 1);
+    bench.die(&[(&of('b', 0), "poison")]);
+    assert_eq!(sweep(&mut bench, 0, &ASK).unwrap().1, 1, "expected it not to be buried");
+    assert_eq!(bench.deaths("poison"), 1, "expected this death to be the first");
+}
+
+#[test]
+fn forgets_old_counts_of_messages_that_it_does_not_see() {
+    let mut bench = Bench::new();
+    for message in 0..100 {
+        bench.die_of(&format!("unseen {message}"), ASK.forget + 1);
+    }
+    let () = bench.redis.hset(DEATHS, digest("of another clock"), format!("2 {FUTURE} q:y q:z")).unwrap();
+    let () = bench.redis.hset(DEATHS, digest("not to be read"), "?").unwrap();
+    bench.die_of("new", 0);
+    let mut calls = 0;
+    while bench.state().deaths.len() > 1 {
+        sweep(&mut bench, 0, &ASK).unwrap();
+        calls += 1;
+        assert!(calls < 1000, "expected all old ones to be found");
+    }
+    assert_eq!(bench.deaths("new"), 2, "expected what is not old to be kept");
+    assert!(calls > 5, "expected a bounded part in a call, there were {calls}");
 }
 
 #[test]
@@ -291,6 +335,40 @@ fn keeps_no_more_dead_letters_than_it_may() {
 }
 
 #[test]
+fn does_not_read_what_the_living_own() {
+    let mut bench = Bench::new();
+    for n in 0..32u8 {
+        let id = of('a', n.into());
+        let () = bench.redis.hset(PROCESSING, &id, vec![n; 1 << 20]).unwrap();
+        let () = bench.redis.pset_ex(&id, "1", LEASE).unwrap();
+    }
+    bench.die(&[(&of('b', 0), "lost")]);
+    assert_eq!(sweep(&mut bench, 0, &ASK).unwrap(), (0, 1, 0, vec![of('b', 0)]));
+    let memory: String = redis::cmd("INFO").arg("memory").query(&mut bench.redis).unwrap();
+    let lua = memory.lines().find_map(|line| line.strip_prefix("used_memory_lua:"));
+    let lua: u64 = lua.expect("expected the memory that scripts take").trim().parse().unwrap();
+    assert!(lua < 8 << 20, "expected 32 MiB of the living not to be read, scripts have {lua} bytes");
+}
+
+#[test]
+fn empties_a_bounded_part_of_some_hundreds_too() {
+    let mut bench = Bench::new();
+    let fields: Vec<(String, String)> = (0..250).map(|i| (of('b', i), i.to_string())).collect();
+    let () = bench.redis.hset_multiple(PROCESSING, &fields).unwrap();
+    let (mut cursor, mut parts) = (0, Vec::new());
+    loop {
+        let reply = sweep(&mut bench, cursor, &ASK).unwrap();
+        cursor = reply.0;
+        parts.push(reply.1);
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!(parts, [100, 100, 50], "expected every dead slot to be found, in parts");
+    assert_eq!(bench.state().waiting.len(), 250, "expected each message to wait");
+}
+
+#[test]
 fn looks_at_ten_thousand_slots_part_by_part() {
     let mut bench = Bench::new();
     let fields: Vec<(String, String)> = (0..10_000).map(|i| (of('b', i), i.to_string())).collect();
@@ -322,7 +400,7 @@ fn looks_at_ten_thousand_slots_part_by_part() {
 fn seed(bench: &mut Bench) {
     bench.wait(&["x"]);
     bench.die(&[(&of('b', 0), "m"), (&of('c', 0), "poison")]);
-    let () = bench.redis.hset(DEATHS, digest("poison"), format!("2 1 q:{}", "d".repeat(16))).unwrap();
+    bench.die_of("poison", 0);
     bench.letter("*", "old");
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Commands;
 
-use crate::support::redis::snapshot;
+use crate::support::redis::{TestRedis, snapshot};
 use crate::support::trial::{Trial, call, count, mark, open};
 use crate::support::wait;
 
@@ -138,4 +138,23 @@ fn a_burst_ends_when_all_is_settled_retries_too() {
     let more = (0..20).map(|n| format!("more/{n}"));
     trial.ledger.assert_each_once(both("a").into_iter().chain(both("b")).chain(others).chain(more));
     assert_empty(&mut trial, &["a", "b"]);
+}
+
+#[test]
+fn a_sweep_calls_no_script_for_queues_that_hold_nothing() {
+    let server = TestRedis::start();
+    let mut redis = server.connection();
+    let names: Vec<String> = (0..1000).map(|n| format!("idle{n}")).collect();
+    let () = redis.sadd("delayed_queues", names).unwrap();
+    let () = redis.rpush("idle700_noti", "1").unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut sweeper = runtime.block_on(delayed::Sweeper::connect(&server.url())).unwrap();
+    let report = runtime.block_on(sweeper.sweep()).unwrap();
+    assert_eq!(report.balanced, -1, "expected the one that holds something to be swept");
+    let () = redis::cmd("CONFIG").arg("RESETSTAT").query(&mut redis).unwrap();
+    let report = runtime.block_on(sweeper.sweep()).unwrap();
+    assert_eq!(report, delayed::SweepReport::default());
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut redis).unwrap();
+    assert!(stats.contains("cmdstat_smembers"), "expected the sweeper to look for queues: {stats}");
+    assert!(!stats.contains("cmdstat_evalsha"), "expected no script to be called: {stats}");
 }

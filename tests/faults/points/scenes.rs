@@ -237,7 +237,8 @@ pub(super) static REQUESTS: [Scene; 20] = [
             die_while_it_runs(stage);
             let deaths = format!("{}_deaths", stage.case.queue());
             let digest = sha1(stage, &stage.case.hit());
-            let () = stage.redis.hset(&deaths, digest, "2 1 one another").unwrap();
+            let (now, _): (u64, u64) = redis::cmd("TIME").query(&mut stage.redis).unwrap();
+            let () = stage.redis.hset(&deaths, digest, format!("2 {}000 one another", now - 60)).unwrap();
             let () = stage.redis.expire(&deaths, 3600).unwrap();
             sweep(stage);
         },
