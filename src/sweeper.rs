@@ -12,7 +12,7 @@ use crate::protocol::names::QueueName;
 /// How many dead slots one script call empties: a millisecond or two of Redis.
 const SLOTS: u32 = 200;
 /// How many queues are looked at in one request.
-const QUEUES: usize = 500;
+const AT_ONCE: usize = 500;
 /// Deaths that were counted so short a time before a sweep are those that it finds, counted by another sweeper: whoever
 /// dies of a message that was requeued meanwhile has a live key for longer, as no lease is shorter than a second.
 const SAME_EVENT: Duration = Duration::from_millis(500);
@@ -132,7 +132,7 @@ impl Sweeper {
     async fn in_use(&mut self) -> Result<Vec<QueueKeys>, BrokerError> {
         let queues: Vec<QueueKeys> = self.queues().await?.iter().map(QueueKeys::new).collect();
         let mut in_use = Vec::new();
-        for part in queues.chunks(QUEUES) {
+        for part in queues.chunks(AT_ONCE) {
             let used = self.broker.in_use(part).await?;
             in_use.extend(part.iter().zip(used).filter(|(_, used)| *used).map(|(keys, _)| keys.clone()));
         }
