@@ -335,6 +335,7 @@ impl ClaimLoop {
         match result {
             Ok(answer) => {
                 lane.applied = lane.applied.max(request.seq);
+                lane.barred &= matches!(request.kind, RequestKind::Reconcile { .. });
                 if lane.backoff.is_failing() && lane.doubt.is_empty() {
                     tracing::info!(queue = %lane.lane.queue, "Redis answers again");
                     lane.backoff.succeed();

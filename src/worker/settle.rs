@@ -172,6 +172,12 @@ impl ClaimLoop {
     /// A request failed: what was not applied is taken back, what is uncertain is put in doubt.
     pub(super) fn on_error(&mut self, request: Request, error: &BrokerError) {
         let index = request.lane;
+        let lane = &mut self.lanes[index];
+        lane.barred = match error.kind() {
+            BrokerErrorKind::WrongType | BrokerErrorKind::Denied => true,
+            BrokerErrorKind::Stale => lane.barred, // It stood behind one that was refused.
+            _ => false,
+        };
         let pause = self.lanes[index].backoff.fail();
         self.log_error(index, error, pause);
         if let RequestKind::Reconcile { .. } = request.kind {
