@@ -112,8 +112,7 @@ impl ClaimLoop {
                 count(&self.counters.put_back, 1);
                 // From now on, or it would be claimed again as soon as it is there. One pause for all that are lost at once, and
                 // one word of it.
-                if lane.losses.until().is_none() {
-                    let pause = lane.losses.fail();
+                if let Some(pause) = lane.losses.fail_once() {
                     tracing::warn!(queue = %lane.lane.queue, task, %outcome, ?pause, "it is put back, and nothing is claimed for a while");
                 } else {
                     tracing::debug!(queue = %lane.lane.queue, task, %outcome, "it is put back");
@@ -178,8 +177,12 @@ impl ClaimLoop {
             BrokerErrorKind::Stale => lane.barred, // It stood behind one that was refused.
             _ => false,
         };
-        let pause = self.lanes[index].backoff.fail();
-        self.log_error(index, error, pause);
+        match lane.backoff.fail_once() {
+            Some(pause) => self.log_error(index, error, pause),
+            None => {
+                tracing::debug!(queue = %lane.lane.queue, %error, "Redis did not do this either; it is asked again")
+            }
+        }
         if let RequestKind::Reconcile { .. } = request.kind {
             return; // What it asked about is still in doubt.
         }
