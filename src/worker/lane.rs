@@ -233,10 +233,11 @@ impl LaneState {
         }
     }
 
-    /// Whether nothing is left to run: the queue is empty, or a whole round of it was foreign and none of ours came since.
+    /// Whether nothing is left to run or to bury: the queue is empty, or a whole round of it was foreign and none of ours
+    /// came since.
     pub(super) fn is_drained(&self) -> bool {
         let is_empty = self.dry && self.waiting == 0;
-        self.token.is_none() && (is_empty || self.rest.is_failing())
+        self.token.is_none() && self.unburied.is_empty() && (is_empty || self.rest.is_failing())
     }
 
     /// Notes that there was a task of ours.
