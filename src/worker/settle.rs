@@ -238,8 +238,8 @@ impl ClaimLoop {
         let doubt = std::mem::take(&mut self.lanes[index].doubt);
         tracing::info!(queue = %self.lanes[index].lane.queue, applied = ?reconciled.applied, requests = doubt.len(), "reconciled what was uncertain");
         for request in doubt {
-            // When Redis does not know, it forgot the worker: then what a slot owns is run, at worst once more, and what
-            // it owns no more was given to others.
+            // When Redis does not know, it forgot the worker: then what a slot was to get is run, at worst once more, and
+            // what it owns no more was given to others.
             let known = reconciled.applied.map(|applied| request.seq <= applied);
             let applied = known.unwrap_or(true);
             let is_surely_applied = known == Some(true);
@@ -263,14 +263,8 @@ impl ClaimLoop {
                     }
                 }
                 RequestKind::Settle { slot, settlement } => match owned.remove(&slot).flatten() {
-                    // What was buried would not be there: the dead letters could not be written.
-                    Some(_) if !applied || matches!(settlement, Settlement::Bury { .. }) => {
-                        lane.settlements.push_back((slot, settlement));
-                    }
-                    Some(message) => {
-                        self.orders.on_settled(slot, true);
-                        found.push((slot, message));
-                    }
+                    // What was settled would not be there.
+                    Some(_) => lane.settlements.push_back((slot, settlement)),
                     None => {
                         lost += u64::from(!is_surely_applied);
                         self.orders.on_settled(slot, applied);
