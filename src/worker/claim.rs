@@ -344,7 +344,6 @@ impl ClaimLoop {
                     Answer::Claimed(claimed) => self.on_claimed(request, claimed),
                     Answer::Settled(owned) => self.on_settled(&request, owned),
                     Answer::Unburied => self.on_unburied(request),
-                    Answer::PutBack(_) => {}
                     Answer::Reconciled(reconciled) => self.on_reconciled(request, reconciled),
                 }
             }

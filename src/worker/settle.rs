@@ -13,7 +13,7 @@ use crate::runner::{Done, Outcome, Traces};
 use crate::task::TaskOptions;
 use crate::worker::claim::ClaimLoop;
 use crate::worker::lane::LaneState;
-use crate::worker::request::{Answer, Request, RequestKind};
+use crate::worker::request::{Request, RequestKind};
 use crate::worker::shutdown::Phase;
 use crate::worker::slots::{Running, Settlement, Stop};
 use crate::worker::stats::count;
@@ -212,7 +212,7 @@ impl ClaimLoop {
                 lane.token = lane.token.or(in_hand);
             }
             RequestKind::Settle { slot, settlement } => lane.settlements.push_back((slot, settlement)),
-            RequestKind::PutBackAll { .. } | RequestKind::Reconcile { .. } => {}
+            RequestKind::Reconcile { .. } => {}
         }
     }
 
@@ -272,7 +272,7 @@ impl ClaimLoop {
                         self.slots.give(slot);
                     }
                 },
-                RequestKind::PutBackAll { .. } | RequestKind::Reconcile { .. } => {}
+                RequestKind::Reconcile { .. } => {}
             }
         }
         self.on_lost(index, lost);
@@ -325,7 +325,7 @@ impl ClaimLoop {
         }
         for (index, slots) in by_lane.into_iter().enumerate() {
             for chunk in slots.rchunks(MAX_BATCH) {
-                self.put_back_chunk(index, chunk.to_vec(), last).await;
+                self.put_back_chunk(index, chunk, last).await;
             }
         }
         self.hang_up(last).await;
@@ -363,23 +363,19 @@ impl ClaimLoop {
         }
     }
 
-    async fn put_back_chunk(&mut self, index: usize, slots: Vec<usize>, until: Instant) {
-        let (lane, sender) = (Arc::clone(&self.lanes[index].lane), self.sender.clone());
-        let total = slots.len() as u64;
+    /// Puts back what these slots own, as soon as Redis answers.
+    async fn put_back_chunk(&mut self, index: usize, slots: &[usize], until: Instant) {
+        let lane = Arc::clone(&self.lanes[index].lane);
+        let mut doubt = None;
         loop {
-            let request = self.numbered(index, RequestKind::PutBackAll { slots: slots.clone() });
-            let reply =
-                tokio::time::timeout_at(until.into(), sender.clone().send(lane.clone(), request, None)).await;
-            match reply.map(|reply| reply.result) {
-                Ok(Ok(Answer::PutBack(put_back))) => {
+            let tried = self.try_to_put_back(index, slots, &mut doubt);
+            match tokio::time::timeout_at(until.into(), tried).await {
+                Ok(Ok(put_back)) => {
                     count(&self.counters.put_back, put_back);
-                    count(&self.counters.lost, total - put_back);
-                    for slot in slots {
-                        lane.disown(slot);
-                    }
+                    count(&self.counters.lost, slots.len() as u64 - put_back);
+                    slots.iter().for_each(|slot| lane.disown(*slot));
                     return;
                 }
-                Ok(Ok(_)) => return,
                 Ok(Err(error)) => {
                     let pause = self.lanes[index].backoff.fail();
                     self.log_error(index, &error, pause);
@@ -388,17 +384,6 @@ impl ClaimLoop {
                         return;
                     }
                     tokio::time::sleep(pause).await;
-                    // Whatever became of it, a later number is accepted again after this.
-                    self.lanes[index].seq += JUMP;
-                    let ask = ReconcileRequest {
-                        worker_key: &lane.worker_key,
-                        seq: self.lanes[index].seq,
-                        lease: sender.lease,
-                        wire_ids: &lane.ids(&slots[..1]),
-                    };
-                    if let Err(error) = sender.broker.reconcile(&lane.keys, &ask).await {
-                        tracing::debug!(%error, "could not reconcile");
-                    }
                 }
                 Err(_) => {
                     tracing::error!(queue = %lane.queue, "Redis did not answer; what runs is requeued when the lease ends");
@@ -406,6 +391,31 @@ impl ClaimLoop {
                 }
             }
         }
+    }
+
+    /// Gives how many of these slots owned something. `doubt` is the number of the last try, whose reply was lost: it may
+    /// have put them back.
+    async fn try_to_put_back(
+        &mut self,
+        index: usize,
+        slots: &[usize],
+        doubt: &mut Option<u64>,
+    ) -> Result<u64, BrokerError> {
+        let (lane, sender) = (&mut self.lanes[index], &self.sender);
+        let (keys, worker_key) = (&lane.lane.keys, lane.lane.worker_key.as_str());
+        if let Some(last) = *doubt {
+            // Whatever became of it, a later number is accepted again after this.
+            lane.seq += JUMP;
+            let wire_ids = &lane.lane.ids(&slots[..1]);
+            let ask = ReconcileRequest { worker_key, seq: lane.seq, lease: sender.lease, wire_ids };
+            let reconciled = sender.broker.reconcile(keys, &ask).await?;
+            if reconciled.applied.is_some_and(|applied| applied >= last) {
+                return Ok(slots.len() as u64);
+            }
+        }
+        lane.seq += 1;
+        *doubt = Some(lane.seq);
+        sender.broker.put_back(keys, worker_key, lane.seq, Place::Head, &lane.lane.ids(slots)).await
     }
 }
 

@@ -210,7 +210,7 @@ fn what_is_put_back_at_the_end_is_there_once() {
         let state = trial.state();
         assert_eq!(state.waiting.len(), 4, "{lose:?}: {state:#?}");
         assert!(messages.iter().all(|message| state.waiting.contains(message)), "{state:#?}");
-        println!("{lose:?} of put_back: {stopped}");
+        assert_eq!((count(&stopped, "put_back"), count(&stopped, "lost")), (4, 0), "{lose:?}: {stopped}");
         trial.assert_only(&["q", "q_noti"]);
         open(&gate);
     }
