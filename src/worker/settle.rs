@@ -137,12 +137,12 @@ impl ClaimLoop {
         match settlement {
             // It may be the only one in the queue, and a round that was foreign till now has one of ours again.
             Settlement::Retry(_) | Settlement::PutBack(Place::Head) => {
-                lane.dry = false;
                 lane.on_known();
+                self.wake(request.lane);
             }
             Settlement::PutBack(Place::Tail) => {
-                lane.dry = false;
                 lane.on_foreign();
+                self.wake(request.lane);
             }
             Settlement::Bury { .. } => self.on_buried(request.lane),
         }
@@ -277,7 +277,7 @@ impl ClaimLoop {
         }
         self.on_lost(index, lost);
         count(&self.counters.claimed, found.len() as u64);
-        self.lanes[index].dry = false;
+        self.wake(index);
         // The answer that was lost would have said whether there are any; the next one does.
         self.lanes[index].suspects |= !found.is_empty();
         let (lonely, others): (Vec<_>, Vec<_>) =
