@@ -33,6 +33,11 @@ impl Backoff {
         pause
     }
 
+    /// Notes a failure unless a pause goes on: then it failed together with what began that. Gives the pause that begins.
+    pub(super) fn fail_once(&mut self) -> Option<Duration> {
+        if self.until.is_none() { Some(self.fail()) } else { None }
+    }
+
     /// Notes a success.
     pub(super) fn succeed(&mut self) {
         *self = Self { is_rest: self.is_rest, ..Self::default() };

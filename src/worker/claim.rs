@@ -75,6 +75,8 @@ pub(super) struct ClaimLoop {
     pub(super) closing: bool,
     /// How many slots must have finished before a second claim is made beside one that is under way.
     pub(super) chunk: usize,
+    /// What the lane that was served last had got for its weight before.
+    pace: u64,
 }
 
 /// What the loop is made of.
@@ -121,6 +123,7 @@ impl ClaimLoop {
             burst: parts.burst,
             closing: false,
             chunk: parts.concurrency.div_ceil(if parts.concurrency > FEW { CLAIMS } else { 1 }),
+            pace: 0,
         }
     }
 
@@ -270,6 +273,14 @@ impl ClaimLoop {
         candidates.min_by_key(|(_, lane)| lane.got).map(|(index, _)| index)
     }
 
+    /// Notes that a lane may have something. One that was empty for a while has no claim to what it did not use.
+    pub(super) fn wake(&mut self, index: usize) {
+        let lane = &mut self.lanes[index];
+        if std::mem::take(&mut lane.dry) {
+            lane.got = lane.got.max(self.pace);
+        }
+    }
+
     /// Releases what finished in a lane and claims for those slots and all free ones.
     fn claim(&mut self, index: usize) -> Option<Request> {
         let lane = &mut self.lanes[index];
@@ -335,6 +346,7 @@ impl ClaimLoop {
         match result {
             Ok(answer) => {
                 lane.applied = lane.applied.max(request.seq);
+                lane.barred &= matches!(request.kind, RequestKind::Reconcile { .. });
                 if lane.backoff.is_failing() && lane.doubt.is_empty() {
                     tracing::info!(queue = %lane.lane.queue, "Redis answers again");
                     lane.backoff.succeed();
@@ -343,7 +355,6 @@ impl ClaimLoop {
                     Answer::Claimed(claimed) => self.on_claimed(request, claimed),
                     Answer::Settled(owned) => self.on_settled(&request, owned),
                     Answer::Unburied => self.on_unburied(request),
-                    Answer::PutBack(_) => {}
                     Answer::Reconciled(reconciled) => self.on_reconciled(request, reconciled),
                 }
             }
@@ -371,9 +382,15 @@ impl ClaimLoop {
         if !open.is_empty() {
             // Where there are suspects, a claim may bring less than there is.
             let held_back = suspects && waiting > 0 && !messages.is_empty();
-            lane.dry = messages.len() < open.len() && !held_back;
+            if messages.len() == open.len() || held_back {
+                self.wake(request.lane);
+            } else {
+                lane.dry = true;
+            }
         }
         if !messages.is_empty() {
+            let lane = &mut self.lanes[request.lane];
+            self.pace = self.pace.max(lane.got);
             lane.charge(messages.len());
             lane.size = messages.iter().map(Vec::len).sum::<usize>() / messages.len();
             count(&self.counters.claimed, messages.len() as u64);

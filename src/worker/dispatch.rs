@@ -90,14 +90,16 @@ impl ClaimLoop {
     }
 
     /// Begins what is to run alone, when no request is under way or to be made: one may bring another suspect, or put it
-    /// back, and what this process owns when it dies counts a death.
+    /// back, and what this process owns when it dies counts a death and runs again, also what has ended.
     pub(super) fn begin_alone(&mut self) {
-        let Some((slot, running)) = self.slots.to_begin_alone() else { return };
-        let is_quiet =
-            |lane: &LaneState| lane.requests == 0 && lane.doubt.is_empty() && lane.settlements.is_empty();
-        if self.closing || !self.lanes.iter().all(is_quiet) {
+        if self.closing || self.slots.to_begin_alone().is_none() {
             return;
         }
+        self.take_ended();
+        if !self.lanes.iter().all(LaneState::is_quiet) {
+            return;
+        }
+        let Some((slot, running)) = self.slots.to_begin_alone() else { return };
         let (index, mut jobs) = (running.lane, Vec::new());
         self.begin(index, slot, &mut Batch::new(), &mut jobs);
         self.hand_over(jobs);

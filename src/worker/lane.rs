@@ -142,6 +142,8 @@ pub(super) struct LaneState {
     pub(super) claims: usize,
     /// A request was refused: no other is made until those under way have been answered.
     pub(super) refused: bool,
+    /// What it asks is refused until somebody mends a key or gives a right.
+    pub(super) barred: bool,
     /// Requests of which we do not know whether they were applied.
     pub(super) doubt: Vec<Request>,
     /// The last claim got less than it asked for.
@@ -182,6 +184,7 @@ impl LaneState {
             requests: 0,
             claims: 0,
             refused: false,
+            barred: false,
             doubt: Vec::new(),
             dry: false,
             token: None,
@@ -230,10 +233,11 @@ impl LaneState {
         }
     }
 
-    /// Whether nothing is left to run: the queue is empty, or a whole round of it was foreign and none of ours came since.
+    /// Whether nothing is left to run or to bury: the queue is empty, or a whole round of it was foreign and none of ours
+    /// came since.
     pub(super) fn is_drained(&self) -> bool {
         let is_empty = self.dry && self.waiting == 0;
-        self.token.is_none() && (is_empty || self.rest.is_failing())
+        self.token.is_none() && self.unburied.is_empty() && (is_empty || self.rest.is_failing())
     }
 
     /// Notes that there was a task of ours.
@@ -242,6 +246,12 @@ impl LaneState {
         if self.rest.is_failing() {
             self.rest.succeed();
         }
+    }
+
+    /// Whether nothing is asked, and nothing is left to ask but what Redis will refuse again.
+    pub(super) fn is_quiet(&self) -> bool {
+        let is_settled = self.doubt.is_empty() && self.settlements.is_empty() && self.finished.is_empty();
+        self.requests == 0 && (self.barred || is_settled)
     }
 
     /// Whether something is left to do about what it owned, as far as that can be done. A claim that stood behind a wait

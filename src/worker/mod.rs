@@ -174,7 +174,7 @@ impl Worker {
             Owned::spawn(async move {
                 died.await;
                 // What runs inline is innocent, and may end.
-                handle.stop();
+                handle.wind_down();
             })
         });
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::broker::{
-    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, Place, ReconcileRequest,
+    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, ReconcileRequest,
     Reconciled, Token, Waiter,
 };
 use crate::worker::lane::Lane;
@@ -32,8 +32,6 @@ pub(super) enum RequestKind {
     },
     /// Carries out what was decided about one slot.
     Settle { slot: usize, settlement: Settlement },
-    /// Puts back what slots own, to the head, in the order of their claims.
-    PutBackAll { slots: Vec<usize> },
     /// Asks what became of other requests.
     Reconcile { slots: Vec<usize> },
 }
@@ -52,8 +50,6 @@ pub(super) enum Answer {
     Settled(bool),
     /// The dead letters cannot be written: the slot still owns its message.
     Unburied,
-    /// How many slots still owned their messages.
-    PutBack(u64),
     Reconciled(Reconciled),
 }
 
@@ -71,9 +67,7 @@ impl Request {
     /// The slots that this request is about.
     pub(super) fn slots(&self) -> &[usize] {
         match &self.kind {
-            RequestKind::Claim { slots, .. }
-            | RequestKind::PutBackAll { slots }
-            | RequestKind::Reconcile { slots } => slots,
+            RequestKind::Claim { slots, .. } | RequestKind::Reconcile { slots } => slots,
             RequestKind::Settle { slot, .. } => std::slice::from_ref(slot),
         }
     }
@@ -162,11 +156,6 @@ impl Sender {
                     }
                 }
             }
-            RequestKind::PutBackAll { slots } => self
-                .broker
-                .put_back(keys, worker_key, seq, Place::Head, &lane.ids(slots))
-                .await
-                .map(Answer::PutBack),
             RequestKind::Reconcile { slots } => {
                 let ask = ReconcileRequest { worker_key, seq, lease: self.lease, wire_ids: &lane.ids(slots) };
                 self.broker.reconcile(keys, &ask).await.map(Answer::Reconciled)

@@ -13,7 +13,7 @@ use crate::runner::{Done, Outcome, Traces};
 use crate::task::TaskOptions;
 use crate::worker::claim::ClaimLoop;
 use crate::worker::lane::LaneState;
-use crate::worker::request::{Answer, Request, RequestKind};
+use crate::worker::request::{Request, RequestKind};
 use crate::worker::shutdown::Phase;
 use crate::worker::slots::{Running, Settlement, Stop};
 use crate::worker::stats::count;
@@ -112,8 +112,7 @@ impl ClaimLoop {
                 count(&self.counters.put_back, 1);
                 // From now on, or it would be claimed again as soon as it is there. One pause for all that are lost at once, and
                 // one word of it.
-                if lane.losses.until().is_none() {
-                    let pause = lane.losses.fail();
+                if let Some(pause) = lane.losses.fail_once() {
                     tracing::warn!(queue = %lane.lane.queue, task, %outcome, ?pause, "it is put back, and nothing is claimed for a while");
                 } else {
                     tracing::debug!(queue = %lane.lane.queue, task, %outcome, "it is put back");
@@ -138,12 +137,12 @@ impl ClaimLoop {
         match settlement {
             // It may be the only one in the queue, and a round that was foreign till now has one of ours again.
             Settlement::Retry(_) | Settlement::PutBack(Place::Head) => {
-                lane.dry = false;
                 lane.on_known();
+                self.wake(request.lane);
             }
             Settlement::PutBack(Place::Tail) => {
-                lane.dry = false;
                 lane.on_foreign();
+                self.wake(request.lane);
             }
             Settlement::Bury { .. } => self.on_buried(request.lane),
         }
@@ -172,8 +171,18 @@ impl ClaimLoop {
     /// A request failed: what was not applied is taken back, what is uncertain is put in doubt.
     pub(super) fn on_error(&mut self, request: Request, error: &BrokerError) {
         let index = request.lane;
-        let pause = self.lanes[index].backoff.fail();
-        self.log_error(index, error, pause);
+        let lane = &mut self.lanes[index];
+        lane.barred = match error.kind() {
+            BrokerErrorKind::WrongType | BrokerErrorKind::Denied => true,
+            BrokerErrorKind::Stale => lane.barred, // It stood behind one that was refused.
+            _ => false,
+        };
+        match lane.backoff.fail_once() {
+            Some(pause) => self.log_error(index, error, pause),
+            None => {
+                tracing::debug!(queue = %lane.lane.queue, %error, "Redis did not do this either; it is asked again")
+            }
+        }
         if let RequestKind::Reconcile { .. } = request.kind {
             return; // What it asked about is still in doubt.
         }
@@ -203,7 +212,7 @@ impl ClaimLoop {
                 lane.token = lane.token.or(in_hand);
             }
             RequestKind::Settle { slot, settlement } => lane.settlements.push_back((slot, settlement)),
-            RequestKind::PutBackAll { .. } | RequestKind::Reconcile { .. } => {}
+            RequestKind::Reconcile { .. } => {}
         }
     }
 
@@ -229,8 +238,8 @@ impl ClaimLoop {
         let doubt = std::mem::take(&mut self.lanes[index].doubt);
         tracing::info!(queue = %self.lanes[index].lane.queue, applied = ?reconciled.applied, requests = doubt.len(), "reconciled what was uncertain");
         for request in doubt {
-            // When Redis does not know, it forgot the worker: then what a slot owns is run, at worst once more, and what
-            // it owns no more was given to others.
+            // When Redis does not know, it forgot the worker: then what a slot was to get is run, at worst once more, and
+            // what it owns no more was given to others.
             let known = reconciled.applied.map(|applied| request.seq <= applied);
             let applied = known.unwrap_or(true);
             let is_surely_applied = known == Some(true);
@@ -254,14 +263,8 @@ impl ClaimLoop {
                     }
                 }
                 RequestKind::Settle { slot, settlement } => match owned.remove(&slot).flatten() {
-                    // What was buried would not be there: the dead letters could not be written.
-                    Some(_) if !applied || matches!(settlement, Settlement::Bury { .. }) => {
-                        lane.settlements.push_back((slot, settlement));
-                    }
-                    Some(message) => {
-                        self.orders.on_settled(slot, true);
-                        found.push((slot, message));
-                    }
+                    // What was settled would not be there.
+                    Some(_) => lane.settlements.push_back((slot, settlement)),
                     None => {
                         lost += u64::from(!is_surely_applied);
                         self.orders.on_settled(slot, applied);
@@ -269,12 +272,12 @@ impl ClaimLoop {
                         self.slots.give(slot);
                     }
                 },
-                RequestKind::PutBackAll { .. } | RequestKind::Reconcile { .. } => {}
+                RequestKind::Reconcile { .. } => {}
             }
         }
         self.on_lost(index, lost);
         count(&self.counters.claimed, found.len() as u64);
-        self.lanes[index].dry = false;
+        self.wake(index);
         // The answer that was lost would have said whether there are any; the next one does.
         self.lanes[index].suspects |= !found.is_empty();
         let (lonely, others): (Vec<_>, Vec<_>) =
@@ -322,7 +325,7 @@ impl ClaimLoop {
         }
         for (index, slots) in by_lane.into_iter().enumerate() {
             for chunk in slots.rchunks(MAX_BATCH) {
-                self.put_back_chunk(index, chunk.to_vec(), last).await;
+                self.put_back_chunk(index, chunk, last).await;
             }
         }
         self.hang_up(last).await;
@@ -360,23 +363,19 @@ impl ClaimLoop {
         }
     }
 
-    async fn put_back_chunk(&mut self, index: usize, slots: Vec<usize>, until: Instant) {
-        let (lane, sender) = (Arc::clone(&self.lanes[index].lane), self.sender.clone());
-        let total = slots.len() as u64;
+    /// Puts back what these slots own, as soon as Redis answers.
+    async fn put_back_chunk(&mut self, index: usize, slots: &[usize], until: Instant) {
+        let lane = Arc::clone(&self.lanes[index].lane);
+        let mut doubt = None;
         loop {
-            let request = self.numbered(index, RequestKind::PutBackAll { slots: slots.clone() });
-            let reply =
-                tokio::time::timeout_at(until.into(), sender.clone().send(lane.clone(), request, None)).await;
-            match reply.map(|reply| reply.result) {
-                Ok(Ok(Answer::PutBack(put_back))) => {
+            let tried = self.try_to_put_back(index, slots, &mut doubt);
+            match tokio::time::timeout_at(until.into(), tried).await {
+                Ok(Ok(put_back)) => {
                     count(&self.counters.put_back, put_back);
-                    count(&self.counters.lost, total - put_back);
-                    for slot in slots {
-                        lane.disown(slot);
-                    }
+                    count(&self.counters.lost, slots.len() as u64 - put_back);
+                    slots.iter().for_each(|slot| lane.disown(*slot));
                     return;
                 }
-                Ok(Ok(_)) => return,
                 Ok(Err(error)) => {
                     let pause = self.lanes[index].backoff.fail();
                     self.log_error(index, &error, pause);
@@ -385,17 +384,6 @@ impl ClaimLoop {
                         return;
                     }
                     tokio::time::sleep(pause).await;
-                    // Whatever became of it, a later number is accepted again after this.
-                    self.lanes[index].seq += JUMP;
-                    let ask = ReconcileRequest {
-                        worker_key: &lane.worker_key,
-                        seq: self.lanes[index].seq,
-                        lease: sender.lease,
-                        wire_ids: &lane.ids(&slots[..1]),
-                    };
-                    if let Err(error) = sender.broker.reconcile(&lane.keys, &ask).await {
-                        tracing::debug!(%error, "could not reconcile");
-                    }
                 }
                 Err(_) => {
                     tracing::error!(queue = %lane.queue, "Redis did not answer; what runs is requeued when the lease ends");
@@ -403,6 +391,31 @@ impl ClaimLoop {
                 }
             }
         }
+    }
+
+    /// Gives how many of these slots owned something. `doubt` is the number of the last try, whose reply was lost: it may
+    /// have put them back.
+    async fn try_to_put_back(
+        &mut self,
+        index: usize,
+        slots: &[usize],
+        doubt: &mut Option<u64>,
+    ) -> Result<u64, BrokerError> {
+        let (lane, sender) = (&mut self.lanes[index], &self.sender);
+        let (keys, worker_key) = (&lane.lane.keys, lane.lane.worker_key.as_str());
+        if let Some(last) = *doubt {
+            // Whatever became of it, a later number is accepted again after this.
+            lane.seq += JUMP;
+            let wire_ids = &lane.lane.ids(&slots[..1]);
+            let ask = ReconcileRequest { worker_key, seq: lane.seq, lease: sender.lease, wire_ids };
+            let reconciled = sender.broker.reconcile(keys, &ask).await?;
+            if reconciled.applied.is_some_and(|applied| applied >= last) {
+                return Ok(slots.len() as u64);
+            }
+        }
+        lane.seq += 1;
+        *doubt = Some(lane.seq);
+        sender.broker.put_back(keys, worker_key, lane.seq, Place::Head, &lane.lane.ids(slots)).await
     }
 }
 

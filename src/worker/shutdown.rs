@@ -66,11 +66,12 @@ impl WorkerHandle {
     /// second time, it ends at once.
     pub fn stop(&self) {
         let stopping = matches!(*self.phase.borrow(), Phase::Stopping { .. });
-        if stopping {
-            self.stop_now()
-        } else {
-            self.go(Phase::Stopping { deadline: Instant::now() + self.shutdown })
-        }
+        if stopping { self.stop_now() } else { self.wind_down() }
+    }
+
+    /// The same for a reason that may come beside others: where it stops already, that goes on.
+    pub(super) fn wind_down(&self) {
+        self.go(Phase::Stopping { deadline: Instant::now() + self.shutdown });
     }
 
     /// Puts back what is running and ends at once.

@@ -23,9 +23,7 @@ impl ClaimLoop {
         let RequestKind::Settle { slot, settlement } = request.kind else { return };
         self.put_aside(request.lane, slot, settlement);
         let lane = &mut self.lanes[request.lane];
-        if lane.burials.until().is_none() {
-            lane.burials.fail();
-        }
+        lane.burials.fail_once();
         tracing::error!(queue = %lane.lane.queue, key = lane.lane.keys.dead, messages = lane.unburied.len(), "dead letters cannot be written: this key holds another type than a stream; rename or delete it, and they will be. Meanwhile these messages stay with this worker, and all others are run");
     }
 

@@ -195,11 +195,8 @@ impl ClaimLoop {
         let first = self.comes_first(index);
         let room = self.slots.free() > 0 || self.lanes.iter().any(|lane| !lane.finished.is_empty());
         let accepts = self.accepts();
-        // A lane that was empty for a while has no claim to what it did not use.
-        let busy = self.lanes.iter().filter(|lane| !lane.dry).map(|lane| lane.got).min();
+        self.wake(index);
         let lane = &mut self.lanes[index];
-        lane.dry = false;
-        lane.got = lane.got.max(busy.unwrap_or(0));
         if accepts && room && first && lane.token.is_none() {
             lane.token = Some(token);
         } else {

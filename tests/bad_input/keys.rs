@@ -123,6 +123,24 @@ fn what_could_not_be_buried_is_put_back_when_the_worker_ends() {
 }
 
 #[test]
+fn a_burst_goes_on_until_all_is_buried() {
+    let mut trial = Trial::new();
+    let () = trial.redis.set("q_dead", "x").unwrap();
+    trial.push(&[failing("a"), mark("b"), failing("c")]);
+    let mut worker = trial.worker(&["--burst", "--no-sweep"]);
+    worker.wait_for_lines("rename or delete it", 5);
+    assert!(!worker.has_ended(), "expected it to go on: {}", worker.printed());
+    assert_eq!(trial.left(), (0, 2), "expected it to own both still");
+    let () = trial.redis.del("q_dead").unwrap();
+    let stopped = trial.ended(&mut worker);
+    assert_eq!((count(&stopped, "buried"), count(&stopped, "put_back")), (2, 0), "{stopped}");
+    assert_eq!(stopped["reason"], "Drained", "{stopped}");
+    assert_eq!(trial.reasons(), ["failed", "failed"]);
+    trial.ledger.assert_each_once(["a 1", "b", "c 1"]);
+    trial.assert_only(&["q_dead"]);
+}
+
+#[test]
 fn a_sweep_brings_back_all_but_what_it_cannot_bury() {
     let mut trial = Trial::new();
     let () = trial.redis.set("q_dead", "x").unwrap();

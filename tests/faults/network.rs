@@ -2,12 +2,39 @@
 
 use std::time::Duration;
 
-use delayed::testing::{Mode, Proxy};
+use delayed::testing::{Fault, Mode, Proxy, Requests, Side};
 use serde_json::json;
 
 use crate::support::redis::Options;
-use crate::support::trial::{Dice, PATIENCE, Trial, alone, call, count, marks};
+use crate::support::trial::{Dice, PATIENCE, Trial, alone, call, count, marks, open};
 use crate::support::wait;
+
+#[test]
+fn a_connection_with_many_requests_under_way_that_is_cut_is_one_failure() {
+    const RETRIES: usize = 20;
+    let mut trial = Trial::new();
+    let proxy = trial.server.proxy();
+    let gate = trial.gate("gate");
+    let failing = |n: usize| call("trial.gated_failing", &[json!(n.to_string()), json!(gate)]);
+    let words = ["--concurrency", "20", "--lease", "60s", "--no-sweep"];
+    let mut worker = trial.worker_at(proxy.url(), &words);
+    trial.push(&(0..RETRIES).map(failing).collect::<Vec<_>>());
+    trial.wait_runs(RETRIES);
+    // Replies come in order: all the others stand behind the first.
+    let retry = || Requests::script("retry");
+    let asked = proxy.trap(Side::Request, retry().nth(u32::MAX), Fault::Drop);
+    proxy.trap(Side::Reply, retry().nth(1), Fault::Hold);
+    open(&gate);
+    wait::until("the retries to be asked for", PATIENCE, || asked.met() as usize == RETRIES);
+    proxy.cut();
+    wait::until("all to be dead", PATIENCE, || trial.dead() == RETRIES);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "retried"), count(&stopped, "lost")), (3 * RETRIES as u64, 0), "{stopped}");
+    let said = worker.wait_for_lines("it is asked again", 1);
+    // What it asks next may find the same end of the connection.
+    assert!(said.len() <= 3, "expected few pauses: {said:#?}");
+}
 
 #[test]
 fn cut_connections_lose_nothing_and_repeat_nothing() {

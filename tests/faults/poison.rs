@@ -4,7 +4,8 @@ use delayed::testing::{Fault, Proxy, Requests, Side, Trap};
 use redis::Commands;
 
 use crate::support::process::Program;
-use crate::support::trial::{PATIENCE, Trial, call, mark, open};
+use crate::support::redis::snapshot;
+use crate::support::trial::{PATIENCE, Trial, call, count, mark, open};
 use crate::support::wait;
 
 /// Nobody but the worker brings anything back, and it tells soon and often that it lives.
@@ -180,6 +181,60 @@ fn a_poison_begins_when_the_other_has_been_put_back() {
     assert_eq!(dead, [poison], "expected the poison alone");
     trial.ledger.assert_each_once(begun_and_ended().chain(["poison", "other"].map(String::from)));
     trial.assert_only(&["q_dead"]);
+}
+
+#[test]
+fn a_poison_begins_when_what_has_ended_is_released() {
+    let mut trial = Trial::new();
+    let proxy = trial.server.proxy();
+    let (poison, held) = (call("trial.double_panic", &["poison".into()]), gated(&trial, "held"));
+    let mut worker = trial.worker_at(proxy.url(), &[&ALONE[..], &["--concurrency", "2"]].concat());
+    trial.push(&[held]);
+    trial.wait_runs(1);
+    let claim = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::Hold);
+    two_died_of(&mut trial, &poison);
+    trial.push(&[&poison]);
+    wait::until("it to be claimed", PATIENCE, || claim.struck() == 1);
+    // This one ends while the worker has not heard of the poison, and half of its slots are too few for another claim.
+    open(&trial.gate("held"));
+    trial.wait_runs(2);
+    beats(&mut trial, 2);
+    assert_eq!(owned(&mut trial).len(), 2, "expected neither to be released");
+    let release = proxy.trap(Side::Request, Requests::script("claim").nth(1), Fault::Hold);
+    claim.release();
+    wait::until("the release to be asked for", PATIENCE, || release.struck() == 1 || worker.has_ended());
+    beats(&mut trial, 2);
+    assert_eq!(trial.ledger.total(), 2, "expected the poison to wait for the answer");
+    release.release();
+    assert!(!worker.wait_exit(PATIENCE).success(), "expected it to die");
+    assert_eq!(owned(&mut trial), [poison], "expected it to own nothing else when it died");
+    assert_eq!(trial.ledger.lines(), ["+held", "-held", "poison"]);
+}
+
+#[test]
+fn what_redis_refuses_in_one_queue_does_not_keep_a_suspect_of_another() {
+    let mut trial = Trial::new();
+    let gate = trial.gate("gate");
+    let failing = |name: &str| call("trial.gated_failing", &[name.into(), gate.to_str().unwrap().into()]);
+    let mut worker = trial.worker(&[&ALONE[..], &["--queue", "other", "--concurrency", "4"]].concat());
+    trial.push_to("other", &[failing("a"), failing("b")]);
+    trial.wait_runs(2);
+    let () = trial.redis.del("other_noti").unwrap();
+    let () = trial.redis.set("other_noti", "x").unwrap();
+    open(&gate);
+    worker.wait_for_lines("it is asked again", 2);
+    let suspect = mark("suspect");
+    two_died_of(&mut trial, &suspect);
+    trial.push(&[suspect, mark("behind")]);
+    trial.wait_runs(6);
+    assert_eq!(trial.redis.hlen::<_, u64>("other_processing").unwrap(), 2, "expected both to be owned still");
+    let () = trial.redis.del("other_noti").unwrap();
+    // Each has three retries.
+    wait::until("both to be dead", PATIENCE, || snapshot(&mut trial.redis, "other").dead.len() == 2);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "retried"), count(&stopped, "lost")), (6, 0), "{stopped}");
+    assert_eq!(trial.ledger.executions()["suspect"], 1);
 }
 
 #[test]

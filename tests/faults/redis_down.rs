@@ -70,7 +70,7 @@ fn runs_that_end_while_redis_is_away_are_settled_when_it_is_back() {
 fn redis_is_away_until_the_pauses_of_its_worker_are_long() {
     let mut trial = Trial::with(durable());
     let gate = trial.gate("gate");
-    let mut worker = trial.worker(&["--concurrency", "1"]);
+    let mut worker = trial.worker(&["--concurrency", "1", "--lease", "60s"]);
     trial.push(&[call("trial.gated", &["held".into(), gate.to_str().unwrap().into()])]);
     trial.wait_runs(1);
     trial.server.kill();

@@ -111,6 +111,28 @@ fn what_was_retried_runs_once_more() {
 }
 
 #[test]
+fn what_was_to_be_retried_when_redis_forgot_the_worker_is_not_run_before_that() {
+    let mut trial = Trial::new();
+    let proxy = trial.server.proxy();
+    let mut worker = trial.worker_at(proxy.url(), &[&LEASE[..], &["--no-sweep"]].concat());
+    let lost = proxy.trap(Side::Request, Requests::script("retry").nth(1), Fault::End);
+    let asked = proxy.trap(Side::Request, Requests::script("reconcile").nth(1), Fault::Hold);
+    trial.push(&[call("trial.flaky", &["a".into(), 1.into()])]);
+    wait::until("it to ask what became of the retry", PATIENCE, || asked.struck() == 1);
+    assert_eq!((lost.struck(), trial.left()), (1, (0, 1)), "expected it to be owned still");
+    let keys: Vec<String> = trial.redis.keys("q:*").unwrap();
+    let hash = keys.iter().find(|key| key.matches(':').count() == 1).expect("the worker has a hash");
+    let () = trial.redis.hdel(hash, "seq").unwrap();
+    asked.release();
+    trial.wait_runs(2);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "retried"), count(&stopped, "lost")), (1, 0), "{stopped}");
+    trial.ledger.assert_each_once(["a 1", "a 2"]);
+    trial.assert_only(&[]);
+}
+
+#[test]
 fn what_was_buried_is_dead_once() {
     for lose in [Side::Reply, Side::Request] {
         let messages = [call("trial.shown", &["a".into()]), mark("b"), call("trial.shown", &["c".into()])];
@@ -188,7 +210,7 @@ fn what_is_put_back_at_the_end_is_there_once() {
         let state = trial.state();
         assert_eq!(state.waiting.len(), 4, "{lose:?}: {state:#?}");
         assert!(messages.iter().all(|message| state.waiting.contains(message)), "{state:#?}");
-        println!("{lose:?} of put_back: {stopped}");
+        assert_eq!((count(&stopped, "put_back"), count(&stopped, "lost")), (4, 0), "{lose:?}: {stopped}");
         trial.assert_only(&["q", "q_noti"]);
         open(&gate);
     }

@@ -1,8 +1,10 @@
 //! Worker, warden, zygote, children: whichever of them is killed, no orphan survives.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
+use redis::Commands;
 
 use super::{Case, assert_soon, everybody, exit_code, families, nobody, task, task_with};
 use crate::support::tree::Process;
@@ -14,6 +16,7 @@ both! {
     a_zygote_that_is_killed_ends_the_worker_and_loses_what_ran
     a_warden_that_is_killed_ends_the_worker_and_loses_what_ran
     a_worker_whose_zygote_died_while_idle_ends_too
+    what_runs_inline_may_end_though_the_zygote_dies_while_the_worker_stops
     a_worker_that_is_stopped_and_killed_leaves_nobody
     a_worker_that_is_killed_with_its_group_leaves_nobody
     a_group_that_is_interrupted_lets_its_children_end
@@ -131,6 +134,32 @@ fn a_worker_whose_zygote_died_while_idle_ends_too(mode: &'static str) {
         case.nobody();
         case.trial.assert_only(&[]);
     }
+}
+
+fn what_runs_inline_may_end_though_the_zygote_dies_while_the_worker_stops(mode: &'static str) {
+    let mut case = Case::new(mode, &["--lease", "1s"]);
+    let gate = case.trial.gate("gate");
+    let gated = |name: &str, n: &str| task_with(name, &[n.into(), gate.to_str().unwrap().into()]);
+    case.trial.push(&[gated("gated_inline", "inline"), gated("gated", "isolated")]);
+    case.trial.wait_runs(2);
+    case.worker.signal(Signal::SIGTERM);
+    case.worker.wait_for_line("once more to stop at once");
+    case.zygote().signal(Signal::SIGKILL);
+    case.worker.wait_for_line("a sweeper brings it back");
+    let mut beats = HashSet::new();
+    wait::until("signs of life", PATIENCE, || {
+        beats
+            .extend(case.trial.redis.zrange_withscores::<_, Vec<(String, u64)>>("q_workers", 0, -1).unwrap());
+        beats.len() > 2 || case.worker.has_ended()
+    });
+    assert!(!case.worker.has_ended(), "expected it to wait: {}", case.worker.printed());
+    open(&gate);
+    let code = exit_code(&mut case.worker);
+    assert!(code.is_some_and(|code| code != 0), "expected a bad end: {}", case.worker.printed());
+    case.nobody();
+    let stopped: serde_json::Value = serde_json::from_str(&case.worker.wait_for_line("\"stopped\"")).unwrap();
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "put_back")), (1, 0), "{stopped}");
+    assert_eq!(case.trial.left().1, 1, "expected the isolated one to be left");
 }
 
 fn a_worker_that_is_stopped_and_killed_leaves_nobody(mode: &'static str) {

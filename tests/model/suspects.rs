@@ -33,8 +33,8 @@ impl System {
     /// What is to run alone begins when no request is under way or to be made.
     pub(super) fn begin_alone(&self, worker: &mut Worker) {
         let waits = !worker.asked.is_empty() || !worker.doubt.is_empty();
-        let fails = worker.slots.iter().any(|slot| matches!(slot, Slot::Failed(..)));
-        if !(waits || fails) || !self.has(Protection::SuspectBeginsLast) {
+        let ended = worker.slots.iter().any(|slot| matches!(slot, Slot::Succeeded | Slot::Failed(..)));
+        if !(waits || ended) || !self.has(Protection::SuspectBeginsLast) {
             worker.alone.iter_mut().for_each(|(_, begun)| *begun = true);
         }
     }

@@ -397,8 +397,7 @@ impl Worker {
                     }
                 }
                 Kind::Settle(slot, message, verdict) => match take(slot) {
-                    Some(_) if !applied => self.set(slot, Slot::Failed(message, verdict)),
-                    Some(message) => found.push((slot, message)),
+                    Some(_) => self.set(slot, Slot::Failed(message, verdict)),
                     None => self.set(slot, Slot::Free),
                 },
                 // It puts back once more whatever is still there.

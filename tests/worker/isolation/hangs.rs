@@ -166,3 +166,8 @@ fn gated(n: String, gate: String) {
     wait_at(&gate);
     note(&format!("-{n}"));
 }
+
+#[delayed::task(name = "isolation.gated_inline", isolation = "inline")]
+fn gated_inline(n: String, gate: String) {
+    gated(n, gate);
+}
