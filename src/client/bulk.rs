@@ -4,11 +4,9 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use futures_util::future::join;
-use tokio::runtime::Handle;
-use tokio::task::JoinSet;
 
-use crate::broker::{Broker, BrokerErrorKind, Ready};
-use crate::client::{is_not_yet, keys, patiently, runtime_ended};
+use crate::broker::{Broker, Ready};
+use crate::client::{is_not_yet, keys, patiently};
 use crate::error::Error;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
@@ -140,25 +138,9 @@ impl Bulk {
         })
     }
 
-    /// Sends all of them from a task beside the connection's: a thread that waits is woken once, and not for each chunk.
-    pub(super) async fn send_beside(self, broker: Broker, handle: &Handle) -> Result<usize, BulkError> {
-        let total = self.ends.len();
-        // Ends the task when this future is dropped.
-        let mut tasks = JoinSet::new();
-        tasks.spawn_on(async move { self.send(&broker).await }, handle);
-        match tasks.join_next().await {
-            Some(Ok(result)) => result,
-            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            _ => Err(BulkError::new(
-                vec![Fate::Uncertain; total],
-                runtime_ended(BrokerErrorKind::Uncertain).into(),
-            )),
-        }
-    }
-
     /// Sends all of them. While Redis works on a chunk the next one is made ready, but not sent: it would be out of order
     /// where the one before it has to be sent again.
-    async fn send(&self, broker: &Broker) -> Result<usize, BulkError> {
+    pub(super) async fn send(&self, broker: &Broker) -> Result<usize, BulkError> {
         let total = self.ends.len();
         let mut chunks = self.chunks().map(|(keys, chunk)| {
             let ready = Ready::new(&keys, self.messages(chunk.clone()));

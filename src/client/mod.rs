@@ -161,7 +161,7 @@ impl Client {
         for queue in bulk.queues() {
             self.register(queue).await.map_err(BulkError::nothing_sent)?;
         }
-        bulk.send_beside(self.broker.clone(), &self.handle).await
+        bulk.send(&self.broker).await
     }
 
     /// The same from a thread that may block.
