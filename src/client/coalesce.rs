@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, Ready};
 use crate::client::bulk::next_chunk;
-use crate::client::{keys, patiently, runtime_ended};
+use crate::client::{keys, patiently};
 use crate::protocol::names::QueueName;
 
 /// How many calls may wait to be sent; more have to wait to wait.
@@ -75,11 +75,12 @@ impl Coalescer {
             return answered.map(drop);
         }
         let (answer, answered) = oneshot::channel();
+        let gone = |kind| BrokerError::new("enqueue", kind, "the client's runtime has ended");
         self.pending
             .send(Pending { queue, bytes, answer })
             .await
-            .map_err(|_| runtime_ended(BrokerErrorKind::Unreachable))?;
-        answered.await.map_err(|_| runtime_ended(BrokerErrorKind::Uncertain))?
+            .map_err(|_| gone(BrokerErrorKind::Unreachable))?;
+        answered.await.map_err(|_| gone(BrokerErrorKind::Uncertain))?
     }
 }
 

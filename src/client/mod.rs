@@ -208,11 +208,6 @@ where
     call.retry(ExponentialBuilder::default().with_jitter().with_max_times(4)).when(is_not_yet).await
 }
 
-/// When what a client sends with is not there any more.
-fn runtime_ended(kind: BrokerErrorKind) -> BrokerError {
-    BrokerError::new("enqueue", kind, "the client's runtime has ended")
-}
-
 /// Whether it was certainly not applied, and may be soon.
 fn is_not_yet(error: &BrokerError) -> bool {
     matches!(error.kind(), BrokerErrorKind::Unreachable | BrokerErrorKind::NotReady)
