@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::support::root;
 
 /// What may be unpacked, and why it is small enough: Lua's stack takes 8000 values.
-const UNPACKED: [(&str, &str, &str); 11] = [
+const UNPACKED: [(&str, &str, &str); 9] = [
     ("balance", "tokens", "1000 at a time"),
     ("bury", "letter", "six fields"),
     ("claim", "live", "at most as many as wire ids"),
@@ -14,8 +14,6 @@ const UNPACKED: [(&str, &str, &str); 11] = [
     ("claim", "messages", "at most as many as wire ids"),
     ("claim", "over", "at most as many as wire ids"),
     ("claim", "owned", "two for each wire id"),
-    ("enqueue", "ARGV, first, last", "1000 at a time"),
-    ("enqueue", "tokens", "1000 at a time"),
     ("reconcile", "owned", "at most as many as wire ids"),
 ];
 

@@ -4,7 +4,7 @@
 //! Replies come in the order of the requests and have no names. If one were lost or came twice on the way, a request would be
 //! answered with the reply to another, and a worker would release what it never ran. So each call of a script has an
 //! `ECHO` behind it, of a number that no other has: where the number does not come back, nothing is known of the call, as
-//! when the connection breaks. Other requests only read, or do no harm.
+//! when the connection breaks. A transaction has that `ECHO` in it. Other requests only read, or do no harm.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +35,12 @@ pub(super) struct Numbered {
     number: String,
 }
 
+/// Commands that Redis does in one step, and behind them the echo of such a number.
+pub(super) struct Transaction {
+    requests: Pipeline,
+    number: String,
+}
+
 /// On what a script can be called.
 pub(super) trait Calls: Send {
     /// Sends a call, and gives the reply that belongs to it.
@@ -46,6 +52,17 @@ impl Commands {
         let connection = ConnectionManager::new_with_config(client.clone(), settings.clone()).await?;
         let current = Arc::new(Mutex::new(Current { connection, generation: 0 }));
         Ok(Self { client, settings, current })
+    }
+
+    /// Sends a transaction, and gives the replies to its commands, which may be errors. An error of all of it: nothing was
+    /// done, or nothing is known.
+    pub(super) async fn transact(&mut self, transaction: &Transaction) -> RedisResult<Vec<Value>> {
+        let (mut connection, generation) = self.current();
+        let Transaction { requests, number } = transaction;
+        let replies = connection.req_packed_commands(requests, 0, requests.len()).await;
+        let result = replies.and_then(|replies| check_transaction(replies, number));
+        self.mind(generation, &result);
+        result
     }
 
     fn current(&self) -> (ConnectionManager, u64) {
@@ -125,10 +142,7 @@ pub(super) fn call_blocking(connection: &mut Connection, command: &Cmd) -> Redis
 
 impl Numbered {
     pub(super) fn new(command: Cmd) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
-        let mut echo = Cmd::with_capacity(2, 32);
-        echo.arg("ECHO").arg(&number);
+        let (number, echo) = numbered_echo();
         let mut requests = Pipeline::with_capacity(2);
         requests.add_command(command).add_command(echo);
         Self { requests, number }
@@ -145,6 +159,28 @@ impl Numbered {
     }
 }
 
+impl Transaction {
+    pub(super) fn new<const N: usize>(commands: [Cmd; N]) -> Self {
+        let (number, echo) = numbered_echo();
+        let mut requests = Pipeline::with_capacity(N + 3);
+        requests.cmd("MULTI");
+        for command in commands {
+            requests.add_command(command);
+        }
+        requests.add_command(echo).cmd("EXEC");
+        Self { requests, number }
+    }
+}
+
+/// A number that no other call of this process has, and the request that brings it back.
+fn numbered_echo() -> (String, Cmd) {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
+    let mut echo = Cmd::with_capacity(2, 32);
+    echo.arg("ECHO").arg(&number);
+    (number, echo)
+}
+
 /// The first of two replies, if the second says that they belong to the call.
 fn check(replies: Vec<Value>, number: &str) -> RedisResult<Value> {
     let [reply, echo] = <[Value; 2]>::try_from(replies).map_err(|replies| misplaced(&replies))?;
@@ -153,6 +189,33 @@ fn check(replies: Vec<Value>, number: &str) -> RedisResult<Value> {
         // Redis does nothing now, for want of a password or because a script takes long; so it echoes nothing.
         (Value::ServerError(refused), Value::ServerError(too)) if refused.code() == too.code() => Ok(reply),
         _ => Err(misplaced(&[echo])),
+    }
+}
+
+/// What the commands of a transaction were answered, if the number among it says that it is this one.
+fn check_transaction(replies: Vec<Value>, number: &str) -> RedisResult<Vec<Value>> {
+    let mut replies = replies.into_iter();
+    let done = replies.next_back();
+    match done {
+        // One for each command between `MULTI` and `EXEC`.
+        Some(Value::Array(mut results)) if results.len() + 1 == replies.len() => match results.pop() {
+            Some(Value::BulkString(echo)) if echo == number.as_bytes() => Ok(results),
+            other => Err(misplaced(other.as_slice())),
+        },
+        // Redis does nothing of it when it refuses one of the commands, or all that comes.
+        Some(Value::ServerError(end)) => {
+            let (refused, taken): (Vec<Value>, Vec<Value>) =
+                replies.partition(|reply| matches!(reply, Value::ServerError(_)));
+            match refused.into_iter().next() {
+                Some(first) if end.code() == "EXECABORT" || taken.is_empty() => {
+                    first.extract_error().map(|_| Vec::new())
+                }
+                first => {
+                    Err(misplaced(&first.into_iter().chain([Value::ServerError(end)]).collect::<Vec<_>>()))
+                }
+            }
+        }
+        other => Err(misplaced(other.as_slice())),
     }
 }
 
@@ -187,5 +250,38 @@ mod tests {
             assert_eq!(check(vec![reply, second], "7").is_ok(), is_believed, "{shown}");
         }
         assert!(check(vec![echo("7")], "7").is_err(), "expected two replies to be needed");
+    }
+
+    #[test]
+    fn a_transaction_is_believed_with_its_own_echo_or_when_all_of_it_is_refused() {
+        let replies = |text: &str| -> Vec<Value> {
+            let whole = format!("*{}\r\n{}\r\n", text.split(", ").count(), text.replace(", ", "\r\n"));
+            match redis::parse_redis_value(whole.replace('|', "\r\n").as_bytes()) {
+                Ok(Value::Array(replies)) => replies,
+                other => panic!("{text}: {other:?}"),
+            }
+        };
+        for (text, expected) in [
+            ("+OK, +QUEUED, +QUEUED, *2|:3|$1|7", Ok(1)),
+            ("+OK, +QUEUED, +QUEUED, *2|-WRONGTYPE no|$1|7", Ok(1)),
+            ("+OK, -OOM full, +QUEUED, -EXECABORT discarded", Err("OOM")),
+            ("-NOAUTH no, -NOAUTH no, -NOAUTH no, -NOAUTH no", Err("NOAUTH")),
+            // Of another transaction, or of one of which a part is missing.
+            ("+OK, +QUEUED, +QUEUED, *2|:3|$1|6", Err("another request")),
+            ("+OK, +QUEUED, +QUEUED, *1|$1|7", Err("another request")),
+            ("-ERR nested, +QUEUED, +QUEUED, *4|:1|$1|6|:3|$1|7", Err("another request")),
+            ("+QUEUED, +QUEUED, *2|:3|$1|7, +OK", Err("another request")),
+            ("+OK, +QUEUED, +QUEUED, *-1", Err("another request")),
+            ("+OK, +QUEUED, +QUEUED, -EXECABORT discarded", Err("another request")),
+            // A user that may not begin one: all the rest was done, each by itself.
+            ("-NOPERM multi, :3, $1|7, -ERR EXEC without MULTI", Err("another request")),
+        ] {
+            let found = check_transaction(replies(text), "7").map(|results| results.len());
+            match (&found, expected) {
+                (Ok(found), Ok(expected)) if *found == expected => {}
+                (Err(error), Err(word)) if error.to_string().contains(word) => {}
+                _ => panic!("expected {expected:?} of {text:?}, it is {found:?}"),
+            }
+        }
     }
 }

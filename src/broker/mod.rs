@@ -1,7 +1,8 @@
-//! The only room that knows Redis: one method for each script, with the same order of keys.
+//! The only room that knows Redis: one method for each move and script, with the same order of keys.
 
 mod commands;
 mod connection;
+mod enqueue;
 mod error;
 mod lease;
 mod orders;
@@ -13,10 +14,11 @@ mod tls;
 mod wait;
 
 pub(crate) use self::connection::Broker;
+pub(crate) use self::enqueue::Ready;
 pub use self::error::{BrokerError, BrokerErrorKind};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys, ReconcileRequest, Reconciled};
 pub(crate) use self::orders::{Order, OrderAnswer, OrderRequest, Ordered, digest};
-pub(crate) use self::queue::{Buried, BuryRequest, ClaimRequest, Claimed, MAX_BATCH, Place, Ready, Token};
+pub(crate) use self::queue::{Buried, BuryRequest, ClaimRequest, Claimed, MAX_BATCH, Place, Token};
 pub(crate) use self::read::{DeadEntry, ServerFacts};
 pub(crate) use self::recovery::{DeadLimits, DeathLimits};
 #[cfg(feature = "testing")]

@@ -1,11 +1,11 @@
-//! The moves of a message: enqueue, claim with release, retry, put back, bury, revive, purge.
+//! The moves of a message that is in its queue: claim with release, retry, put back, bury, revive, purge.
 
 use std::time::Duration;
 
 use redis::Value;
 
 use crate::broker::Broker;
-use crate::broker::commands::{Calls, Numbered};
+use crate::broker::commands::Calls;
 use crate::broker::error::BrokerError;
 use crate::broker::recovery::DeadLimits;
 use crate::broker::script;
@@ -101,21 +101,6 @@ pub(crate) enum Buried {
     WrongType,
 }
 
-/// Messages that were made ready to be enqueued.
-pub(crate) struct Ready(Numbered);
-
-impl Ready {
-    pub(crate) fn new<'a>(keys: &QueueKeys, messages: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
-        let (count, bytes) =
-            messages.clone().fold((0, 0), |(count, bytes), message| (count + 1, bytes + message.len()));
-        let mut command = script::ENQUEUE.command(&[&keys.queue, &keys.notifications], count, bytes);
-        for message in messages {
-            command.arg(message);
-        }
-        Self(Numbered::new(command))
-    }
-}
-
 impl ClaimRequest<'_> {
     /// Sends it over `connection`.
     pub(super) async fn send<C: Calls>(
@@ -164,14 +149,6 @@ impl ClaimRequest<'_> {
 }
 
 impl Broker {
-    /// Appends messages, each with its token, all or none. Gives the number that wait now.
-    pub(crate) async fn enqueue(&self, ready: Ready) -> Result<u64, BrokerError> {
-        match script::ENQUEUE.send(&mut self.commands.clone(), ready.0).await? {
-            Value::Int(waiting) => Ok(waiting.unsigned_abs()),
-            reply => Err(script::ENQUEUE.unexpected(&reply)),
-        }
-    }
-
     /// Releases what finished and claims for the slots that are free.
     pub(crate) async fn claim(
         &self,

@@ -31,7 +31,6 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ENQUEUE = "enqueue";
     CLAIM = "claim";
     RETRY = "retry";
     PUT_BACK = "put_back";
@@ -81,15 +80,7 @@ impl Script {
 
     /// Runs a call that [`Self::command`] began.
     pub(super) async fn run<C: Calls>(&self, connection: &mut C, command: Cmd) -> Result<Value, BrokerError> {
-        self.send(connection, Numbered::new(command)).await
-    }
-
-    /// Runs a call that was made ready.
-    pub(super) async fn send<C: Calls>(
-        &self,
-        connection: &mut C,
-        call: Numbered,
-    ) -> Result<Value, BrokerError> {
+        let call = Numbered::new(command);
         crash::point(self.name, "before");
         let mut result = connection.call(&call).await;
         if is_unknown_script(&result) {

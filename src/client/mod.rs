@@ -4,7 +4,7 @@ mod bulk;
 mod coalesce;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backon::{ExponentialBuilder, Retryable};
 use tokio::runtime::{Handle, Runtime};
@@ -128,7 +128,10 @@ impl Client {
     pub async fn enqueue(&self, call: impl Into<Call>) -> Result<Enqueued, Error> {
         let Written { queue, id, bytes } = self.write(&call.into())?;
         self.register(&queue).await?;
-        self.coalescer.enqueue(queue.clone(), bytes).await?;
+        if let Err(error) = self.coalescer.enqueue(queue.clone(), bytes).await {
+            self.forget([&queue]);
+            return Err(error.into());
+        }
         Ok(Enqueued { queue, id })
     }
 
@@ -161,7 +164,11 @@ impl Client {
         for queue in bulk.queues() {
             self.register(queue).await.map_err(BulkError::nothing_sent)?;
         }
-        bulk.send(&self.broker).await
+        let sent = bulk.send(&self.broker).await;
+        if sent.is_err() {
+            self.forget(bulk.queues());
+        }
+        sent
     }
 
     /// The same from a thread that may block.
@@ -188,15 +195,28 @@ impl Client {
         Ok(Written { queue, id: call.call_id(), bytes })
     }
 
-    /// Makes a queue known to sweepers, once.
+    /// Makes a queue known to sweepers, and looks whether calls can be enqueued there; once.
     async fn register(&self, queue: &QueueName) -> Result<(), Error> {
-        let known = || self.registered.lock().unwrap_or_else(PoisonError::into_inner);
-        if known().contains(queue) {
+        if self.registered().contains(queue) {
             return Ok(());
         }
         patiently(|| self.broker.register_queue(queue.as_str())).await?;
-        known().insert(queue.clone());
+        let keys = keys(queue);
+        patiently(|| self.broker.check_types(&keys)).await?;
+        self.registered().insert(queue.clone());
         Ok(())
+    }
+
+    /// After an error: what was found out about these queues may be so no more.
+    fn forget<'a>(&self, queues: impl IntoIterator<Item = &'a QueueName>) {
+        let mut registered = self.registered();
+        for queue in queues {
+            registered.remove(queue);
+        }
+    }
+
+    fn registered(&self) -> MutexGuard<'_, HashSet<QueueName>> {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

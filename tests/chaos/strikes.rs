@@ -44,12 +44,12 @@ impl Strike {
             Role::Rust(_) => &["claim", "beat", "EVALSHA", "ECHO", "BLPOP", ANY],
             Role::OurSweeper => &["EVALSHA", "ECHO", "TIME", "LLEN", ANY],
             // Of the Rust producer alone: those of other languages share its network.
-            _ => &["enqueue", "ECHO"],
+            _ => &["MULTI", "RPUSH", "ECHO", "EXEC"],
         };
         let request = requests[roll(requests.len())];
-        // An enqueue whose request comes twice makes two messages of one call.
-        let makes_two = request == "enqueue" && harm == Harm::Double;
-        Some(Self { side: if makes_two { Side::Reply } else { side }, request, nth, harm })
+        // A push that comes twice makes two messages of one call, and one that never comes a token without one, or none.
+        let is_half = request == "RPUSH" && matches!(harm, Harm::Double | Harm::Drop);
+        Some(Self { side: if is_half { Side::Reply } else { side }, request, nth, harm })
     }
 
     /// Lets it happen.

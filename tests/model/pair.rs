@@ -187,12 +187,10 @@ impl Pair {
         match step {
             Step::Enqueue(count) => {
                 let messages: Vec<Message> = (0..*count).map(|_| self.another()).collect();
-                let reply = self.bench.call("enqueue", |call| {
-                    call.key(QUEUE).key(TOKENS);
-                    messages.iter().for_each(|message| {
-                        call.arg(text(*message));
-                    });
-                });
+                let texts: Vec<_> = messages.iter().map(|message| text(*message)).collect();
+                let mut step = redis::pipe();
+                step.atomic().rpush(QUEUE, texts).rpush(TOKENS, vec!["1"; *count]).ignore();
+                let reply = step.query(&mut self.bench.redis).map(|(waiting,): (Value,)| waiting);
                 (reply, Ok(int(self.world.enqueue(&messages))))
             }
             Step::Push => {

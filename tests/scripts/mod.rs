@@ -5,7 +5,6 @@ mod balance;
 mod beat;
 mod bury;
 mod claim;
-mod enqueue;
 mod kill;
 mod purge;
 mod put_back;

@@ -2,8 +2,10 @@
 
 use delayed::testing::{Fault, Requests, Side};
 use delayed::{Client, Fate, GoTask};
+use redis::Commands;
 
-use crate::support::trial::{QUEUE, Trial, alone, call, count};
+use crate::support::redis::everything;
+use crate::support::trial::{QUEUE, Trial, alone, call, count, mark};
 
 fn marking(n: impl ToString) -> delayed::Call {
     GoTask::new("trial.mark").arg(n.to_string()).queue(QUEUE)
@@ -39,7 +41,7 @@ fn concurrent_enqueues_share_requests() {
     const CALLS: u32 = 2000;
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
-    let sent = proxy.trap(Side::Request, Requests::script("enqueue").nth(u32::MAX), Fault::Hold);
+    let sent = proxy.trap(Side::Request, Requests::command("EXEC").nth(u32::MAX), Fault::Hold);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let client = Client::connect(proxy.url()).await.unwrap();
@@ -88,7 +90,7 @@ fn a_bulk_that_breaks_off_says_what_became_of_each_call() {
         let proxy = trial.server.proxy();
         let client = Client::connect_blocking(proxy.url()).unwrap();
         client.enqueue_blocking(marking("first")).unwrap();
-        let trap = proxy.trap(lose, Requests::script("enqueue").nth(2), Fault::End);
+        let trap = proxy.trap(lose, Requests::command("EXEC").nth(2), Fault::End);
         let error = client.enqueue_many_blocking((0..3500).map(marking)).unwrap_err();
         assert_eq!(trap.struck(), 1, "expected one connection to be cut");
         assert_eq!(error.error().broker_kind(), Some(delayed::BrokerErrorKind::Uncertain), "{error}");
@@ -115,7 +117,7 @@ fn a_single_call_whose_reply_is_lost_may_have_been_applied() {
         let proxy = trial.server.proxy();
         let client = Client::connect_blocking(proxy.url()).unwrap();
         client.enqueue_blocking(marking("first")).unwrap();
-        proxy.trap(lose, Requests::script("enqueue").nth(1), Fault::End);
+        proxy.trap(lose, Requests::command("EXEC").nth(1), Fault::End);
         let error = client.enqueue_blocking(marking("second")).unwrap_err();
         assert!(error.may_have_been_applied(), "{error}");
         assert_eq!(trial.state().waiting.len(), there, "{lose:?}");
@@ -152,4 +154,91 @@ fn a_client_of_a_plain_thread_and_of_a_task_that_blocks() {
     };
     trial.ledger.assert_each_once(names("t", 4).chain(names("s", 3)));
     trial.assert_only(&[]);
+}
+
+/// A client of its own user, who may do all but this.
+fn client_without(trial: &mut Trial, command: &str) -> Client {
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("poor").arg(&["on", ">secret", "~*", "&*", "+@all", command]);
+    let () = user.query(&mut trial.redis).unwrap();
+    Client::connect_blocking(&format!("{}?user=poor&pass=secret", trial.server.url())).unwrap()
+}
+
+#[test]
+fn what_is_refused_is_in_no_list() {
+    for key in [QUEUE, "q_noti"] {
+        let mut trial = Trial::new();
+        let () = trial.redis.set(key, "no list").unwrap();
+        let before = everything(&mut trial.redis);
+        let client = Client::connect_blocking(&trial.server.url()).unwrap();
+        let one = client.enqueue_blocking(marking("one")).unwrap_err();
+        let many = client.enqueue_many_blocking([marking("many")]).unwrap_err();
+        for error in [&one, many.error()] {
+            assert_eq!(error.broker_kind(), Some(delayed::BrokerErrorKind::WrongType), "{error}");
+            assert!(!error.may_have_been_applied(), "{error}");
+        }
+        let mut after = everything(&mut trial.redis);
+        after.remove("delayed_queues");
+        assert_eq!(after, before, "expected nothing to be pushed");
+        let () = trial.redis.del(key).unwrap();
+        client.enqueue_blocking(marking("mended")).unwrap();
+        assert_eq!(trial.state().tokens, 1);
+    }
+    let mut trial = Trial::new();
+    let client = Client::connect_blocking(&trial.server.url()).unwrap();
+    client.enqueue_blocking(marking("first")).unwrap();
+    let maxmemory = |trial: &mut Trial, bytes: u64| {
+        let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).query(&mut trial.redis).unwrap();
+    };
+    maxmemory(&mut trial, 1);
+    let error = client.enqueue_blocking(marking("second")).unwrap_err();
+    assert_eq!(error.broker_kind(), Some(delayed::BrokerErrorKind::Full), "{error}");
+    let error = client.enqueue_many_blocking((0..1500).map(marking)).unwrap_err();
+    assert_eq!((error.applied(), error.uncertain()), (0, 0), "{error}");
+    let state = trial.state();
+    assert_eq!((state.waiting, state.tokens), (vec![mark("first")], 1));
+    maxmemory(&mut trial, 0);
+    client.enqueue_blocking(marking("third")).unwrap();
+    assert_eq!(trial.state().tokens, 2);
+}
+
+#[test]
+fn a_list_that_becomes_something_else_is_noticed_and_then_refused() {
+    for (key, is_there) in [(QUEUE, false), ("q_noti", true)] {
+        let mut trial = Trial::new();
+        let client = Client::connect_blocking(&trial.server.url()).unwrap();
+        client.enqueue_blocking(marking("before")).unwrap();
+        let () = trial.redis.del(key).unwrap();
+        let () = trial.redis.set(key, "no list").unwrap();
+        let error = client.enqueue_blocking(marking("then")).unwrap_err();
+        assert!(error.to_string().contains("holds another type"), "{error}");
+        assert_eq!(error.may_have_been_applied(), is_there, "{error}");
+        if is_there {
+            let waiting: Vec<Vec<u8>> = trial.redis.lrange(QUEUE, 0, -1).unwrap();
+            assert_eq!(waiting, [mark("before"), mark("then")]);
+        }
+        let before = everything(&mut trial.redis);
+        let error = client.enqueue_blocking(marking("again")).unwrap_err();
+        assert!(!error.may_have_been_applied(), "expected it to be looked at first: {error}");
+        assert_eq!(everything(&mut trial.redis), before);
+        let () = trial.redis.del(key).unwrap();
+        client.enqueue_blocking(marking("mended")).unwrap();
+    }
+}
+
+#[test]
+fn a_user_without_a_right_is_told_which() {
+    let mut trial = Trial::new();
+    let client = client_without(&mut trial, "-rpush");
+    let error = client.enqueue_blocking(marking("refused")).unwrap_err();
+    assert_eq!(error.broker_kind(), Some(delayed::BrokerErrorKind::Denied), "{error}");
+    assert!(error.to_string().contains("rpush"), "{error}");
+    trial.assert_only(&[]);
+    // What stands behind is done all the same, each for itself.
+    let mut trial = Trial::new();
+    let client = client_without(&mut trial, "-multi");
+    let error = client.enqueue_blocking(marking("pushed")).unwrap_err();
+    assert!(error.may_have_been_applied() && error.to_string().contains("multi"), "{error}");
+    let state = trial.state();
+    assert_eq!((state.waiting, state.tokens), (vec![mark("pushed")], 1));
 }

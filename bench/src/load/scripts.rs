@@ -11,11 +11,10 @@ const LEAST_US: u64 = 20;
 /// More than any part makes.
 const MOST_CALLS: u32 = 200_000;
 
-const SCRIPTS: [(&str, &str); 6] = [
+const SCRIPTS: [(&str, &str); 5] = [
     ("balance", include_str!("../../../lua/balance.lua")),
     ("beat", include_str!("../../../lua/beat.lua")),
     ("claim", include_str!("../../../lua/claim.lua")),
-    ("enqueue", include_str!("../../../lua/enqueue.lua")),
     ("requeue_lost", include_str!("../../../lua/requeue_lost.lua")),
     ("resign", include_str!("../../../lua/resign.lua")),
 ];

@@ -48,7 +48,9 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     }
     let broker = Broker::connect(&program.settings.config.redis).await?;
     broker.register_queue(queue.as_str()).await?;
-    let waiting = broker.enqueue(Ready::new(&QueueKeys::new(&queue), std::iter::once(&message[..]))).await?;
+    let keys = QueueKeys::new(&queue);
+    broker.check_types(&keys).await?;
+    let waiting = broker.enqueue(Ready::new(&keys, std::iter::once(&message[..]))).await?;
     report(&args, &queue, id, &message, waiting)
 }
 

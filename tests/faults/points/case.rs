@@ -111,6 +111,7 @@ impl<'a> Stage<'a> {
     pub(super) fn play(case: &'a Case, site: &'a Site) -> Vec<Program> {
         let proxy = site.server.proxy();
         let requests = match case.scene.script {
+            "enqueue" => Requests::command("EXEC"),
             "wait" => Requests::command("BLMOVE"),
             "wait_any" => Requests::command("BLPOP"),
             "delete" => Requests::command("XDEL"),
