@@ -10,14 +10,10 @@
 -- Returns the number of messages that wait now.
 
 redis.call('LLEN', KEYS[2]) -- raises on a wrong type before anything is written
-local waiting
-for first = 1, #ARGV, 1000 do
-  local last = math.min(first + 999, #ARGV)
-  waiting = redis.call('RPUSH', KEYS[1], unpack(ARGV, first, last))
-  local tokens = {}
-  for i = 1, last - first + 1 do
-    tokens[i] = '1'
-  end
-  redis.call('RPUSH', KEYS[2], unpack(tokens))
+local waiting = redis.call('RPUSH', KEYS[1], unpack(ARGV))
+local tokens = {}
+for i = 1, #ARGV do
+  tokens[i] = '1'
 end
+redis.call('RPUSH', KEYS[2], unpack(tokens))
 return waiting

@@ -14,8 +14,8 @@ const UNPACKED: [(&str, &str, &str); 11] = [
     ("claim", "messages", "at most as many as wire ids"),
     ("claim", "over", "at most as many as wire ids"),
     ("claim", "owned", "two for each wire id"),
-    ("enqueue", "ARGV, first, last", "1000 at a time"),
-    ("enqueue", "tokens", "1000 at a time"),
+    ("enqueue", "ARGV", "messages, at most 1000"),
+    ("enqueue", "tokens", "one for each message"),
     ("reconcile", "owned", "at most as many as wire ids"),
 ];
 

@@ -105,6 +105,7 @@ pub(crate) enum Buried {
 pub(crate) struct Ready(Numbered);
 
 impl Ready {
+    /// Of up to 1000 messages.
     pub(crate) fn new<'a>(keys: &QueueKeys, messages: impl Iterator<Item = &'a [u8]> + Clone) -> Self {
         let (count, bytes) =
             messages.clone().fold((0, 0), |(count, bytes), message| (count + 1, bytes + message.len()));
