@@ -20,10 +20,10 @@ use crate::runner::process::{Process, Requests};
 use crate::runner::watch::{see_off, watch};
 
 /// How many children wait at the most.
-const SPARES: usize = 2;
+const STOCK: usize = 2;
 
 /// For how long a run goes on before others are forked beside it.
-const QUICK: Duration = Duration::from_millis(1);
+const ALONE_FOR: Duration = Duration::from_millis(1);
 
 /// Children for one run each.
 pub(super) struct Fresh {
@@ -90,7 +90,7 @@ impl Fresh {
             begun
         });
         // A run that is quick, and the word of its end, are not to share the machine with the fork of the next child.
-        let early = tokio::time::timeout(QUICK, &mut ran).await;
+        let early = tokio::time::timeout(ALONE_FOR, &mut ran).await;
         tokio::spawn(Arc::clone(self).stock());
         match early {
             Ok(begun) => begun,
@@ -117,7 +117,7 @@ impl Fresh {
         loop {
             {
                 let mut spares = self.spares();
-                if spares.waiting.len() + spares.coming >= SPARES {
+                if spares.waiting.len() + spares.coming >= STOCK {
                     return;
                 }
                 spares.coming += 1;

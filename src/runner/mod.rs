@@ -11,6 +11,7 @@ mod outcome;
 mod output;
 mod pool;
 mod process;
+mod seat;
 mod speed;
 mod term;
 mod timeout;

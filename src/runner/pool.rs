@@ -2,42 +2,27 @@
 //! `fresh.rs`.
 //!
 //! A call goes to a preforked child that is idle, else it waits. A child that reports takes the next one, and of quick
-//! tasks a few at once, so that it need not sleep between them. What it has not read when a run turns out not to be
-//! quick is taken back out of its socket and given to others.
+//! tasks a few at once, so that it need not sleep between them.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::isolation::{Isolation, Limits};
-use crate::runner::forward::{self, Origin};
-use crate::runner::frame::{Report, Reuse};
 use crate::runner::fresh::Fresh;
 use crate::runner::job::{Command, Done, Job, Ticket};
 use crate::runner::link::Link;
-use crate::runner::outcome::Outcome;
-use crate::runner::process::{Event, Process, Requests};
-use crate::runner::watch::{see_off, watch};
+use crate::runner::seat::{Seat, serve};
 use crate::runner::zygote::Zygote;
 use crate::sys::memory_kills;
 
-/// How many calls of quick tasks a child is given at once.
-const AHEAD: usize = 16;
-/// After how long what a child has not read is taken back from it.
-const TAKE_BACK_AFTER: Duration = Duration::from_millis(2);
 /// For how long a call that no child could be forked for waits for one of those that are there.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(1);
-/// A run with a shorter timeout is not handed over ahead, and none behind it.
-const UNHURRIED: Duration = Duration::from_millis(100);
-/// The largest message that is handed over ahead.
-const SMALL: usize = 4 << 10;
 
 /// How preforked children are used.
 #[derive(Debug, Clone, Copy)]
@@ -55,10 +40,10 @@ pub(crate) struct PoolOptions {
 /// The children of a worker. When this is dropped, all are killed.
 pub(crate) struct Processes(Arc<Pool>);
 
-struct Pool {
-    link: Link,
+pub(super) struct Pool {
+    pub(super) link: Link,
     fresh: Arc<Fresh>,
-    options: PoolOptions,
+    pub(super) options: PoolOptions,
     done: UnboundedSender<Done>,
     next: AtomicU64,
     state: Mutex<State>,
@@ -70,14 +55,6 @@ struct State {
     idle: Vec<Arc<Seat>>,
     /// Preforked children that live or are being forked.
     children: usize,
-}
-
-/// A preforked child, as those see it who give it work.
-struct Seat {
-    requests: Requests,
-    /// The first one runs; the others were handed over ahead.
-    given: Mutex<VecDeque<Arc<Ticket>>>,
-    work: Notify,
 }
 
 /// A run in a process of its own, for whoever may want to end it.
@@ -188,7 +165,7 @@ impl Pool {
     }
 
     /// Runs that were taken back wait again, before all others.
-    fn put_back(self: &Arc<Self>, tickets: Vec<Arc<Ticket>>) {
+    pub(super) fn put_back(self: &Arc<Self>, tickets: Vec<Arc<Ticket>>) {
         let mut state = self.state();
         tickets.into_iter().rev().for_each(|ticket| state.waiting.push_front(ticket));
         self.distribute(&mut state);
@@ -217,7 +194,7 @@ impl Pool {
     }
 
     /// Gives a child more to do, or lets it be idle.
-    fn refill(&self, seat: &Arc<Seat>) {
+    pub(super) fn refill(&self, seat: &Arc<Seat>) {
         let mut state = self.state();
         self.fill(&mut state, seat);
         if seat.given().is_empty() {
@@ -228,13 +205,9 @@ impl Pool {
     fn fill(&self, state: &mut State, seat: &Seat) {
         let mut given = seat.given();
         let was_idle = given.is_empty();
-        while given.len() < AHEAD {
-            let may = match (state.waiting.front(), given.front()) {
-                (Some(_), None) => true,
-                (Some(next), Some(running)) => may_go_ahead(next) && may_go_ahead(running),
-                (None, _) => false,
-            };
-            let Some(ticket) = (if may { state.waiting.pop_front() } else { None }) else { break };
+        while state.waiting.front().is_some_and(|next| Seat::may_take(&given, next))
+            && let Some(ticket) = state.waiting.pop_front()
+        {
             if ticket.expires() {
                 continue;
             }
@@ -254,12 +227,12 @@ impl Pool {
     }
 
     /// Gives a child nothing more.
-    fn close(&self, seat: &Arc<Seat>) {
+    pub(super) fn close(&self, seat: &Arc<Seat>) {
         self.state().idle.retain(|other| !Arc::ptr_eq(other, seat));
     }
 
     /// A child is gone. What it has not begun is given to others; when no child can be had, nothing waits for one.
-    fn leave(self: &Arc<Self>, seat: Option<&Arc<Seat>>, problem: Option<&str>) {
+    pub(super) fn leave(self: &Arc<Self>, seat: Option<&Arc<Seat>>, problem: Option<&str>) {
         let mut state = self.state();
         state.children -= 1;
         if let Some(seat) = seat {
@@ -290,142 +263,6 @@ impl Pool {
                 state.waiting.drain(..).partition(|ticket| ticket.run <= last);
             state.waiting = VecDeque::from(others);
             tired.iter().for_each(|ticket| ticket.lose(problem.as_str()));
-        }
-    }
-}
-
-/// Whether a run may wait in a child for the one before it, or have one wait behind it.
-fn may_go_ahead(ticket: &Ticket) -> bool {
-    let job = &ticket.job;
-    let unhurried = job.deadline.is_none() && job.timeout.is_none_or(|timeout| timeout >= UNHURRIED);
-    job.speed.is_quick() && unhurried && job.message.len() <= SMALL
-}
-
-impl Seat {
-    fn given(&self) -> MutexGuard<'_, VecDeque<Arc<Ticket>>> {
-        self.given.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Hands a run over. Gives it back when there is no room.
-    fn send(&self, given: &mut VecDeque<Arc<Ticket>>, ticket: Arc<Ticket>) -> Option<Arc<Ticket>> {
-        let sent = ticket
-            .job
-            .encode(ticket.run, forward::level_now())
-            .and_then(|(packet, file)| Ok(self.requests.send(&packet, file.as_ref())?));
-        match sent {
-            Ok(true) => given.push_back(ticket),
-            Ok(false) => return Some(ticket),
-            Err(error) => ticket.lose(format!("its request could not be sent: {error}")),
-        }
-        None
-    }
-
-    /// Whether something waits behind the run that goes on.
-    fn is_ahead(&self) -> bool {
-        self.given().len() > 1
-    }
-
-    /// Takes back what the child has not read, but for the first, in the order in which it was given.
-    fn take_back(&self) -> Vec<Arc<Ticket>> {
-        let mut given = self.given();
-        let unread = self.requests.unread();
-        let Some(first) = given.pop_front() else { return Vec::new() };
-        let (back, kept): (Vec<_>, Vec<_>) = given.drain(..).partition(|ticket| unread.contains(&ticket.run));
-        if unread.contains(&first.run) {
-            // The child has not come to it yet, and is the one that is minded for it.
-            if let Some(first) = self.send(&mut given, first) {
-                first.lose("its request could not be sent again");
-            }
-        } else {
-            given.push_front(first);
-        }
-        given.extend(kept);
-        back
-    }
-}
-
-/// A preforked child from its fork to its end.
-async fn serve(pool: Arc<Pool>) {
-    let options = pool.options;
-    let reuse = Reuse { runs: options.runs, memory: options.memory };
-    let (mut process, requests) = match Process::fork(&pool.link, options.lasting, reuse).await {
-        Ok(forked) => forked,
-        Err(error) => return pool.leave(None, Some(&format!("no process could be had: {error}"))),
-    };
-    let seat = Arc::new(Seat { requests, given: Mutex::default(), work: Notify::new() });
-    pool.refill(&seat);
-    let problem = mind(&pool, &seat, &mut process).await;
-    pool.close(&seat);
-    if seat.given().is_empty() {
-        pool.leave(Some(&seat), problem.as_deref());
-        see_off(process).await;
-    } else {
-        // What it was given ahead, and may have begun, is run by another only when this one is gone.
-        see_off(process).await;
-        pool.leave(Some(&seat), problem.as_deref());
-    }
-}
-
-/// Minds a child and its runs until it ends, or must. Gives why no child can be had, when that is so.
-async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Option<String> {
-    loop {
-        let running = seat.given().front().cloned();
-        let Some(ticket) = running else {
-            let event = tokio::select! {
-                event = process.next() => event,
-                () = seat.work.notified() => continue,
-            };
-            if !seat.given().is_empty() {
-                // Of a run that was given meanwhile.
-                process.retell(event);
-                continue;
-            }
-            match event {
-                Event::Wrote => {
-                    process.written().log(Origin::NOBODY);
-                    continue;
-                }
-                Event::Report(Report::Log(line)) => {
-                    forward::log(&line, Origin::NOBODY);
-                    continue;
-                }
-                Event::Refused(errno) => {
-                    let errno = nix::Error::from_raw(errno);
-                    return Some(format!("no process could be forked: {}", errno.desc()));
-                }
-                Event::Orphaned => return Some("the zygote is dead".into()),
-                Event::Report(Report::Ended { .. }) | Event::Garbage | Event::HungUp | Event::Ended(..) => {
-                    return None;
-                }
-            }
-        };
-        let mut watched = pin!(watch(process, &ticket));
-        let end = loop {
-            tokio::select! {
-                biased;
-                end = &mut watched => break end,
-                () = tokio::time::sleep(TAKE_BACK_AFTER), if seat.is_ahead() => {
-                    ticket.job.speed.learn(TAKE_BACK_AFTER);
-                    pool.put_back(seat.take_back());
-                }
-            }
-        };
-        match &end.outcome {
-            Some(Outcome::Succeeded) => ticket.job.speed.learn(end.took),
-            Some(outcome @ (Outcome::Crashed(_) | Outcome::Orphaned))
-                if seat.requests.unread().contains(&ticket.run) =>
-            {
-                return Some(format!("before it had begun anything, {outcome}"));
-            }
-            _ => {}
-        }
-        seat.given().pop_front();
-        if end.alive {
-            pool.refill(seat);
-        }
-        ticket.finish(end.outcome, end.traces);
-        if !end.alive {
-            return end.problem;
         }
     }
 }

@@ -13,7 +13,7 @@ pub(super) enum Due {
 
 /// The time that a run has.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Clock {
+pub(super) struct Countdown {
     started: Instant,
     grace: Duration,
     phase: Phase,
@@ -29,7 +29,7 @@ enum Phase {
     Killed,
 }
 
-impl Clock {
+impl Countdown {
     /// A run that starts now and is asked to end at `until`.
     pub(super) fn start(until: Option<Instant>, grace: Duration) -> Self {
         Self { started: Instant::now(), grace, phase: Phase::Running(until) }
@@ -87,23 +87,26 @@ mod tests {
     fn a_run_is_asked_first_and_killed_after_its_grace() {
         let grace = Duration::from_secs(2);
         let until = Instant::now() + Duration::from_secs(30);
-        let mut clock = Clock::start(Some(until), grace);
-        assert_eq!(clock.next(), Some(until));
-        assert_eq!(clock.take_due(until - Duration::from_nanos(1)), None);
-        assert_eq!(clock.take_due(until), Some(Due::Ask));
-        assert_eq!(clock.next(), Some(until + grace));
-        assert_eq!(clock.take_due(until), None);
-        assert!(!clock.has_killed());
-        assert_eq!(clock.take_due(until + grace), Some(Due::Kill));
-        assert_eq!((clock.next(), clock.take_due(until + grace), clock.has_killed()), (None, None, true));
+        let mut countdown = Countdown::start(Some(until), grace);
+        assert_eq!(countdown.next(), Some(until));
+        assert_eq!(countdown.take_due(until - Duration::from_nanos(1)), None);
+        assert_eq!(countdown.take_due(until), Some(Due::Ask));
+        assert_eq!(countdown.next(), Some(until + grace));
+        assert_eq!(countdown.take_due(until), None);
+        assert!(!countdown.has_killed());
+        assert_eq!(countdown.take_due(until + grace), Some(Due::Kill));
+        assert_eq!(
+            (countdown.next(), countdown.take_due(until + grace), countdown.has_killed()),
+            (None, None, true)
+        );
     }
 
     #[test]
     fn without_a_grace_it_is_killed_at_once_and_without_a_time_never() {
         let now = Instant::now();
-        assert_eq!(Clock::start(Some(now), Duration::ZERO).take_due(now), Some(Due::Kill));
-        let mut clock = Clock::start(None, Duration::ZERO);
-        assert_eq!((clock.next(), clock.take_due(now + Duration::from_secs(1 << 30))), (None, None));
-        assert_eq!(clock.kill(), Due::Kill);
+        assert_eq!(Countdown::start(Some(now), Duration::ZERO).take_due(now), Some(Due::Kill));
+        let mut countdown = Countdown::start(None, Duration::ZERO);
+        assert_eq!((countdown.next(), countdown.take_due(now + Duration::from_secs(1 << 30))), (None, None));
+        assert_eq!(countdown.kill(), Due::Kill);
     }
 }

@@ -9,7 +9,7 @@ use crate::runner::frame::{Answer, Report};
 use crate::runner::job::{Command, Ticket};
 use crate::runner::outcome::{Exit, Outcome, Resource, TimeLimit, Traces, Usage};
 use crate::runner::process::{Event, Process};
-use crate::runner::timeout::{Clock, Due};
+use crate::runner::timeout::{Countdown, Due};
 use crate::sys::wait::{Status, Used};
 use crate::sys::{self, memory_kills};
 
@@ -22,7 +22,7 @@ const CPU_GRACE: Duration = Duration::from_secs(1);
 /// How long a child that has said its last may take to end.
 const LINGER: Duration = Duration::from_millis(500);
 /// By how much a supervisor's SIGTERM may come to a child before the worker hears of its own.
-const AHEAD: Duration = Duration::from_millis(200);
+const HEAD_START: Duration = Duration::from_millis(200);
 
 /// How a run ended.
 pub(super) struct End {
@@ -50,7 +50,7 @@ enum Why {
 /// What is known of a run so far.
 struct Watch<'a> {
     ticket: &'a Ticket,
-    clock: Clock,
+    countdown: Countdown,
     why: Option<Why>,
     answer: Option<Answer>,
     retires: bool,
@@ -67,7 +67,7 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
     let job = &ticket.job;
     let mut watch = Watch {
         ticket,
-        clock: Clock::start(job.until(), job.grace),
+        countdown: Countdown::start(job.until(), job.grace),
         why: None,
         answer: None,
         retires: false,
@@ -79,7 +79,7 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
     // From when on a child that has nothing more to say should be gone.
     let mut gone_at: Option<Instant> = None;
     loop {
-        let timer = watch.clock.next().into_iter().chain(look_at).chain(gone_at).min();
+        let timer = watch.countdown.next().into_iter().chain(look_at).chain(gone_at).min();
         let event = tokio::select! {
             event = process.next() => event,
             () = ticket.given.notified() => {
@@ -88,7 +88,7 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
             }
             () = sleep_until(timer), if timer.is_some() => {
                 let now = Instant::now();
-                if let Some(due) = watch.clock.take_due(now) {
+                if let Some(due) = watch.countdown.take_due(now) {
                     watch.why.get_or_insert(Why::Time);
                     signal(process, due);
                 }
@@ -137,7 +137,7 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
             Event::Ended(status, used) => {
                 watch.asked |= watch.answer.is_none() && status == Status::Signal(Signal::SIGTERM as i32);
                 if watch.is_asked_by_others() {
-                    tokio::time::sleep(AHEAD).await;
+                    tokio::time::sleep(HEAD_START).await;
                 }
                 return watch.end(process, Some((status, used)));
             }
@@ -165,19 +165,19 @@ pub(super) async fn see_off(mut process: Process) {
 impl Watch<'_> {
     fn make_end(&mut self, process: &Process, why: Why) {
         self.why.get_or_insert(why);
-        signal(process, self.clock.kill());
+        signal(process, self.countdown.kill());
     }
 
     fn obey(&mut self, process: &Process) {
         match self.ticket.take_command() {
             Some(Command::Cancel) => {
                 self.why.get_or_insert(Why::Told(Command::Cancel));
-                signal(process, self.clock.ask(Instant::now()));
+                signal(process, self.countdown.ask(Instant::now()));
             }
             // What is known to have happened already stays so.
             Some(command) if self.answer.is_none() => {
                 self.why = Some(Why::Told(command));
-                signal(process, self.clock.kill());
+                signal(process, self.countdown.kill());
             }
             Some(_) | None => {}
         }
@@ -230,12 +230,12 @@ impl Watch<'_> {
             Some(Why::Told(Command::Abandon)) => None,
             _ => Some(outcome),
         };
-        let took = self.clock.elapsed();
+        let took = self.countdown.elapsed();
         End { outcome, traces: Traces::default(), alive: false, took, problem: Some(problem) }
     }
 
     fn end(mut self, process: &mut Process, ended: Option<(Status, Used)>) -> End {
-        let took = self.clock.elapsed();
+        let took = self.countdown.elapsed();
         let alive = ended.is_none() && !self.retires && self.why.is_none();
         let origin = self.ticket.job.origin(process.pid());
         let output = process.written().finish(origin);
@@ -254,7 +254,7 @@ impl Watch<'_> {
             Some(Status::Code(_)) | None => None,
         };
         let job = &self.ticket.job;
-        let has_killed = self.clock.has_killed();
+        let has_killed = self.countdown.has_killed();
         // One that was on its way to its end when it was killed has heard.
         let is_hard = has_killed && signal == Some(Signal::SIGKILL as i32);
         let limit = if is_hard { TimeLimit::Hard } else { TimeLimit::Soft };

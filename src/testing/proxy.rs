@@ -202,15 +202,19 @@ impl Trap {
 
 fn accept(shared: &Arc<Shared>, listener: &Listener, redis: &Place) {
     while let Ok(client) = listener.accept() {
-        let mut state = shared.lock();
-        if state.closed {
+        if shared.lock().closed {
             break;
         }
-        if state.mode == Mode::Refuse {
+        if shared.lock().mode == Mode::Refuse {
             continue;
         }
+        // It may take a while: nobody is to wait for the lock meanwhile.
         let Ok(redis) = redis.connect() else { continue };
         let connection = Arc::new(Connection::new(client, redis));
+        let mut state = shared.lock();
+        if state.closed || state.mode == Mode::Refuse {
+            continue;
+        }
         state.live.retain(|connection| connection.strong_count() > 0);
         state.live.push(Arc::downgrade(&connection));
         drop(state);

@@ -14,7 +14,7 @@ use crate::task::{Cancellation, Registration, Scope, States};
 use crate::worker::lane::Lane;
 
 /// A run that waits for a thread.
-pub(super) struct Job {
+pub(super) struct BlockingRun {
     pub(super) slot: usize,
     pub(super) task: &'static Registration,
     pub(super) speed: Arc<Speed>,
@@ -35,7 +35,7 @@ pub(super) struct Shared {
 /// Runs that wait for a thread, and the threads that take them one by one until none is left.
 #[derive(Clone)]
 pub(super) struct BlockingRuns {
-    waiting: Arc<Mutex<VecDeque<Job>>>,
+    waiting: Arc<Mutex<VecDeque<BlockingRun>>>,
     /// Threads that were asked for and have not come yet.
     asked: Arc<AtomicUsize>,
     done: UnboundedSender<Done>,
@@ -48,11 +48,11 @@ impl BlockingRuns {
     }
 
     /// Hands over runs. Those of quick tasks share one thread, every other one gets a thread of its own.
-    pub(super) fn push(&self, jobs: Vec<Job>) {
+    pub(super) fn push(&self, runs: Vec<BlockingRun>) {
         let mut queue = self.queue();
-        queue.extend(jobs);
+        queue.extend(runs);
         // Also for what was handed over before, as long as no thread has come for it.
-        let slow = queue.iter().filter(|job| !job.speed.is_quick()).count();
+        let slow = queue.iter().filter(|run| !run.speed.is_quick()).count();
         self.ask(slow + usize::from(slow < queue.len()));
     }
 
@@ -63,13 +63,13 @@ impl BlockingRuns {
 
     /// Takes back the runs that have not begun. Gives their slots.
     pub(super) fn withdraw(&self) -> Vec<usize> {
-        self.queue().drain(..).map(|job| job.slot).collect()
+        self.queue().drain(..).map(|run| run.slot).collect()
     }
 
     /// Takes a run back unless it has begun.
     pub(super) fn withdraw_one(&self, slot: usize) -> bool {
         let mut queue = self.queue();
-        let place = queue.iter().position(|job| job.slot == slot);
+        let place = queue.iter().position(|run| run.slot == slot);
         place.is_some_and(|place| queue.remove(place).is_some())
     }
 
@@ -85,36 +85,36 @@ impl BlockingRuns {
     fn work(&self) {
         self.asked.fetch_sub(1, Ordering::Relaxed);
         loop {
-            let job = self.queue().pop_front();
-            let Some(job) = job else { return };
+            let run = self.queue().pop_front();
+            let Some(run) = run else { return };
             let began = Instant::now();
-            let outcome = self.run(&job);
-            job.speed.learn(began.elapsed());
-            if self.done.send(Done { slot: job.slot, outcome: Some(outcome), traces: None }).is_err() {
+            let outcome = self.run(&run);
+            run.speed.learn(began.elapsed());
+            if self.done.send(Done { slot: run.slot, outcome: Some(outcome), traces: None }).is_err() {
                 return;
             }
         }
     }
 
-    fn run(&self, job: &Job) -> Outcome {
+    fn run(&self, run: &BlockingRun) -> Outcome {
         // It was read once before it came here, so it can be read again.
-        match Message::decode(&job.message) {
+        match Message::decode(&run.message) {
             Ok(message) => {
                 let scope = Scope::new(
-                    job.task.name,
-                    &job.lane.queue,
+                    run.task.name,
+                    &run.lane.queue,
                     &self.shared.states,
-                    job.cancellation.as_ref().unwrap_or(&self.shared.unheard),
+                    run.cancellation.as_ref().unwrap_or(&self.shared.unheard),
                 )
                 .attempt(message.attempts().saturating_add(1))
                 .id(message.id());
-                run_blocking(job.task, message.arguments(), &scope)
+                run_blocking(run.task, message.arguments(), &scope)
             }
             Err(error) => Outcome::Malformed { problem: error.to_string() },
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, VecDeque<Job>> {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<BlockingRun>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

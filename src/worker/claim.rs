@@ -1,288 +1,26 @@
-//! What does the worker do next? One loop claims, dispatches and settles; nothing else touches the slots.
-//!
-//! A turn makes all requests that can be made, then waits for a reply, an end of a run, a token, or an order. Requests
-//! of a lane are numbered without gaps and sent in that order. Up to two claims of a lane are under way, so that Redis
-//! works on one batch while the worker works on another.
+//! How do slots get messages, and give them back when they are done? One request releases what has finished and claims
+//! for the slots that are free.
 
-use std::collections::{HashMap, VecDeque};
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use futures_util::FutureExt;
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
-use tokio::sync::watch;
-use tokio::task::unconstrained;
-
-use crate::broker::{BrokerError, Claimed, MAX_BATCH, Waiter};
-use crate::config::Unknown;
-use crate::runner::{Done, Processes};
-use crate::worker::blocking::{BlockingRuns, Shared};
-use crate::worker::known::Known;
-use crate::worker::lane::{Lane, LaneState};
-use crate::worker::orders::Orders;
-use crate::worker::request::{Answer, Reply, Request, RequestKind, Sender};
-use crate::worker::shutdown::{Phase, StopReason};
-use crate::worker::slots::Slots;
-use crate::worker::stats::{Counters, count};
-use crate::worker::timeouts::Timers;
-use crate::worker::wait::Doorbell;
+use crate::broker::{Claimed, MAX_BATCH};
+use crate::worker::claim_loop::ClaimLoop;
+use crate::worker::request::{Request, RequestKind};
+use crate::worker::stats::count;
 
 /// How many claims of one lane are under way at the most.
 const CLAIMS: usize = 2;
-
 /// Up to so many slots share one claim: halves of them would cost Redis more than it gains to run beside the worker.
 const FEW: usize = 16;
 /// How many bytes a claim should bring: Redis has room at hand for one large message after the other, not for many.
 const CLAIM_BYTES: usize = 1 << 20;
-/// After how long runs of quick blocking tasks that still wait get threads of their own.
-const HELP_AFTER: Duration = Duration::from_millis(2);
 
-/// How the loop ended.
-pub(super) struct Ended {
-    pub(super) reason: StopReason,
-    /// Runs of functions that block and cannot be stopped; their messages were put back.
-    pub(super) still_running: usize,
-}
-
-/// The loop and all that it owns.
-pub(super) struct ClaimLoop {
-    pub(super) lanes: Vec<LaneState>,
-    pub(super) slots: Slots,
-    pub(super) sender: Sender,
-    pub(super) known: HashMap<&'static str, Known>,
-    pub(super) shared: Shared,
-    pub(super) unknown: Unknown,
-    pub(super) counters: Arc<Counters>,
-    pub(super) done: UnboundedSender<Done>,
-    pub(super) blocking: BlockingRuns,
-    /// Where tasks run that are not to run in this process.
-    pub(super) processes: Option<Processes>,
-    pub(super) help_at: Option<Instant>,
-    pub(super) timers: Timers,
-    ended: UnboundedReceiver<Done>,
-    under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Reply> + Send>>>,
-    /// Replies that came while a request was being made.
-    early: VecDeque<Reply>,
-    pub(super) doorbell: Doorbell,
-    pub(super) orders: Orders,
-    pub(super) end_wait_at: Option<Instant>,
-    phase: watch::Receiver<Phase>,
-    pub(super) burst: bool,
-    /// The loop is over; only what is left is settled.
-    pub(super) closing: bool,
-    /// How many slots must have finished before a second claim is made beside one that is under way.
-    pub(super) chunk: usize,
-    /// What the lane that was served last had got for its weight before.
-    pace: u64,
-}
-
-/// What the loop is made of.
-pub(super) struct Parts {
-    pub(super) lanes: Vec<(Arc<Lane>, u32)>,
-    pub(super) concurrency: usize,
-    pub(super) sender: Sender,
-    pub(super) orders: Orders,
-    pub(super) known: HashMap<&'static str, Known>,
-    pub(super) shared: Shared,
-    pub(super) unknown: Unknown,
-    pub(super) counters: Arc<Counters>,
-    pub(super) phase: watch::Receiver<Phase>,
-    pub(super) burst: bool,
-    pub(super) done: UnboundedSender<Done>,
-    pub(super) ended: UnboundedReceiver<Done>,
-    pub(super) processes: Option<Processes>,
+/// How many of so many slots must have finished before a second claim is made beside one that is under way.
+pub(super) fn chunk_of(concurrency: usize) -> usize {
+    concurrency.div_ceil(if concurrency > FEW { CLAIMS } else { 1 })
 }
 
 impl ClaimLoop {
-    pub(super) fn new(parts: Parts) -> Self {
-        let (done, ended) = (parts.done, parts.ended);
-        let shared_lanes = parts.lanes.iter().map(|(lane, _)| Arc::clone(lane)).collect();
-        Self {
-            slots: Slots::new(parts.concurrency),
-            known: parts.known,
-            blocking: BlockingRuns::new(done.clone(), parts.shared.clone()),
-            processes: parts.processes,
-            doorbell: Doorbell::new(&parts.sender.broker, shared_lanes),
-            lanes: parts.lanes.into_iter().map(|(lane, weight)| LaneState::new(lane, weight)).collect(),
-            sender: parts.sender,
-            orders: parts.orders,
-            shared: parts.shared,
-            unknown: parts.unknown,
-            counters: parts.counters,
-            done,
-            help_at: None,
-            timers: Timers::default(),
-            ended,
-            under_way: FuturesUnordered::new(),
-            early: VecDeque::new(),
-            end_wait_at: None,
-            phase: parts.phase,
-            burst: parts.burst,
-            closing: false,
-            chunk: parts.concurrency.div_ceil(if parts.concurrency > FEW { CLAIMS } else { 1 }),
-            pace: 0,
-        }
-    }
-
-    /// Runs until the worker is told to end, and everything is settled or put back.
-    pub(super) async fn run(mut self) -> Ended {
-        let mut batch = Vec::with_capacity(256);
-        let reason = loop {
-            if self.help_at.is_some() || !self.timers.is_empty() {
-                // Not left to the timer alone: a busy loop seldom comes to it.
-                self.on_timer();
-            }
-            self.pump();
-            while let Some(reply) = self.early.pop_front() {
-                self.on_reply(reply);
-                self.pump();
-            }
-            if let Some(reason) = self.is_over() {
-                break reason;
-            }
-            let timer = self.next_timer();
-            // Not in a fixed order: a queue of quick tasks always has the next reply ready.
-            tokio::select! {
-                Ok(()) = self.phase.changed() => self.on_phase(),
-                Some(reply) = self.under_way.next(), if !self.under_way.is_empty() => self.on_reply(reply),
-                _ = self.ended.recv_many(&mut batch, 256) => {
-                    for done in batch.drain(..) {
-                        self.on_end(done);
-                    }
-                }
-                Some((lane, order)) = self.orders.given.recv() => self.on_order(lane, order),
-                woken = self.doorbell.ended() => self.on_woken(woken),
-                () = sleep_until(timer), if timer.is_some() => self.on_timer(),
-            }
-        };
-        let still_running = self.put_back_all().await;
-        Ended { reason, still_running }
-    }
-
-    pub(super) fn phase(&self) -> Phase {
-        *self.phase.borrow()
-    }
-
-    /// Whether something may be claimed now.
-    pub(super) fn accepts(&self) -> bool {
-        !self.closing && self.phase() == Phase::Running && !self.slots.is_one_alone()
-    }
-
-    /// Whether the loop may end: nothing runs and nothing is left to settle, or there is no more time.
-    fn is_over(&self) -> Option<StopReason> {
-        let idle = self.slots.running() == 0 && !self.lanes.iter().any(LaneState::has_work);
-        match self.phase() {
-            Phase::Now => Some(StopReason::Requested),
-            Phase::Stopping { deadline } if idle || Instant::now() >= deadline => Some(StopReason::Requested),
-            Phase::Running if self.burst && idle => {
-                self.lanes.iter().all(LaneState::is_drained).then_some(StopReason::Drained)
-            }
-            _ => None,
-        }
-    }
-
-    fn next_timer(&mut self) -> Option<Instant> {
-        let deadline = match self.phase() {
-            Phase::Stopping { deadline } => Some(deadline),
-            _ => None,
-        };
-        let run = self.timers.next(&self.slots);
-        let pauses = self.lanes.iter().flat_map(LaneState::pauses);
-        pauses.chain(deadline).chain(run).chain(self.help_at).chain(self.end_wait_at).min()
-    }
-
-    pub(super) fn on_timer(&mut self) {
-        let now = Instant::now();
-        for lane in &mut self.lanes {
-            lane.backoff.expire(now);
-            lane.rest.expire(now);
-            lane.losses.expire(now);
-            lane.burials.expire(now);
-        }
-        self.on_time_up(now);
-        if self.help_at.is_some_and(|at| at <= now) {
-            self.help_at = None;
-            self.blocking.help_all();
-        }
-        if self.end_wait_at.is_some_and(|at| at <= now) {
-            self.end_wait_at = None;
-        }
-    }
-
-    fn on_phase(&mut self) {
-        if let Phase::Stopping { deadline } = self.phase() {
-            self.slots.announce(deadline);
-        }
-    }
-
-    /// Notes that quick blocking tasks were handed over, and looks after them a little later.
-    pub(super) fn help_later(&mut self) {
-        self.help_at.get_or_insert_with(|| Instant::now() + HELP_AFTER);
-    }
-
-    /// Makes every request that can be made now, and waits for tokens where a queue is dry.
-    pub(super) fn pump(&mut self) {
-        self.begin_alone();
-        while let Some(request) = self.next_request() {
-            self.issue(request, None);
-        }
-        self.mind_doorbell();
-    }
-
-    fn next_request(&mut self) -> Option<Request> {
-        for index in 0..self.lanes.len() {
-            let lane = &mut self.lanes[index];
-            if lane.refused && lane.requests == 0 {
-                // All that were behind the refused one have been refused too: the numbers go on after the last applied.
-                lane.refused = false;
-                lane.seq = lane.applied;
-            }
-            if !lane.doubt.is_empty() && lane.requests == 0 && lane.backoff.until().is_none() {
-                return Some(self.reconcile(index));
-            }
-            if lane.is_open()
-                && let Some((slot, settlement)) = lane.settlements.pop_front()
-            {
-                return Some(self.numbered(index, RequestKind::Settle { slot, settlement }));
-            }
-            if let Some(request) = self.next_burial(index) {
-                return Some(request);
-            }
-        }
-        let preferred = if self.accepts() { self.preferred() } else { None };
-        if let Some(index) = preferred
-            && let Some(request) = self.claim(index)
-        {
-            return Some(request);
-        }
-        (0..self.lanes.len())
-            .find_map(|index| if Some(index) == preferred { None } else { self.release(index) })
-    }
-
-    /// The lane to claim from: the first that is not dry; with weights, the one that has got the least for its weight.
-    fn preferred(&self) -> Option<usize> {
-        let candidates = self
-            .lanes
-            .iter()
-            .enumerate()
-            .filter(|(_, lane)| lane.is_open() && !lane.rests() && (!lane.dry || lane.token.is_some()));
-        // Without weights nothing is ever added to what they got, so the first one wins.
-        candidates.min_by_key(|(_, lane)| lane.got).map(|(index, _)| index)
-    }
-
-    /// Notes that a lane may have something. One that was empty for a while has no claim to what it did not use.
-    pub(super) fn wake(&mut self, index: usize) {
-        let lane = &mut self.lanes[index];
-        if std::mem::take(&mut lane.dry) {
-            lane.got = lane.got.max(self.pace);
-        }
-    }
-
     /// Releases what finished in a lane and claims for those slots and all free ones.
-    fn claim(&mut self, index: usize) -> Option<Request> {
+    pub(super) fn claim(&mut self, index: usize) -> Option<Request> {
         let lane = &mut self.lanes[index];
         let ready = lane.finished.len() + self.slots.free();
         let batch = (CLAIM_BYTES / lane.size.max(1)).clamp(1, MAX_BATCH);
@@ -302,7 +40,7 @@ impl ClaimLoop {
     }
 
     /// Releases what finished in a lane from which nothing is claimed now.
-    fn release(&mut self, index: usize) -> Option<Request> {
+    pub(super) fn release(&mut self, index: usize) -> Option<Request> {
         let lane = &mut self.lanes[index];
         if lane.finished.is_empty() || !lane.is_open() || lane.claims > 0 {
             return None;
@@ -314,56 +52,8 @@ impl ClaimLoop {
         Some(self.numbered(index, kind))
     }
 
-    pub(super) fn numbered(&mut self, index: usize, kind: RequestKind) -> Request {
-        let lane = &mut self.lanes[index];
-        lane.seq += 1;
-        Request { lane: index, seq: lane.seq, kind }
-    }
-
-    /// Sends a request; behind the wait of `waiter`, if there is one.
-    pub(super) fn issue(&mut self, request: Request, waiter: Option<Waiter>) {
-        let lane = &mut self.lanes[request.lane];
-        lane.requests += 1;
-        lane.claims += usize::from(matches!(request.kind, RequestKind::Claim { .. }));
-        lane.standing |= request.is_standing();
-        if let RequestKind::Claim { slots, kept, standing: false, .. } = &request.kind {
-            // A reply may take longer than a lease.
-            slots[*kept..].iter().for_each(|slot| lane.lane.may_own(*slot));
-        }
-        self.under_way.push(Box::pin(self.sender.clone().send(Arc::clone(&lane.lane), request, waiter)));
-        // Polled once, so that requests go out in the order of their numbers, and now.
-        if let Some(Some(reply)) = unconstrained(self.under_way.next()).now_or_never() {
-            self.early.push_back(reply);
-        }
-    }
-
-    pub(super) fn on_reply(&mut self, reply: Reply) {
-        let Reply { request, result } = reply;
-        let lane = &mut self.lanes[request.lane];
-        lane.requests -= 1;
-        lane.claims -= usize::from(matches!(request.kind, RequestKind::Claim { .. }));
-        lane.standing &= !request.is_standing();
-        match result {
-            Ok(answer) => {
-                lane.applied = lane.applied.max(request.seq);
-                lane.barred &= matches!(request.kind, RequestKind::Reconcile { .. });
-                if lane.backoff.is_failing() && lane.doubt.is_empty() {
-                    tracing::info!(queue = %lane.lane.queue, "Redis answers again");
-                    lane.backoff.succeed();
-                }
-                match answer {
-                    Answer::Claimed(claimed) => self.on_claimed(request, claimed),
-                    Answer::Settled(owned) => self.on_settled(&request, owned),
-                    Answer::Unburied => self.on_unburied(request),
-                    Answer::Reconciled(reconciled) => self.on_reconciled(request, reconciled),
-                }
-            }
-            Err(error) => self.on_error(request, &error),
-        }
-        self.on_early_orders();
-    }
-
-    fn on_claimed(&mut self, request: Request, claimed: Claimed) {
+    /// What a claim has brought, and which slots are free again.
+    pub(super) fn on_claimed(&mut self, request: Request, claimed: Claimed) {
         let RequestKind::Claim { slots, kept, .. } = request.kind else { return };
         let Claimed { lost, waiting, suspects, alone, messages } = claimed;
         self.on_lost(request.lane, lost);
@@ -397,42 +87,6 @@ impl ClaimLoop {
             self.dispatch(request.lane, filled, messages, alone);
         }
     }
-
-    /// The next reply of a request that is under way; none when there is none.
-    pub(super) async fn next_reply(&mut self) -> Option<Reply> {
-        match self.early.pop_front() {
-            Some(reply) => Some(reply),
-            None => self.under_way.next().await,
-        }
-    }
-
-    /// Takes in the ends of runs that have come so far.
-    pub(super) fn take_ended(&mut self) {
-        while let Ok(done) = self.ended.try_recv() {
-            self.on_end(done);
-        }
-    }
-
-    /// Waits for the end of a run, for up to `pause`.
-    pub(super) async fn wait_ended(&mut self, pause: Duration) {
-        if let Ok(Some(done)) = tokio::time::timeout(pause, self.ended.recv()).await {
-            self.on_end(done);
-        }
-    }
-
-    pub(super) fn log_error(&self, index: usize, error: &BrokerError, pause: Duration) {
-        let lane = &self.lanes[index];
-        tracing::warn!(queue = %lane.lane.queue, %error, ?pause, "Redis did not do what the worker asked; it is asked again");
-    }
-}
-
-impl Drop for ClaimLoop {
-    /// The worker's future was dropped, or the loop has ended: nothing of it runs on.
-    fn drop(&mut self) {
-        self.slots.cancel_all();
-        self.blocking.withdraw();
-        self.slots.abort_all();
-    }
 }
 
 /// Takes up to a batch of finished slots: those to forgive first, and how many those are.
@@ -444,11 +98,4 @@ fn take_finished(finished: &mut Vec<(usize, bool)>) -> (Vec<usize>, usize) {
         taken.sort_by_key(|(_, forgive)| !forgive);
     }
     (taken.into_iter().map(|(slot, _)| slot).collect(), forgive)
-}
-
-async fn sleep_until(timer: Option<Instant>) {
-    match timer {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
 }

@@ -13,17 +13,17 @@ use tokio::task::AbortHandle;
 use crate::broker::Place;
 use crate::isolation::Isolation;
 use crate::protocol::message::Message;
-use crate::runner::{self, Done, Outcome, Run, RunHandle, Speed, start};
+use crate::runner::{Done, Job, Outcome, Run, RunHandle, Speed, start};
 use crate::task::handler::Handler;
 use crate::task::{Cancellation, Scope};
-use crate::worker::blocking::Job;
-use crate::worker::claim::ClaimLoop;
+use crate::worker::blocking::BlockingRun;
+use crate::worker::claim_loop::ClaimLoop;
+use crate::worker::clock::{Allotment, Clock};
 use crate::worker::known::Known;
 use crate::worker::lane::{Lane, LaneState};
 use crate::worker::shutdown::Phase;
 use crate::worker::slots::{Settlement, Stop};
 use crate::worker::stats::count;
-use crate::worker::timeouts::{Allotment, Clock};
 
 /// How long one batch may be polled in place before the rest of it is spawned.
 const BUDGET: Duration = Duration::from_millis(1);
@@ -35,7 +35,7 @@ enum Dispatched {
     /// It runs on the runtime.
     Spawned(AbortHandle, Reins),
     /// It runs on a blocking thread.
-    Blocking(Job, Reins),
+    Blocking(BlockingRun, Reins),
     /// It runs in a process of its own.
     Isolated(RunHandle),
 }
@@ -62,7 +62,7 @@ impl ClaimLoop {
     /// claims that were under way may bring two.
     pub(super) fn dispatch(&mut self, index: usize, slots: &[usize], messages: Vec<Vec<u8>>, alone: bool) {
         let mut batch = Batch::new();
-        let mut jobs = Vec::new();
+        let mut runs = Vec::new();
         let suspect = self.lanes[index].suspects;
         for (slot, message) in slots.iter().copied().zip(messages) {
             let message = Bytes::from(message);
@@ -80,13 +80,13 @@ impl ClaimLoop {
             if self.closing {
                 continue; // It does not begin; it is put back.
             }
-            self.begin(index, slot, &mut batch, &mut jobs);
+            self.begin(index, slot, &mut batch, &mut runs);
             if self.lanes[index].finished.len() >= self.chunk {
                 self.pump();
                 batch.lap();
             }
         }
-        self.hand_over(jobs);
+        self.hand_over(runs);
     }
 
     /// Begins what is to run alone, when no request is under way or to be made: one may bring another suspect, or put it
@@ -100,30 +100,30 @@ impl ClaimLoop {
             return;
         }
         let Some((slot, running)) = self.slots.to_begin_alone() else { return };
-        let (index, mut jobs) = (running.lane, Vec::new());
-        self.begin(index, slot, &mut Batch::new(), &mut jobs);
-        self.hand_over(jobs);
+        let (index, mut runs) = (running.lane, Vec::new());
+        self.begin(index, slot, &mut Batch::new(), &mut runs);
+        self.hand_over(runs);
     }
 
-    fn begin(&mut self, index: usize, slot: usize, batch: &mut Batch, jobs: &mut Vec<Job>) {
+    fn begin(&mut self, index: usize, slot: usize, batch: &mut Batch, runs: &mut Vec<BlockingRun>) {
         let Some(running) = self.slots.running_in(slot) else { return };
         match self.send_off(index, slot, &running.message, batch) {
             Dispatched::Ended(outcome) => self.on_done(slot, outcome, None),
             Dispatched::Isolated(handle) => self.slots.stop_by(slot, Stop::Process(handle)),
             Dispatched::Spawned(abort, reins) => self.lead(slot, Stop::Abort(abort), reins),
-            Dispatched::Blocking(job, reins) => {
+            Dispatched::Blocking(run, reins) => {
                 self.lead(slot, Stop::Impossible, reins);
-                jobs.push(job);
+                runs.push(run);
             }
         }
     }
 
-    fn hand_over(&mut self, jobs: Vec<Job>) {
-        if !jobs.is_empty() {
-            if jobs.len() > 1 {
+    fn hand_over(&mut self, runs: Vec<BlockingRun>) {
+        if !runs.is_empty() {
+            if runs.len() > 1 {
                 self.help_later();
             }
-            self.blocking.push(jobs);
+            self.blocking.push(runs);
         }
     }
 
@@ -146,7 +146,7 @@ impl ClaimLoop {
             Err(outcome) => return Dispatched::Ended(outcome),
         };
         if let (Isolation::Fork | Isolation::Prefork, Some(processes)) = (known.isolation, &self.processes) {
-            let job = runner::Job {
+            let job = Job {
                 slot,
                 task: known.task.name,
                 queue: self.lanes[index].lane.queue.clone(),
@@ -170,7 +170,7 @@ impl ClaimLoop {
     fn run_inline(&self, found: &Found<'_>, reins: Reins, batch: &mut Batch) -> Dispatched {
         let Found { slot, lane, known, bytes, message } = found;
         if let Handler::Blocking(_) = known.task.handler {
-            let job = Job {
+            let run = BlockingRun {
                 slot: *slot,
                 task: known.task,
                 speed: Arc::clone(&known.speed),
@@ -178,7 +178,7 @@ impl ClaimLoop {
                 message: (*bytes).clone(),
                 cancellation: reins.cancellation.clone(),
             };
-            return Dispatched::Blocking(job, reins);
+            return Dispatched::Blocking(run, reins);
         }
         let cancellation = reins.cancellation.as_ref().unwrap_or(&self.shared.unheard);
         let scope = Scope::new(known.task.name, &lane.queue, &self.shared.states, cancellation)

@@ -6,7 +6,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::broker::{Broker, Order, OrderAnswer, digest};
 use crate::runner::Outcome;
-use crate::worker::claim::ClaimLoop;
+use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::slots::{Running, Stop};
 
 /// What is said to an order, on its way to Redis.

@@ -40,11 +40,12 @@ pub(super) enum RequestKind {
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) request: Request,
-    pub(super) result: Result<Answer, BrokerError>,
+    pub(super) result: Result<Effect, BrokerError>,
 }
 
+/// What Redis did about a request.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum Effect {
     Claimed(Claimed),
     /// Whether the slot still owned its message.
     Settled(bool),
@@ -92,7 +93,7 @@ impl Sender {
         lane: &Lane,
         request: &Request,
         waiter: Option<Waiter>,
-    ) -> Result<Answer, BrokerError> {
+    ) -> Result<Effect, BrokerError> {
         let (keys, worker_key, seq) = (&lane.keys, lane.worker_key.as_str(), request.seq);
         match &request.kind {
             RequestKind::Claim { slots, released, kept, forgive, in_hand, standing } => {
@@ -118,18 +119,18 @@ impl Sender {
                 if renew {
                     lane.cover(&free[..claimed.messages.len()], now);
                 }
-                Ok(Answer::Claimed(claimed))
+                Ok(Effect::Claimed(claimed))
             }
             RequestKind::Settle { slot, settlement } => {
                 let wire_id = lane.wire_ids[*slot].as_str();
                 match settlement {
                     Settlement::Retry(message) => {
-                        self.broker.retry(keys, worker_key, seq, wire_id, message).await.map(Answer::Settled)
+                        self.broker.retry(keys, worker_key, seq, wire_id, message).await.map(Effect::Settled)
                     }
                     Settlement::PutBack(place) => {
                         let ids = [wire_id];
                         let count = self.broker.put_back(keys, worker_key, seq, *place, &ids).await?;
-                        Ok(Answer::Settled(count == 1))
+                        Ok(Effect::Settled(count == 1))
                     }
                     Settlement::Bury { reason, detail, attempt, output } => {
                         let ask = BuryRequest {
@@ -148,17 +149,17 @@ impl Sender {
                                 if trimmed > 0 {
                                     tracing::warn!(queue = %lane.queue, trimmed, "the oldest dead letters had to go: look at them with `dead list`, or raise dead.max_count");
                                 }
-                                Answer::Settled(true)
+                                Effect::Settled(true)
                             }
-                            Buried::Lost => Answer::Settled(false),
-                            Buried::WrongType => Answer::Unburied,
+                            Buried::Lost => Effect::Settled(false),
+                            Buried::WrongType => Effect::Unburied,
                         })
                     }
                 }
             }
             RequestKind::Reconcile { slots } => {
                 let ask = ReconcileRequest { worker_key, seq, lease: self.lease, wire_ids: &lane.ids(slots) };
-                self.broker.reconcile(keys, &ask).await.map(Answer::Reconciled)
+                self.broker.reconcile(keys, &ask).await.map(Effect::Reconciled)
             }
         }
     }

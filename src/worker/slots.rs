@@ -9,7 +9,7 @@ use tokio::task::AbortHandle;
 use crate::broker::Place;
 use crate::runner::RunHandle;
 use crate::task::Cancellation;
-use crate::worker::timeouts::Clock;
+use crate::worker::clock::Clock;
 
 /// What is left to do about a message whose run has ended, other than to release it.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 //! keeps its slot until the key is mended, and all others go on, in slots that are kept for that.
 
 use crate::broker::Place;
-use crate::worker::claim::ClaimLoop;
+use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::request::{Request, RequestKind};
 use crate::worker::slots::Settlement;
 use crate::worker::stats::count;

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use tokio::task::unconstrained;
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, Token, Waiter};
-use crate::worker::claim::ClaimLoop;
+use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::lane::Lane;
 use crate::worker::request::{Request, RequestKind};
 
@@ -244,18 +244,6 @@ impl ClaimLoop {
         }
     }
 
-    /// The lanes whose tokens are worth waiting for, in their order.
-    fn wanted(&self) -> impl Iterator<Item = usize> {
-        let mut all_dry = true;
-        self.lanes.iter().enumerate().filter_map(move |(index, lane)| {
-            let is_dry = lane.dry && lane.token.is_none();
-            let comes_first = lane.weight > 0 || all_dry;
-            all_dry &= is_dry;
-            let rests = lane.backoff.until().is_some() || lane.rests();
-            (is_dry && comes_first && !lane.standing && !rests).then_some(index)
-        })
-    }
-
     /// Lets a claim stand behind the wait that is under way, while the worker of one queue is idle: it then makes no
     /// other request until that claim is answered, so that its number stays the next one.
     fn follow_wait(&mut self) {
@@ -294,11 +282,5 @@ impl ClaimLoop {
                 self.give_token_back(index, token);
             }
         }
-    }
-
-    /// Whether a token of this lane can be used now: without weights, only while the lanes before it are dry.
-    fn comes_first(&self, index: usize) -> bool {
-        self.lanes[index].weight > 0
-            || self.lanes[..index].iter().all(|lane| lane.dry && lane.token.is_none())
     }
 }

@@ -1,5 +1,5 @@
 //! What does a worker know, what does it ask, and what does it make of the answer? `src/worker` without its clocks:
-//! `claim.rs`, `settle.rs` and `lane.rs`, for one queue.
+//! `turn.rs`, `claim.rs`, `settle.rs`, `doubt.rs` and `lane.rs`, for one queue.
 
 use super::protections::Protection;
 use super::wait::{Token, Wait};
