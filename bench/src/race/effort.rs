@@ -34,6 +34,11 @@ impl Effort {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
+    /// The same with at most so many calls, if that is said.
+    pub fn with_calls(self, calls: Option<u64>) -> Self {
+        Self { calls: calls.unwrap_or(self.calls), ..self }
+    }
+
     /// For figures that count.
     pub const FULL: Self = Self {
         rounds: 3,

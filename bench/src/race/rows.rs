@@ -30,6 +30,11 @@ impl<'a> Rows<'a> {
         Self { figures, rates: HashMap::new() }
     }
 
+    /// Writes what was measured into its file.
+    pub fn keep(&self) -> Result<(), String> {
+        self.figures.keep()
+    }
+
     /// One round of one system.
     pub fn measure(&mut self, part: &str, trial: Trial) {
         match part {
@@ -253,7 +258,7 @@ impl<'a> Rows<'a> {
         }
         let key = (row.to_owned(), trial.system.name);
         loop {
-            let known = self.rates.get(&key).copied();
+            let known = self.rates.get(&key).copied().or_else(|| self.figures.known(row, key.1));
             let wanted = |rate: f64| match rate * trial.effort.longest {
                 enough if enough >= most as f64 => most,
                 _ => ((rate * trial.effort.seconds) as u64).clamp(LEAST.min(most), most),
