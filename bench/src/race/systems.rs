@@ -36,7 +36,7 @@ pub const SYSTEMS: &[System] = &[
         name: "bare scripts",
         program: Program::Bare("loop"),
         settings: "a loop of our own claim script, which counts what it claims and reads none of it: the ceiling",
-        rows: &["drain, ", "drain through", "drain while", "per task"],
+        rows: &["drain, ", "drain through", "drain with payload", "drain while", "per task"],
         ..PEER
     },
     System {
