@@ -19,7 +19,7 @@ impl Times {
     /// The longest first.
     pub fn tell(mut self) {
         let all: Duration = self.0.iter().map(|(_, took)| *took).sum();
-        eprintln!("the round took {:.0} s:", all.as_secs_f64());
+        eprintln!("the round took {:.0} s", all.as_secs_f64());
         self.0.retain(|(_, took)| *took > LONG);
         self.0.sort_by_key(|(_, took)| std::cmp::Reverse(*took));
         for (what, took) in self.0 {

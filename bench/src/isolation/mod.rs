@@ -59,6 +59,7 @@ pub fn run(
             for system in systems {
                 if effort.is_over() {
                     eprintln!("the time is over");
+                    times.tell();
                     return Ok(());
                 }
                 let trial = Trial { system, server: &server, effort };
