@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::readme::LONGEST;
 use super::support::root;
 
 #[path = "../bench/src/readme.rs"]
@@ -61,6 +62,14 @@ fn a_run_becomes_a_section_of_medians_and_ratios() {
     ] {
         assert!(told.contains(&format!("{line}\n")), "expected {line} in:\n{told}");
     }
+
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let [before, _, behind] = section::parts(&readme).expect("the README says what it costs");
+    let lines = [before, &told, behind].concat().lines().count();
+    assert!(
+        lines <= LONGEST,
+        "expected the README to stay short with all rows, there would be {lines} lines"
+    );
 
     run["figures"][0]["rounds"] = json!([]);
     let problem = section::section(&run).unwrap_err();

@@ -1,11 +1,12 @@
 //! The ceiling: what our scripts and Redis allow, with nothing around them. Messages are counted, not read.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use redis::Value;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{Connection, Value};
 
 use crate::sending::Sends;
 use crate::tally::Tally;
@@ -22,33 +23,86 @@ pub fn work(words: &[String]) -> ExitCode {
     }
 }
 
-/// One connection, one call of our own claim script in flight, which releases a batch and claims the next.
-fn claim(url: &str, slots: usize) -> ExitCode {
-    let info = redis::IntoConnectionInfo::into_connection_info(url).expect("an address");
-    let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
-    let client = redis::Client::open(info.set_tcp_settings(settings)).expect("an address");
-    let mut connection = client.get_connection().expect("Redis answers");
-    let tally = Tally::of_environment();
-    let script = redis::Script::new(include_str!("../../lua/claim.lua"));
-    script.prepare_invoke().load(&mut connection).expect("loads");
-    let ids: Vec<String> = (0..slots).map(|slot| format!("bench:aaaaaaaaaaaaaaaa:{slot}")).collect();
-    let (mut seq, mut released, mut total) = (0, 0, 0);
-    loop {
-        seq += 1;
+/// So many bytes does a claim bring, about, as for a worker.
+const CLAIM_BYTES: usize = 1 << 20;
+
+/// One connection, and calls of our own claim script, each of which releases a batch and claims the next. One is in
+/// flight, which has all slots; two when messages are so large that one would bring more than a worker's does, so that
+/// Redis works while the last reply is read.
+struct Claims {
+    connection: Connection,
+    script: redis::Script,
+    ids: Vec<String>,
+    seq: u64,
+    /// The slots of those in flight.
+    in_flight: VecDeque<Range<usize>>,
+}
+
+impl Claims {
+    fn connect(url: &str, slots: usize) -> Self {
+        let info = redis::IntoConnectionInfo::into_connection_info(url).expect("an address");
+        let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
+        let client = redis::Client::open(info.set_tcp_settings(settings)).expect("an address");
+        let mut connection = client.get_connection().expect("Redis answers");
+        let script = redis::Script::new(include_str!("../../lua/claim.lua"));
+        script.prepare_invoke().load(&mut connection).expect("loads");
+        let ids = (0..slots).map(|slot| format!("bench:aaaaaaaaaaaaaaaa:{slot}")).collect();
+        Self { connection, script, ids, seq: 0, in_flight: VecDeque::new() }
+    }
+
+    /// Claims for these slots, the first of which own what is released.
+    fn send(&mut self, slots: Range<usize>, released: usize) {
+        self.seq += 1;
         let mut call = redis::cmd("EVALSHA");
-        call.arg(script.get_hash()).arg(6).arg("bench").arg("bench_noti").arg("bench_processing");
+        call.arg(self.script.get_hash()).arg(6).arg("bench").arg("bench_noti").arg("bench_processing");
         call.arg("bench:aaaaaaaaaaaaaaaa").arg("bench_deaths").arg("bench_hand");
-        call.arg(seq).arg(60_000).arg(0).arg(0).arg(0).arg(released).arg(0).arg(&ids);
-        let Value::Array(reply) = call.query(&mut connection).expect("claims") else {
+        call.arg(self.seq)
+            .arg(60_000)
+            .arg(0)
+            .arg(0)
+            .arg(0)
+            .arg(released)
+            .arg(0)
+            .arg(&self.ids[slots.clone()]);
+        self.connection.send_packed_command(&call.get_packed_command()).expect("is sent");
+        self.in_flight.push_back(slots);
+    }
+
+    /// The slots of the claim that was sent first, how many messages they own now, and the bytes of one of them.
+    fn receive(&mut self) -> (Range<usize>, usize, usize) {
+        let slots = self.in_flight.pop_front().expect("is in flight");
+        let Value::Array(reply) = self.connection.recv_response().expect("claims") else {
             panic!("claim answers an array")
         };
-        released = reply.len() - 3;
-        for _ in 0..released {
+        let size = if let Some(Value::BulkString(message)) = reply.get(3) { message.len() } else { 0 };
+        (slots, reply.len() - 3, size)
+    }
+}
+
+fn claim(url: &str, slots: usize) -> ExitCode {
+    let tally = Tally::of_environment();
+    let mut claims = Claims::connect(url, slots);
+    let (mut total, mut known) = (0, false);
+    claims.send(0..1, 0);
+    loop {
+        let (own, claimed, size) = claims.receive();
+        for _ in 0..claimed {
             tally.count(total);
             total += 1;
         }
-        if released == 0 {
+        if claimed == 0 {
             std::thread::sleep(Duration::from_millis(1));
+        }
+        if known || claimed == 0 {
+            claims.send(own, claimed);
+            continue;
+        }
+        // The first message tells how large they are.
+        known = true;
+        let batch = (CLAIM_BYTES / size.max(1)).clamp(1, slots);
+        claims.send(0..batch, claimed);
+        if 2 * batch <= slots {
+            claims.send(batch..2 * batch, 0);
         }
     }
 }

@@ -1,19 +1,25 @@
 //! What was measured? All of it, as it is kept in a file.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::machine::Machine;
+use crate::programs::MISSING;
+use crate::publish;
 use crate::readme::grouped;
-use crate::server::Server;
+use crate::scale;
 
 /// What was measured of one system in one row, one value for each round. The name of a row is that of its table and,
 /// behind the first comma, that of its column.
+#[derive(Serialize, Deserialize)]
 struct Figure {
     row: String,
     system: String,
-    unit: &'static str,
+    unit: String,
+    #[serde(rename = "rounds")]
     values: Vec<f64>,
     /// How many calls each value is made of, where that differs.
     calls: Vec<u64>,
@@ -21,25 +27,91 @@ struct Figure {
     problem: Option<String>,
 }
 
+#[derive(Serialize, Deserialize)]
+struct System {
+    name: String,
+    version: String,
+    settings: String,
+}
+
 /// All figures.
-#[derive(Default)]
+#[derive(Serialize, Deserialize)]
 pub struct Figures {
+    quick: bool,
+    machine: Machine,
+    systems: Vec<System>,
     figures: Vec<Figure>,
-    /// System, version and settings.
-    systems: Vec<(String, String, String)>,
     raw: BTreeMap<String, BTreeMap<String, Vec<Value>>>,
+    #[serde(skip)]
+    file: PathBuf,
+    /// Those of the run that is published.
+    #[serde(skip)]
+    published: Vec<Figure>,
 }
 
 impl Figures {
-    /// Says once what a system is.
-    pub fn describe(&mut self, system: &str, version: String, settings: &str) {
-        if self.systems.iter().all(|(name, ..)| name != system) {
-            self.systems.push((system.into(), version, settings.into()));
+    /// None yet; they go into that file.
+    pub fn new(file: &Path, quick: bool) -> Self {
+        Self {
+            quick,
+            machine: Machine::read(),
+            systems: Vec::new(),
+            figures: Vec::new(),
+            raw: BTreeMap::new(),
+            file: file.into(),
+            published: published(),
         }
     }
 
+    /// Those of that file, when what is measured now can stand beside them.
+    pub fn resume(file: &Path, quick: bool) -> Result<Self, String> {
+        let saved = publish::load(file)?;
+        let refuse = |problem: String| Err(format!("{}: {problem}", file.display()));
+        if saved["kind"] == scale::KIND {
+            return refuse("it is a run of bench/scale".into());
+        }
+        let figures = match serde_json::from_value(saved) {
+            Ok(figures) => Self { file: file.into(), published: published(), ..figures },
+            Err(error) => return refuse(error.to_string()),
+        };
+        if figures.quick != quick {
+            return refuse("a quick run and one that counts do not mix".into());
+        }
+        match figures.machine.unlike(&Machine::read()) {
+            Some(problem) => refuse(problem),
+            None => Ok(figures),
+        }
+    }
+
+    /// Says what a system is. An error when the run began with another version of it, or with other settings.
+    pub fn describe(&mut self, name: &str, version: Option<String>, settings: &str) -> Result<(), String> {
+        let new = |version: Option<String>| System {
+            name: name.into(),
+            version: version.unwrap_or_else(|| MISSING.into()),
+            settings: settings.into(),
+        };
+        let Some(known) = self.systems.iter_mut().find(|system| system.name == name) else {
+            self.systems.push(new(version));
+            return Ok(());
+        };
+        match version {
+            Some(_) if known.version == MISSING => *known = new(version),
+            Some(version) if known.version != version => {
+                return Err(format!("the run began with {name} as {}, not as {version}", known.version));
+            }
+            Some(_) if known.settings != settings => {
+                return Err(format!(
+                    "the run began with other settings of {name}, which were: {}",
+                    known.settings
+                ));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Takes the value of one round.
-    pub fn add(&mut self, row: &str, system: &str, unit: &'static str, value: Result<f64, String>) {
+    pub fn add(&mut self, row: &str, system: &str, unit: &str, value: Result<f64, String>) {
         let figure = self.figure(row, system, unit);
         match value {
             Ok(value) => {
@@ -54,18 +126,18 @@ impl Figures {
     }
 
     /// The same, of so many calls.
-    pub fn add_of(&mut self, row: &str, system: &str, unit: &'static str, value: f64, calls: u64) {
+    pub fn add_of(&mut self, row: &str, system: &str, unit: &str, value: f64, calls: u64) {
         self.add(row, system, unit, Ok(value));
         self.figure(row, system, unit).calls.push(calls);
     }
 
-    fn figure(&mut self, row: &str, system: &str, unit: &'static str) -> &mut Figure {
-        let at = self.figures.iter().position(|figure| figure.row == row && figure.system == system);
+    fn figure(&mut self, row: &str, system: &str, unit: &str) -> &mut Figure {
+        let at = self.figures.iter().position(|figure| figure.is(row, system));
         let at = at.unwrap_or_else(|| {
             self.figures.push(Figure {
                 row: row.into(),
                 system: system.into(),
-                unit,
+                unit: unit.into(),
                 values: Vec::new(),
                 calls: Vec::new(),
                 problem: None,
@@ -77,13 +149,19 @@ impl Figures {
 
     /// The value of the last round.
     pub fn last(&self, row: &str, system: &str) -> Option<f64> {
-        let figure = self.figures.iter().find(|figure| figure.row == row && figure.system == system)?;
-        figure.values.last().copied()
+        self.figures.iter().find(|figure| figure.is(row, system))?.values.last().copied()
+    }
+
+    /// About what it is, by the rounds so far, else by the run that is published.
+    pub fn known(&self, row: &str, system: &str) -> Option<f64> {
+        let mut all = self.figures.iter().chain(&self.published);
+        let found = all.find(|figure| figure.is(row, system) && !figure.values.is_empty())?;
+        Some(quantile(&found.values, 0.5))
     }
 
     /// Whether a system has only ever failed in a row.
     pub fn fails(&self, row: &str, system: &str) -> bool {
-        let mut found = self.figures.iter().filter(|figure| figure.row == row && figure.system == system);
+        let mut found = self.figures.iter().filter(|figure| figure.is(row, system));
         found.any(|figure| figure.problem.is_some() && figure.values.is_empty())
     }
 
@@ -93,56 +171,27 @@ impl Figures {
         of_row.entry(system.into()).or_default().push(values.into());
     }
 
-    /// All of it, with what is known of the machine and of the run.
-    pub fn json(&self, quick: bool) -> Value {
-        let figures: Vec<Value> = self
-            .figures
-            .iter()
-            .map(|figure| {
-                json!({
-                    "row": figure.row,
-                    "system": figure.system,
-                    "unit": figure.unit,
-                    "rounds": figure.values,
-                    "calls": figure.calls,
-                    "problem": figure.problem,
-                })
-            })
-            .collect();
-        let systems: Vec<Value> = self
-            .systems
-            .iter()
-            .map(
-                |(name, version, settings)| json!({ "name": name, "version": version, "settings": settings }),
-            )
-            .collect();
-        let raw: Map<String, Value> =
-            self.raw.iter().map(|(row, systems)| (row.clone(), json!(systems))).collect();
-        json!({
-            "quick": quick,
-            "machine": machine(),
-            "systems": systems,
-            "figures": figures,
-            "raw": raw,
-        })
+    /// All of it.
+    pub fn json(&self) -> Value {
+        serde_json::to_value(self).expect("names are text")
+    }
+
+    /// Writes it into its file, so that it outlives a run that is stopped.
+    pub fn keep(&self) -> Result<(), String> {
+        publish::write(&self.file, &format!("{:#}\n", self.json()))
     }
 }
 
-/// Without these no figure can be compared.
-fn machine() -> Value {
-    let read = |path: &str| std::fs::read_to_string(Path::new("/proc").join(path)).unwrap_or_default();
-    let field = |text: &str, name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-        line.trim_start_matches(['\t', ' ', ':']).to_owned()
-    };
-    json!({
-        "cores": std::thread::available_parallelism().map_or(1, usize::from),
-        "processor": field(&read("cpuinfo"), "model name"),
-        "memory": field(&read("meminfo"), "MemTotal"),
-        "kernel": read("sys/kernel/osrelease").trim(),
-        "redis": Server::start().version(),
-        "load": read("loadavg").split(' ').next().unwrap_or_default(),
-    })
+impl Figure {
+    fn is(&self, row: &str, system: &str) -> bool {
+        self.row == row && self.system == system
+    }
+}
+
+fn published() -> Vec<Figure> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.json");
+    let saved = publish::load(&path).map(|saved| saved["figures"].clone());
+    saved.ok().and_then(|figures| serde_json::from_value(figures).ok()).unwrap_or_default()
 }
 
 /// The value below which that share of them lies.

@@ -13,6 +13,7 @@ mod compare;
 mod figures;
 mod isolation;
 mod load;
+mod machine;
 mod processes;
 mod programs;
 mod publish;
@@ -27,6 +28,7 @@ mod server;
 mod table;
 mod tally;
 mod tasks;
+mod times;
 mod worker;
 
 use std::process::ExitCode;

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Stands for the version of one that is not there.
+pub const MISSING: &str = "not installed: see bench/run";
+
 /// A program that knows the words of `peers/README.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
@@ -41,16 +44,12 @@ impl Program {
     }
 
     /// What it is a version of, when it is there.
-    pub fn version(self) -> Result<String, String> {
+    pub fn version(self) -> Option<String> {
         if matches!(self, Self::This | Self::Bare(_)) {
-            return Ok("delayed".into());
+            return Some("delayed".into());
         }
-        match self.command().arg("version").output() {
-            Ok(output) if output.status.success() => {
-                Ok(String::from_utf8_lossy(&output.stdout).trim().into())
-            }
-            Ok(_) | Err(_) => Err("not installed: see bench/run".into()),
-        }
+        let output = self.command().arg("version").output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().into())
     }
 }
 

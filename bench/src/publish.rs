@@ -21,13 +21,21 @@ pub fn save(figures: &Value, json: &Path) -> ExitCode {
     ];
     println!();
     for (path, text) in files {
-        if let Err(error) = std::fs::write(&path, text) {
-            eprintln!("error: {} cannot be written: {error}", path.display());
+        if let Err(problem) = write(&path, &text) {
+            eprintln!("error: {problem}");
             return ExitCode::FAILURE;
         }
         println!("written: {}", path.display());
     }
     ExitCode::SUCCESS
+}
+
+/// Writes a file anew; whoever is stopped meanwhile leaves it as it was.
+pub fn write(path: &Path, text: &str) -> Result<(), String> {
+    let mut next = path.as_os_str().to_owned();
+    next.push(".next");
+    let written = std::fs::write(&next, text).and_then(|()| std::fs::rename(&next, path));
+    written.map_err(|error| format!("{} cannot be written: {error}", path.display()))
 }
 
 /// `report [FILE] [--publish]`: tells a saved run again, and makes it the one of the documentation.

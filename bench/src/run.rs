@@ -15,6 +15,10 @@ struct Plan {
     /// Names of systems; none: all.
     only: Vec<String>,
     quick: bool,
+    /// Whether it goes on with the run that is in the file.
+    add: bool,
+    /// How often each system has its turn, if that is said.
+    rounds: Option<usize>,
     /// When the time is over that was given.
     until: Option<Instant>,
     /// The most calls of a drain.
@@ -32,19 +36,37 @@ pub fn run(words: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let mut figures = Figures::default();
-    if !plan.isolation.is_empty() {
+    match measure(&plan) {
+        Ok(figures) => publish::save(&figures.json(), &plan.json),
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(plan: &Plan) -> Result<Figures, String> {
+    let mut figures = match plan.add {
+        true => Figures::resume(&plan.json, plan.quick)?,
+        false => Figures::new(&plan.json, plan.quick),
+    };
+    // What does not fit to the run is found before anything is measured.
+    let isolated =
+        if plan.isolation.is_empty() { Vec::new() } else { isolation::systems(&plan.only, &mut figures)? };
+    let racing = if plan.race.is_empty() { Vec::new() } else { race::systems(&plan.only, &mut figures)? };
+    if !isolated.is_empty() {
         let effort = if plan.quick { isolation::Effort::QUICK } else { isolation::Effort::FULL };
-        let effort = isolation::Effort { until: plan.until, ..effort };
-        isolation::run(&plan.isolation, &plan.only, &effort, &mut figures);
+        let rounds = plan.rounds.unwrap_or(effort.rounds);
+        let effort = isolation::Effort { rounds, until: plan.until, ..effort };
+        isolation::run(&plan.isolation, &isolated, &effort, &mut figures)?;
     }
-    if !plan.race.is_empty() {
+    if !racing.is_empty() {
         let effort = if plan.quick { race::Effort::QUICK } else { race::Effort::FULL };
-        let calls = plan.calls.unwrap_or(effort.calls);
-        let effort = race::Effort { until: plan.until, calls, ..effort };
-        race::run(&plan.race, &plan.only, &effort, &mut figures);
+        let rounds = plan.rounds.unwrap_or(effort.rounds);
+        let effort = race::Effort { rounds, until: plan.until, ..effort }.with_calls(plan.calls);
+        race::run(&plan.race, &racing, &effort, &mut figures)?;
     }
-    publish::save(&figures.json(plan.quick), &plan.json)
+    Ok(figures)
 }
 
 fn read(words: &[String]) -> Result<Plan, String> {
@@ -53,6 +75,8 @@ fn read(words: &[String]) -> Result<Plan, String> {
         isolation: Vec::new(),
         only: Vec::new(),
         quick: false,
+        add: false,
+        rounds: None,
         until: None,
         calls: None,
         json: concat!(env!("CARGO_MANIFEST_DIR"), "/figures.json").into(),
@@ -62,6 +86,12 @@ fn read(words: &[String]) -> Result<Plan, String> {
         let mut value = || words.next().ok_or_else(|| format!("{word} takes a value"));
         match word {
             "--quick" => plan.quick = true,
+            "--add" => plan.add = true,
+            "--rounds" => {
+                let rounds = value()?;
+                let number = rounds.parse().ok().filter(|number| *number > 0);
+                plan.rounds = Some(number.ok_or_else(|| format!("no number of rounds: {rounds}"))?);
+            }
             "--json" => plan.json = value()?.into(),
             "--within" => {
                 let minutes = value()?;

@@ -26,7 +26,7 @@ impl Effort {
 
     /// For figures that count.
     pub const FULL: Self =
-        Self { rounds: 5, seconds: 3.0, samples: 300, hanging: 5.0, hung: 1000, until: None };
+        Self { rounds: 5, seconds: 2.0, samples: 300, hanging: 5.0, hung: 1000, until: None };
     /// To see that it works.
     pub const QUICK: Self =
         Self { rounds: 2, seconds: 0.5, samples: 50, hanging: 2.0, hung: 160, until: None };

@@ -9,64 +9,83 @@ pub mod tasks;
 mod trial;
 mod watch;
 
-use std::collections::HashMap;
-
 use self::bare_fork::Pace;
 pub use self::bare_fork::fork_loop;
 pub use self::effort::Effort;
-use self::systems::{Load, SYSTEMS, System, Way};
+use self::systems::{SYSTEMS, System, Way};
 pub use self::tasks::exec_child;
 use self::trial::{Killed, Trial};
 use crate::figures::{Figures, quantile};
 use crate::processes::Size;
 use crate::server::Server;
+use crate::times::Times;
+
+/// What stands beside those that fork.
+const BARE: [(&str, &str); 2] = [
+    ("bare loop", "a process with one thread and as much memory as the zygote: fork, _exit, waitpid"),
+    ("bare, paused", "the same with the pauses that the calls have whose latency is measured"),
+];
 
 /// The parts that this module runs.
 pub const PARTS: [&str; 3] = ["fork", "prefork", "kill"];
 
-/// Runs the parts; `only` has names of systems, none: all.
-pub fn run(parts: &[&'static str], only: &[String], effort: &Effort, figures: &mut Figures) {
+/// Those that are measured; `only` has names, none: all.
+pub fn systems(only: &[String], figures: &mut Figures) -> Result<Vec<&'static System>, String> {
     let wanted = |system: &&System| only.is_empty() || only.iter().any(|name| name == system.name);
     let systems: Vec<&System> = SYSTEMS.iter().filter(wanted).collect();
-    let server = Server::start();
-    let mut sizes = HashMap::new();
     for system in &systems {
-        let version = system.program.version().unwrap_or_else(|problem| problem);
-        figures.describe(system.name, version, system.settings);
-    }
-    for round in 0..effort.rounds {
-        eprintln!("round {} of {}", round + 1, effort.rounds);
-        for part in parts {
-            for system in &systems {
-                if effort.is_over() {
-                    eprintln!("the time is over");
-                    return;
-                }
-                let trial = Trial { system, server: &server, effort };
-                match *part {
-                    "kill" if system.way != Way::Inline => kill(&trial, figures),
-                    part if part == system.part => costs(&trial, &mut sizes, figures),
-                    _ => {}
-                }
+        figures.describe(system.name, system.program.version(), system.settings)?;
+        if system.bare_loop {
+            for (name, settings) in BARE {
+                figures.describe(name, Some(String::new()), settings)?;
             }
         }
     }
+    Ok(systems)
+}
+
+/// Runs the parts.
+pub fn run(
+    parts: &[&'static str],
+    systems: &[&'static System],
+    effort: &Effort,
+    figures: &mut Figures,
+) -> Result<(), String> {
+    let server = Server::start();
+    for round in 0..effort.rounds {
+        eprintln!("round {} of {}", round + 1, effort.rounds);
+        let mut times = Times::default();
+        for part in parts {
+            for system in systems {
+                if effort.is_over() {
+                    eprintln!("the time is over");
+                    times.tell();
+                    return Ok(());
+                }
+                let trial = Trial { system, server: &server, effort };
+                times.take(part, system.name, || match *part {
+                    "kill" if system.way != Way::Inline => kill(&trial, figures),
+                    part if part == system.part => costs(&trial, figures),
+                    _ => {}
+                });
+            }
+            figures.keep()?;
+        }
+        times.tell();
+    }
+    Ok(())
 }
 
 /// Calls each second, and what the process of its own adds to the time of a call.
-fn costs(trial: &Trial, sizes: &mut HashMap<(&'static str, Load), u64>, figures: &mut Figures) {
+fn costs(trial: &Trial, figures: &mut Figures) {
     let (part, name) = (trial.system.part, trial.system.name);
     for load in trial.system.loads {
         let row = format!("{part}: calls/s, {}", load.label);
-        let key = (name, *load);
-        let result = match sizes.get(&key) {
-            Some(&count) => trial.rate(*load, count),
-            None => trial.calibrate(*load).and_then(|count| {
-                sizes.insert(key, count);
-                trial.rate(*load, count)
-            }),
+        let count = match figures.known(&row, name) {
+            Some(rate) => Ok(trial.calls(rate)),
+            None => trial.calibrate(*load),
         };
-        figures.add(&row, name, "/s", result);
+        figures.add(&row, name, "/s", count.and_then(|count| trial.rate(*load, count)));
     }
     if trial.system.way == Way::Inline {
         return;
@@ -101,16 +120,12 @@ fn bare_loop(trial: &Trial, size: Size, figures: &mut Figures) {
     let part = trial.system.part;
     let ours = trial.system.name;
     figures.add(&format!("{part}: resident size of what forks"), ours, "MB", Ok(size.resident as f64 / 1e6));
-    let settings = "a process with one thread and as much memory as the zygote: fork, _exit, waitpid";
-    figures.describe("bare loop", String::new(), settings);
     for (label, processes) in [("1 at a time", 1), ("2 at a time", 2)] {
         let rate = bare_fork::run(processes, size, Pace::Full(trial.effort.seconds));
         let rate = rate
             .map(|bare| processes as f64 * 1e3 * bare.times.len() as f64 / bare.times.iter().sum::<f64>());
         figures.add(&format!("{part}: calls/s, {label}"), "bare loop", "/s", rate);
     }
-    let settings = "the same with the pauses that the calls have whose latency is measured";
-    figures.describe("bare, paused", String::new(), settings);
     for (name, pace) in [
         ("bare loop", Pace::Full(trial.effort.seconds)),
         ("bare, paused", Pace::Paused(trial.effort.samples)),

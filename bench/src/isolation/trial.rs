@@ -73,14 +73,19 @@ struct Scene {
 }
 
 impl Trial<'_> {
-    /// How many calls take about as long as a drain is to go on.
+    /// How many calls take about as long as a drain is to go on, at that rate.
+    pub fn calls(&self, rate: f64) -> u64 {
+        ((rate * self.effort.seconds) as u64).clamp(FEW, MANY)
+    }
+
+    /// The same, when the rate is not known.
     pub fn calibrate(&self, load: Load) -> Result<u64, String> {
         let mut count = FEW;
         loop {
-            let wanted = (self.rate(load, count)? * self.effort.seconds) as u64;
+            let wanted = self.calls(self.rate(load, count)?);
             // A few of many tell little.
             if wanted <= 20 * count || 20 * count > MANY {
-                return Ok(wanted.clamp(FEW, MANY));
+                return Ok(wanted);
             }
             count *= 20;
         }

@@ -2,24 +2,61 @@
 
 use std::time::Instant;
 
+/// The least calls that tell something.
+pub const LEAST: u64 = 10;
+
+/// How fast calls run, and how fast they are enqueued before that; both each second.
+#[derive(Clone, Copy)]
+pub struct Pace {
+    pub rate: f64,
+    pub filled: f64,
+}
+
+/// How many calls a measurement has.
+#[derive(Clone, Copy)]
+pub struct Size {
+    pub calls: u64,
+    /// Who would take more seconds for all of these, filling included, has fewer,
+    pub longest: f64,
+    /// so that about so many seconds are measured.
+    pub seconds: f64,
+}
+
+impl Size {
+    /// How many they are at that pace.
+    pub fn at(self, pace: Pace) -> u64 {
+        // A tenth more warms up.
+        let all = 1.1 * self.calls as f64 * (1.0 / pace.rate + 1.0 / pace.filled);
+        if all <= self.longest {
+            return self.calls;
+        }
+        ((pace.rate * self.seconds) as u64).clamp(LEAST.min(self.calls), self.calls)
+    }
+}
+
 /// What a run takes.
 pub struct Effort {
     /// How often each system has its turn.
     pub rounds: usize,
-    /// About how long one measurement goes on; what is slower has fewer calls.
-    pub seconds: f64,
-    /// How long it may go on to have all calls of a drain.
-    pub longest: f64,
+    /// Calls of a drain, as in the benchmark of asynq.
+    pub drain: Size,
+    /// Calls of the rows that are no drain of empty calls from one queue.
+    pub other: Size,
+    /// Calls of which each tenth takes long. The last of them have a part in the rate, so all that are not slow have
+    /// the same number.
+    pub mixed: Size,
     /// Whether it is measured again when the first guess of how many calls that are was wrong, even if that takes long.
     pub refine: bool,
-    /// Calls of a drain, as in the benchmark of asynq.
-    pub calls: u64,
     /// Calls that find an idle worker.
     pub picked_up: u64,
+    /// For how many seconds calls are sent at a steady rate.
+    pub paced: f64,
     /// Calls that wait, and few of them.
     pub waiting: [u64; 2],
-    /// How long filling a queue may take.
+    /// How many seconds filling a queue may take,
     pub fill: f64,
+    /// and for how many it is filled by whoever would take longer.
+    pub fill_slowly: f64,
     /// For how long an idle worker is watched.
     pub idle: f64,
     /// Seconds without any run after which a system has failed.
@@ -34,32 +71,46 @@ impl Effort {
         self.until.is_some_and(|until| Instant::now() >= until)
     }
 
+    /// The same with at most so many calls, if that is said.
+    pub fn with_calls(mut self, calls: Option<u64>) -> Self {
+        if let Some(calls) = calls {
+            (self.drain.calls, self.other.calls) = (calls, calls);
+            self.mixed.calls = calls.min(self.mixed.calls);
+        }
+        self
+    }
+
     /// For figures that count.
     pub const FULL: Self = Self {
         rounds: 3,
-        seconds: 1.5,
-        longest: 10.0,
+        drain: Size { calls: 100_000, longest: 10.0, seconds: 1.5 },
+        other: Size { calls: 100_000, longest: 5.0, seconds: 1.5 },
+        mixed: Size { calls: 20_000, longest: 17.0, seconds: 4.0 },
         refine: true,
-        calls: 100_000,
         picked_up: 100,
+        paced: 1.5,
         waiting: [10_000, 1_000_000],
         fill: 10.0,
+        fill_slowly: 4.0,
         idle: 5.0,
-        patience: 20,
+        // One of them looks every 10 seconds.
+        patience: 12,
         until: None,
     };
     /// To see that it works.
     pub const QUICK: Self = Self {
         rounds: 1,
-        seconds: 0.3,
-        longest: 0.3,
+        drain: Size { calls: 10_000, longest: 0.3, seconds: 0.3 },
+        other: Size { calls: 10_000, longest: 0.3, seconds: 0.3 },
+        mixed: Size { calls: 1_000, longest: 0.3, seconds: 0.3 },
         refine: false,
-        calls: 10_000,
         picked_up: 20,
+        paced: 0.3,
         waiting: [1_000, 20_000],
         fill: 0.5,
+        fill_slowly: 0.5,
         idle: 1.0,
-        patience: 15,
+        patience: 12,
         until: None,
     };
 }

@@ -14,36 +14,52 @@ use self::systems::{SYSTEMS, System};
 use self::trial::Trial;
 use crate::figures::Figures;
 use crate::server::Server;
+use crate::times::Times;
 
 /// What we are called.
 pub const OURS: &str = "delayed";
 
-/// Runs the parts; `only` has names of systems, none: all.
-pub fn run(parts: &[&'static str], only: &[String], effort: &Effort, figures: &mut Figures) {
+/// Those that are measured; `only` has names, none: all.
+pub fn systems(only: &[String], figures: &mut Figures) -> Result<Vec<&'static System>, String> {
     let wanted =
         |system: &&System| only.is_empty() || only.iter().any(|name| name.eq_ignore_ascii_case(system.name));
     let mut systems = Vec::new();
     for system in SYSTEMS.iter().filter(wanted) {
-        match system.program.version() {
-            Ok(version) => {
-                figures.describe(system.name, version, system.settings);
-                systems.push(system);
-            }
-            Err(problem) => figures.describe(system.name, problem, system.settings),
+        let version = system.program.version();
+        let is_there = version.is_some();
+        figures.describe(system.name, version, system.settings)?;
+        if is_there {
+            systems.push(system);
         }
     }
+    Ok(systems)
+}
+
+/// Runs the parts.
+pub fn run(
+    parts: &[&'static str],
+    systems: &[&'static System],
+    effort: &Effort,
+    figures: &mut Figures,
+) -> Result<(), String> {
     let server = Server::start();
     let mut rows = Rows::new(figures);
     for round in 0..effort.rounds {
         eprintln!("round {} of {}", round + 1, effort.rounds);
+        let mut times = Times::default();
         for part in parts {
-            for system in &systems {
+            for system in systems {
                 if effort.is_over() {
                     eprintln!("the time is over");
-                    return;
+                    times.tell();
+                    return Ok(());
                 }
-                rows.measure(part, Trial { system, server: &server, effort });
+                let trial = Trial { system, server: &server, effort };
+                times.take(part, system.name, || rows.measure(part, trial));
             }
+            rows.keep()?;
         }
+        times.tell();
     }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::effort::{LEAST, Pace, Size};
 use super::proxy::Proxy;
 use super::trial::{Drained, PLAIN, Trial, Work};
 use crate::figures::{Figures, quantile};
@@ -11,23 +12,40 @@ use crate::figures::{Figures, quantile};
 pub const PARTS: [&str; 10] =
     ["drain", "enqueue", "pickup", "load", "proxy", "payload", "mixed", "queues", "waiting", "idle"];
 
-/// The least calls that tell something, and those of the first guess.
-const LEAST: u64 = 20;
+/// Calls that find out how fast a system is of which nothing is known.
 const GUESS: u64 = 50;
+const DRAIN: &str = "drain, 64 at a time";
+const IN_BULK: &str = "enqueue, in bulk";
 const FAR: Duration = Duration::from_millis(1);
 const EIGHT: &str = "bench_0,bench_1,bench_2,bench_3,bench_4,bench_5,bench_6,bench_7";
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("max", 1.0)];
 
+/// A row whose calls are counted out.
+#[derive(Clone, Copy)]
+struct Row<'a> {
+    name: &'a str,
+    /// One of about the same pace, or the same.
+    like: &'a str,
+    size: Size,
+    /// Whether its calls are enqueued first.
+    filled: bool,
+}
+
 /// Measures rows, and knows how fast each system is.
 pub struct Rows<'a> {
     figures: &'a mut Figures,
-    /// Calls each second of a system in a row.
-    rates: HashMap<(String, &'static str), f64>,
+    /// That of a system in a row, when it was measured last.
+    paces: HashMap<(String, &'static str), Pace>,
 }
 
 impl<'a> Rows<'a> {
     pub fn new(figures: &'a mut Figures) -> Self {
-        Self { figures, rates: HashMap::new() }
+        Self { figures, paces: HashMap::new() }
+    }
+
+    /// Writes what was measured into its file.
+    pub fn keep(&self) -> Result<(), String> {
+        self.figures.keep()
     }
 
     /// One round of one system.
@@ -48,18 +66,23 @@ impl<'a> Rows<'a> {
             "proxy" => self.proxy(trial),
             "payload" => {
                 for (bytes, name) in [(100, "100 B"), (10_000, "10 kB"), (1_000_000, "1 MB")] {
-                    let most = (200_000_000 / bytes).min(trial.effort.calls);
+                    let other = trial.effort.other;
+                    let size = Size { calls: other.calls.min(200_000_000 / bytes), ..other };
                     let work = Work { concurrency: 10, task: "carry", bytes, ..PLAIN };
-                    self.variant(trial, &format!("drain with payload, {name}"), work, most);
+                    let name = format!("drain with payload, {name}");
+                    let row = Row { name: &name, like: "drain, 10 at a time", size, filled: true };
+                    self.drained(trial, row, work);
                 }
             }
             "mixed" => {
-                let work = Work { task: "mixed", ..PLAIN };
-                self.variant(trial, "drain of mixed tasks, 64 at a time", work, trial.effort.calls);
+                let name = "drain of mixed tasks, 64 at a time";
+                let row = Row { name, like: name, size: trial.effort.mixed, filled: true };
+                self.drained(trial, row, Work { task: "mixed", ..PLAIN });
             }
             "queues" => {
-                let work = Work { queues: EIGHT, ..PLAIN };
-                self.variant(trial, "drain of 8 queues, 64 at a time", work, trial.effort.calls);
+                let name = "drain of 8 queues, 64 at a time";
+                let row = Row { name, like: DRAIN, size: trial.effort.other, filled: true };
+                self.drained(trial, row, Work { queues: EIGHT, ..PLAIN });
             }
             "waiting" => self.waiting(trial),
             _ => self.idle(trial),
@@ -70,7 +93,11 @@ impl<'a> Rows<'a> {
     fn drain(&mut self, trial: Trial, concurrency: usize) {
         let row = format!("drain, {concurrency} at a time");
         let work = Work { concurrency, ..PLAIN };
-        let Some(drained) = self.drained(trial, &row, work, trial.effort.calls) else { return };
+        let size = trial.effort.drain;
+        let Some(drained) = self.drained(trial, Row { name: &row, like: &row, size, filled: true }, work)
+        else {
+            return;
+        };
         let name = trial.system.name;
         let mut add = |row: &str, unit, value| {
             if trial.system.has(row) {
@@ -81,7 +108,7 @@ impl<'a> Rows<'a> {
             add("start-up, until the first call runs", "s", drained.start_up);
         }
         if concurrency == 64 {
-            add("enqueue, in bulk", "/s", drained.filled);
+            add(IN_BULK, "/s", drained.filled);
             add("per task, Redis", "µs", drained.redis);
             add("per task, commands in Redis", "", drained.commands);
             add("per task, worker", "µs", drained.worker);
@@ -90,36 +117,28 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The rate of another drain.
-    fn variant(&mut self, trial: Trial, row: &str, work: Work, most: u64) {
-        self.drained(trial, row, work, most);
-    }
-
-    fn drained(&mut self, trial: Trial, row: &str, work: Work, most: u64) -> Option<Drained> {
-        let sized = self.sized(trial, row, most, |count| {
+    fn drained(&mut self, trial: Trial, row: Row, work: Work) -> Option<Drained> {
+        let sized = self.sized(trial, row, |count| {
             let drained = trial.drain(work, count)?;
-            Ok((drained.rate, drained))
+            Ok((Pace { rate: drained.rate, filled: drained.filled }, drained))
         });
         match sized? {
             Ok(drained) => {
-                self.figures.add_of(row, trial.system.name, "/s", drained.rate, drained.calls);
+                self.figures.add_of(row.name, trial.system.name, "/s", drained.rate, drained.calls);
                 Some(drained)
             }
             Err(problem) => {
-                self.figures.add(row, trial.system.name, "/s", Err(problem));
+                self.figures.add(row.name, trial.system.name, "/s", Err(problem));
                 None
             }
         }
     }
 
     fn enqueue(&mut self, trial: Trial, tasks: u64) {
-        let row = format!("enqueue, one by one from {tasks}");
-        let sized = self.sized(trial, &row, trial.effort.calls, |count| {
-            let rate = trial.enqueue(tasks, count)?;
-            Ok((rate, rate))
-        });
-        if let Some(rate) = sized {
-            self.figures.add(&row, trial.system.name, "/s", rate);
+        let name = format!("enqueue, one by one from {tasks}");
+        let row = Row { name: &name, like: &name, size: trial.effort.other, filled: false };
+        if let Some(rate) = self.sized(trial, row, |count| Ok(plain(trial.enqueue(tasks, count)?))) {
+            self.figures.add(&name, trial.system.name, "/s", rate);
         }
     }
 
@@ -134,34 +153,24 @@ impl<'a> Rows<'a> {
     /// As much as can be sent and run at the same time, and latencies at half of that.
     fn load(&mut self, trial: Trial) {
         let row = "sent and run at once, 64 at a time";
-        self.guess_from_drain(trial, row);
-        let sized = self.sized(trial, row, trial.effort.calls, |count| {
-            let rate = trial.both(count)?;
-            Ok((rate, rate))
-        });
-        let Some(most) = sized else { return };
+        let size = trial.effort.other;
+        let both = Row { name: row, like: DRAIN, size, filled: false };
+        if !self.skips(trial, row) && self.pace(both, trial.system.name).is_none() {
+            // As many calls as a drain would have: a worker that looks only now and then seems slow with few.
+            let drain = Row { name: DRAIN, like: DRAIN, size, filled: true };
+            // What fails here fails there, too.
+            let _ = self.sized(trial, drain, |count| {
+                let drained = trial.drain(PLAIN, count)?;
+                Ok((Pace { rate: drained.rate, filled: drained.filled }, ()))
+            });
+        }
+        let Some(most) = self.sized(trial, both, |count| Ok(plain(trial.both(count)?))) else { return };
         self.figures.add(row, trial.system.name, "/s", most.clone());
         let Ok(most) = most else { return };
         let rate = (most / 2.0).max(1.0) as u64;
-        let count = (rate as f64 * trial.effort.seconds) as u64;
+        let count = (rate as f64 * trial.effort.paced) as u64;
         let waited = trial.at_rate(rate, count.max(LEAST));
         self.latencies("latency at half of that", trial.system.name, waited, &QUANTILES[..2]);
-    }
-
-    /// As many calls as a drain would have: a worker that looks only now and then seems slow with few.
-    fn guess_from_drain(&mut self, trial: Trial, row: &str) {
-        let name = trial.system.name;
-        let drain = "drain, 64 at a time";
-        if !self.rates.contains_key(&(drain.to_owned(), name)) && !self.skips(trial, row) {
-            // What fails here fails there, too.
-            let _ = self.sized(trial, drain, trial.effort.calls, |count| {
-                let rate = trial.drain(PLAIN, count)?.rate;
-                Ok((rate, rate))
-            });
-        }
-        if let Some(rate) = self.rates.get(&(drain.to_owned(), name)).copied() {
-            self.rates.entry((row.to_owned(), name)).or_insert(rate);
-        }
     }
 
     fn latencies(
@@ -190,7 +199,8 @@ impl<'a> Rows<'a> {
         match Proxy::start(trial.server.address(), FAR) {
             Ok(proxy) => {
                 let url = proxy.url();
-                self.variant(trial, row, Work { url: Some(&url), ..PLAIN }, trial.effort.calls);
+                let far = Row { name: row, like: row, size: trial.effort.other, filled: true };
+                self.drained(trial, far, Work { url: Some(&url), ..PLAIN });
             }
             Err(error) => self.figures.add(row, trial.system.name, "/s", Err(error.to_string())),
         }
@@ -198,30 +208,47 @@ impl<'a> Rows<'a> {
 
     /// Whether many that wait make a difference.
     fn waiting(&mut self, trial: Trial) {
-        let name = trial.system.name;
-        let [few, many] = trial.effort.waiting;
-        let mut fill = f64::INFINITY;
+        let (name, effort) = (trial.system.name, trial.effort);
+        let [few, many] = effort.waiting;
+        let mut fill = self.figures.known(IN_BULK, name);
+        let mut like = DRAIN.to_owned();
         for wait in [few, many] {
             let row = format!("drain while others wait, {wait} waiting");
             // What is filled slowly has fewer.
-            let left = wait.min((fill * trial.effort.fill) as u64);
-            let work = Work { left, ..PLAIN };
-            let sized = self.sized(trial, &row, few, |count| {
-                let drained = trial.drain(Work { left: left.saturating_sub(count), ..work }, count)?;
-                Ok((drained.rate, drained))
+            let left = match fill {
+                Some(fill) if wait as f64 / fill > effort.fill => {
+                    wait.min((fill * effort.fill_slowly) as u64)
+                }
+                _ => wait,
+            };
+            let left = left.max(few);
+            let size = Size { calls: few, ..effort.other };
+            let counted = Row { name: &row, like: &like, size, filled: false };
+            let sized = self.sized(trial, counted, |count| {
+                let drained = trial.drain(Work { left: left.saturating_sub(count), ..PLAIN }, count)?;
+                Ok((Pace { rate: drained.rate, filled: f64::INFINITY }, drained))
             });
             match sized {
                 Some(Ok(drained)) => {
-                    fill = drained.filled;
+                    fill = Some(drained.filled);
                     self.figures.add_of(&row, name, "/s", drained.rate, left);
                     let row = "memory, of Redis for a waiting call";
                     if wait == few && trial.system.has(row) {
                         self.figures.add(row, name, "B", Ok(drained.waiting));
                     }
                 }
-                Some(Err(problem)) => self.figures.add(&row, name, "/s", Err(problem)),
+                Some(Err(problem)) => {
+                    self.figures.add(&row, name, "/s", Err(problem.clone()));
+                    if wait == few {
+                        // No more comes of more of them.
+                        let row = format!("drain while others wait, {many} waiting");
+                        self.figures.add(&row, name, "/s", Err(problem));
+                        return;
+                    }
+                }
                 None => {}
             }
+            like = row;
         }
     }
 
@@ -237,45 +264,56 @@ impl<'a> Rows<'a> {
         self.figures.add("idle worker, of Redis", name, "% of a core", pick(|idle| idle.redis));
     }
 
-    /// Measures with as many calls as take about as long as a measurement is to go on, and at most so many.
+    /// Measures with as many calls as the size of the row gives.
     fn sized<T>(
         &mut self,
         trial: Trial,
-        row: &str,
-        most: u64,
-        mut measure: impl FnMut(u64) -> Result<(f64, T), String>,
+        row: Row,
+        mut measure: impl FnMut(u64) -> Result<(Pace, T), String>,
     ) -> Option<Result<T, String>> {
-        if self.skips(trial, row) {
+        if self.skips(trial, row.name) {
             return None;
         }
-        if let Some(why) = trial.system.lacks(row) {
+        if let Some(why) = trial.system.lacks(row.name) {
             return Some(Err(why.into()));
         }
-        let key = (row.to_owned(), trial.system.name);
+        let (size, name) = (row.size, trial.system.name);
         loop {
-            let known = self.rates.get(&key).copied();
-            let wanted = |rate: f64| match rate * trial.effort.longest {
-                enough if enough >= most as f64 => most,
-                _ => ((rate * trial.effort.seconds) as u64).clamp(LEAST.min(most), most),
-            };
-            let count = known.map_or(GUESS.min(most), wanted);
-            match measure(count) {
-                Ok((rate, measured)) => {
-                    self.rates.insert(key.clone(), rate);
-                    // A guess that was far too low is not counted, and has warmed up what can be warm.
-                    let near = known.is_some_and(|known| wanted(rate) < 4 * wanted(known));
-                    let costly = count as f64 / rate > 0.1 && !trial.effort.refine;
-                    if near || count == most || costly {
-                        return Some(Ok(measured));
-                    }
-                }
+            let known = self.pace(row, name);
+            let count = known.map_or(GUESS.min(size.calls), |pace| size.at(pace));
+            let (pace, measured) = match measure(count) {
+                Ok(done) => done,
                 Err(problem) => return Some(Err(problem)),
+            };
+            self.paces.insert((row.name.to_owned(), name), pace);
+            // A guess that was far too low is not counted, and has warmed up what can be warm.
+            let wanted = size.at(pace);
+            let near = known.is_some() && wanted < size.calls && wanted < 4 * count;
+            let costly = count as f64 / pace.rate > 0.1 && !trial.effort.refine;
+            if near || count == size.calls || costly {
+                return Some(Ok(measured));
             }
         }
+    }
+
+    /// How fast a system is in a row, if that is known from this run or from the one that is published.
+    fn pace(&self, row: Row, name: &'static str) -> Option<Pace> {
+        let measured = |like: &str| self.paces.get(&(like.to_owned(), name)).copied();
+        let known = |like: &str| {
+            let rate = self.figures.known(like, name)?;
+            let filled = self.figures.known(IN_BULK, name).filter(|_| row.filled);
+            Some(Pace { rate, filled: filled.unwrap_or(f64::INFINITY) })
+        };
+        [row.name, row.like].into_iter().find_map(|like| measured(like).or_else(|| known(like)))
     }
 
     /// Whether it has no such row, or has failed in it before.
     fn skips(&self, trial: Trial, row: &str) -> bool {
         !trial.system.has(row) || self.figures.fails(row, trial.system.name)
     }
+}
+
+/// A rate that is all there is to tell.
+fn plain(rate: f64) -> (Pace, f64) {
+    (Pace { rate, filled: f64::INFINITY }, rate)
 }

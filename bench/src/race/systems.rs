@@ -35,8 +35,9 @@ pub const SYSTEMS: &[System] = &[
     System {
         name: "bare scripts",
         program: Program::Bare("loop"),
-        settings: "a loop of our own claim script, which counts what it claims and reads none of it: the ceiling",
-        rows: &["drain, ", "drain through", "drain while", "per task"],
+        settings: "a loop of our own claim script, which counts what it claims and reads none of it: the ceiling; \
+                   messages of 1 MB by two claims in flight, of one each",
+        rows: &["drain, ", "drain through", "drain with payload", "drain while", "per task"],
         ..PEER
     },
     System {

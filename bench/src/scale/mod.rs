@@ -45,7 +45,7 @@ pub fn run(words: &[String]) -> ExitCode {
     if parts.is_empty() {
         parts.extend(&PARTS);
     }
-    let mut figures = Figures::default();
+    let mut figures = Figures::new(&json, sizes < usize::MAX);
     let server = Server::start();
     let system = SYSTEMS.iter().find(|system| system.name == OURS).expect("is there");
     for round in 0..effort.rounds {
@@ -56,7 +56,7 @@ pub fn run(words: &[String]) -> ExitCode {
             }
         }
     }
-    let mut saved = figures.json(sizes < usize::MAX);
+    let mut saved = figures.json();
     saved["kind"] = KIND.into();
     publish::save(&saved, &json)
 }

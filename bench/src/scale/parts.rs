@@ -69,13 +69,13 @@ pub const PARTS: [Part; 5] = [
 
 fn workers(trial: Trial, size: u64) -> Result<Columns, String> {
     let work = Work { workers: size as usize, ..PLAIN };
-    Ok(with_costs(&trial.drain(work, 2 * trial.effort.calls)?))
+    Ok(with_costs(&trial.drain(work, 2 * trial.effort.drain.calls)?))
 }
 
 fn queues(trial: Trial, size: u64) -> Result<Columns, String> {
     let names: Vec<String> = (0..size).map(|number| format!("bench_{number}")).collect();
     let work = Work { queues: &names.join(","), ..PLAIN };
-    let mut columns = with_costs(&trial.drain(work, trial.effort.calls)?);
+    let mut columns = with_costs(&trial.drain(work, trial.effort.drain.calls)?);
     let idle = trial.idle(work)?;
     columns.push(("commands while idle", "/s", idle.commands));
     columns.push(("Redis while idle", "% of a core", idle.redis));
@@ -86,7 +86,7 @@ fn queues(trial: Trial, size: u64) -> Result<Columns, String> {
 
 fn slots(trial: Trial, size: u64) -> Result<Columns, String> {
     // One at a time is slow.
-    let calls = if size < 16 { trial.effort.calls / 4 } else { trial.effort.calls };
+    let calls = if size < 16 { trial.effort.drain.calls / 4 } else { trial.effort.drain.calls };
     let drained = trial.drain(Work { concurrency: size as usize, ..PLAIN }, calls)?;
     let mut columns = with_costs(&drained);
     columns.push(("memory", "MB", drained.memory as f64 / 1e6));
