@@ -25,6 +25,7 @@ use crate::cli::settings::Settings;
 use crate::error::Error;
 use crate::runner::Zygote;
 use crate::task::{Registry, States};
+use crate::worker::attention;
 use crate::worker::known::first_isolated;
 
 /// Blocking threads beside those that run calls: the heartbeat's end, file and name look-ups.
@@ -115,7 +116,9 @@ fn zygote(settings: &Settings, states: &States) -> Result<Option<Zygote>, Failur
 fn runtime(settings: &Settings, command: &Command) -> Result<Runtime, Failure> {
     let built = if command.runs_calls() {
         let cores = available_parallelism().map_or(1, NonZero::get);
-        Builder::new_multi_thread()
+        let mut builder = Builder::new_multi_thread();
+        attention::set_up(&mut builder, cores);
+        builder
             .worker_threads(cores.max(2))
             .max_blocking_threads(settings.config.worker.concurrency + SPARE_THREADS)
             .enable_all()

@@ -14,11 +14,12 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
-use tokio::task::unconstrained;
+use tokio::task::{unconstrained, yield_now};
 
 use crate::broker::Waiter;
 use crate::config::Unknown;
 use crate::runner::{Done, Processes};
+use crate::worker::attention::Attention;
 use crate::worker::blocking::{BlockingRuns, Shared};
 use crate::worker::claim::chunk_of;
 use crate::worker::known::Known;
@@ -60,6 +61,7 @@ pub(super) struct ClaimLoop {
     under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Reply> + Send>>>,
     /// Replies that came while a request was being made.
     early: VecDeque<Reply>,
+    attention: Attention,
     pub(super) doorbell: Doorbell,
     pub(super) orders: Orders,
     pub(super) end_wait_at: Option<Instant>,
@@ -112,6 +114,7 @@ impl ClaimLoop {
             ended,
             under_way: FuturesUnordered::new(),
             early: VecDeque::new(),
+            attention: Attention::new(),
             end_wait_at: None,
             phase: parts.phase,
             burst: parts.burst,
@@ -138,6 +141,7 @@ impl ClaimLoop {
                 break reason;
             }
             let timer = self.next_timer();
+            let looks = self.attention.looks(self.only_waits());
             // Not in a fixed order: a queue of quick tasks always has the next reply ready.
             tokio::select! {
                 Ok(()) = self.phase.changed() => self.on_phase(),
@@ -150,7 +154,9 @@ impl ClaimLoop {
                 Some((lane, order)) = self.orders.given.recv() => self.on_order(lane, order),
                 woken = self.doorbell.ended() => self.on_woken(woken),
                 () = sleep_until(timer), if timer.is_some() => self.on_timer(),
+                () = yield_now(), if looks => continue,
             }
+            self.attention.came();
         };
         let still_running = self.put_back_all().await;
         Ended { reason, still_running }
@@ -176,6 +182,12 @@ impl ClaimLoop {
             }
             _ => None,
         }
+    }
+
+    /// Whether there is nothing to do until a claim is answered, and more is to be expected of it.
+    fn only_waits(&self) -> bool {
+        let brings_more = |lane: &LaneState| lane.claims > 0 && !lane.standing && !lane.dry;
+        self.slots.running() == 0 && self.lanes.iter().any(brings_more)
     }
 
     fn next_timer(&mut self) -> Option<Instant> {
@@ -245,6 +257,9 @@ impl ClaimLoop {
 
     pub(super) fn on_reply(&mut self, reply: Reply) {
         let Reply { request, result } = reply;
+        if !request.is_standing() {
+            self.attention.answered(request.made.elapsed());
+        }
         let lane = &mut self.lanes[request.lane];
         lane.requests -= 1;
         lane.claims -= usize::from(matches!(request.kind, RequestKind::Claim { .. }));

@@ -1,7 +1,7 @@
 //! What if a request failed? What was not applied is made again; what may have been is asked after, never guessed at.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::broker::{BrokerError, BrokerErrorKind, Reconciled};
 use crate::worker::claim_loop::ClaimLoop;
@@ -67,7 +67,7 @@ impl ClaimLoop {
         slots.sort_unstable();
         slots.dedup();
         lane.seq += JUMP;
-        Request { lane: index, seq: lane.seq, kind: RequestKind::Reconcile { slots } }
+        Request { lane: index, seq: lane.seq, kind: RequestKind::Reconcile { slots }, made: Instant::now() }
     }
 
     /// Knows now which requests in doubt were applied: those up to the number that Redis had stored.

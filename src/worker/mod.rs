@@ -1,5 +1,6 @@
 //! Claims calls and runs them. One file for each loop, all of the same shape.
 
+pub(crate) mod attention;
 mod backoff;
 mod blocking;
 mod builder;

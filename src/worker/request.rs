@@ -1,7 +1,7 @@
 //! What may a worker ask of a queue, and what came of it?
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::broker::{
     Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, ReconcileRequest,
@@ -16,6 +16,8 @@ pub(super) struct Request {
     pub(super) lane: usize,
     pub(super) seq: u64,
     pub(super) kind: RequestKind,
+    /// When it was made, shortly before it is sent.
+    pub(super) made: Instant,
 }
 
 #[derive(Debug)]

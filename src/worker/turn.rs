@@ -1,5 +1,7 @@
 //! Whose turn is it? What is to be settled comes first, then claims: the queues in their order, or by their weights.
 
+use std::time::Instant;
+
 use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::request::{Request, RequestKind};
 
@@ -39,7 +41,7 @@ impl ClaimLoop {
     pub(super) fn numbered(&mut self, index: usize, kind: RequestKind) -> Request {
         let lane = &mut self.lanes[index];
         lane.seq += 1;
-        Request { lane: index, seq: lane.seq, kind }
+        Request { lane: index, seq: lane.seq, kind, made: Instant::now() }
     }
 
     /// The lane to claim from: the first that is not dry; with weights, the one that has got the least for its weight.

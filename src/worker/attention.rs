@@ -1,0 +1,153 @@
+//! How does a worker hear of a reply at once, while it drains a queue?
+//!
+//! Between a claim and its reply a worker of quick tasks has nothing to do, and a Redis nearby answers sooner than a kernel
+//! wakes a thread. Besides, the kernel likes to wake it on the very processor on which Redis is at work, and then both take
+//! turns on one while another is idle. So the loop does not let its thread sleep for a short while: it yields to other tasks,
+//! and looks for events, again and again.
+//!
+//! Another thread of the runtime that has nothing to do would wait for these events too, and be woken by them. So it rests
+//! meanwhile, for much less than a millisecond; only a runtime that was [set up](set_up) so does that, and the loop looks
+//! for replies only there.
+
+use std::cell::Cell;
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Builder;
+
+/// For how long a reply is looked for.
+const ATTENTION: Duration = Duration::from_micros(150);
+/// For how long idle threads rest from each look on. What comes is done by one thread until then.
+const REST: Duration = Duration::from_micros(250);
+/// A Redis that takes longer to answer is not looked for.
+const NEAR: Duration = Duration::from_micros(500);
+
+static IS_SET_UP: AtomicBool = AtomicBool::new(false);
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+/// Until when idle threads rest: nanoseconds since [`START`].
+static REST_UNTIL: AtomicU64 = AtomicU64::new(0);
+/// The thread that looked last: its [`here`].
+static LOOKER: AtomicU64 = AtomicU64::new(0);
+
+/// For how long, and whether at all, a loop looks for its next reply.
+#[derive(Debug)]
+pub(super) struct Attention {
+    /// Since when it has nothing else to do, it looks until then.
+    until: Option<Instant>,
+    is_near: bool,
+}
+
+/// Lets idle threads of a runtime rest while a worker looks for replies. Not where there is only one processor: whoever
+/// looks there keeps Redis from working.
+pub(crate) fn set_up(builder: &mut Builder, processors: usize) {
+    if processors > 1 {
+        IS_SET_UP.store(true, Relaxed);
+        builder.on_thread_park(before_park);
+    }
+}
+
+impl Attention {
+    pub(super) fn new() -> Self {
+        Self { until: None, is_near: true }
+    }
+
+    /// Whether to look once more, where the loop can only `wait` for a reply.
+    pub(super) fn looks(&mut self, waits: bool) -> bool {
+        if !(waits && self.is_near && IS_SET_UP.load(Relaxed)) {
+            return false;
+        }
+        let now = Instant::now();
+        if now >= *self.until.get_or_insert(now + ATTENTION) {
+            return false;
+        }
+        LOOKER.store(here(), Relaxed);
+        REST_UNTIL.store(since_start(now + REST), Relaxed);
+        // Redis may want to run on this processor.
+        thread::yield_now();
+        true
+    }
+
+    /// Something came that the loop had to do.
+    pub(super) fn came(&mut self) {
+        self.until = None;
+    }
+
+    /// A reply came, after so long.
+    pub(super) fn answered(&mut self, took: Duration) {
+        self.is_near = took < NEAR;
+    }
+}
+
+/// Before a thread of the runtime waits for events: it rests while another one looks for them.
+fn before_park() {
+    if LOOKER.load(Relaxed) == here() {
+        LOOKER.store(0, Relaxed);
+        REST_UNTIL.store(0, Relaxed);
+        return;
+    }
+    loop {
+        let (until, now) = (REST_UNTIL.load(Relaxed), since_start(Instant::now()));
+        if until <= now {
+            return;
+        }
+        thread::sleep(Duration::from_nanos(until - now));
+    }
+}
+
+fn since_start(moment: Instant) -> u64 {
+    u64::try_from(moment.saturating_duration_since(*START).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A number of this thread, from 1.
+fn here() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static HERE: Cell<u64> = const { Cell::new(0) };
+    }
+    if HERE.get() == 0 {
+        HERE.set(THREADS.fetch_add(1, Relaxed));
+    }
+    HERE.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_looked_for_while_redis_is_near_and_others_rest_for_a_moment() {
+        let mut attention = Attention::new();
+        assert!(!attention.looks(true), "expected a runtime that was not set up to be left alone");
+        set_up(&mut Builder::new_multi_thread(), 1);
+        assert!(!attention.looks(true), "expected one processor to be left to Redis");
+        set_up(&mut Builder::new_multi_thread(), 2);
+        assert!(!attention.looks(false));
+        let began = Instant::now();
+        assert!(attention.looks(true));
+        // Until it has looked for long enough.
+        while attention.looks(true) {}
+        assert!(began.elapsed() >= ATTENTION);
+        let last = Instant::now();
+        thread::spawn(before_park).join().expect("it ends");
+        assert!(last.elapsed() < Duration::from_secs(1), "expected a rest to end by itself");
+        assert!(since_start(Instant::now()) >= REST_UNTIL.load(Relaxed), "expected it to last that long");
+
+        attention.came();
+        assert!(attention.looks(true), "expected it to look again for what comes next");
+        let rests_until = REST_UNTIL.load(Relaxed);
+        before_park();
+        assert!(
+            rests_until > 0 && REST_UNTIL.load(Relaxed) == 0,
+            "expected others not to rest while nobody looks"
+        );
+
+        attention.came();
+        attention.answered(NEAR);
+        assert!(!attention.looks(true), "expected a Redis that is far not to be looked for");
+        attention.answered(NEAR / 2);
+        assert!(attention.looks(true));
+    }
+}
