@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "cli")]
 use tokio::runtime::Builder;
 
 /// For how long a reply is looked for.
@@ -42,6 +43,7 @@ pub(super) struct Attention {
 
 /// Lets idle threads of a runtime rest while a worker looks for replies. Not where there is only one processor: whoever
 /// looks there keeps Redis from working.
+#[cfg(feature = "cli")]
 pub(crate) fn set_up(builder: &mut Builder, processors: usize) {
     if processors > 1 {
         IS_SET_UP.store(true, Relaxed);
@@ -82,6 +84,7 @@ impl Attention {
 }
 
 /// Before a thread of the runtime waits for events: it rests while another one looks for them.
+#[cfg(feature = "cli")]
 fn before_park() {
     if LOOKER.load(Relaxed) == here() {
         LOOKER.store(0, Relaxed);
@@ -113,7 +116,7 @@ fn here() -> u64 {
     HERE.get()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "cli"))]
 mod tests {
     use super::*;
 
