@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::machine::Machine;
 use crate::programs::MISSING;
 use crate::publish;
-use crate::readme::grouped;
+use crate::readme::{grouped, middle};
 use crate::scale;
 
 /// What was measured of one system in one row, one value for each round. The name of a row is that of its table and,
@@ -156,7 +156,7 @@ impl Figures {
     pub fn known(&self, row: &str, system: &str) -> Option<f64> {
         let mut all = self.figures.iter().chain(&self.published);
         let found = all.find(|figure| figure.is(row, system) && !figure.values.is_empty())?;
-        Some(quantile(&found.values, 0.5))
+        middle(&found.values)
     }
 
     /// Whether a system has only ever failed in a row.

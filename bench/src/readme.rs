@@ -80,9 +80,17 @@ fn median(saved: &Value, row: &str, system: &str) -> Result<f64, String> {
     let figures = saved["figures"].as_array().ok_or_else(missing)?;
     let figure = figures.iter().find(|figure| figure["row"] == row && figure["system"] == system);
     let rounds = figure.and_then(|figure| figure["rounds"].as_array()).ok_or_else(missing)?;
-    let mut rounds: Vec<f64> = rounds.iter().filter_map(Value::as_f64).collect();
-    rounds.sort_by(f64::total_cmp);
-    rounds.get(rounds.len() / 2).copied().ok_or_else(missing)
+    let rounds: Vec<f64> = rounds.iter().filter_map(Value::as_f64).collect();
+    middle(&rounds).ok_or_else(missing)
+}
+
+/// The middle of them; of an even number, what lies between the middle two.
+pub(crate) fn middle(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = sorted.get(sorted.len() / 2)?;
+    let lower = &sorted[(sorted.len() - 1) / 2];
+    Some((lower + upper) / 2.0)
 }
 
 /// Rounded to what is worth telling.

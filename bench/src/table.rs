@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::figures::{quantile, short};
-use crate::readme::grouped;
+use crate::readme::{grouped, middle};
 
 /// A figure as it is read from the file.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub struct Figure {
 
 impl Figure {
     pub fn median(&self) -> Option<f64> {
-        if self.rounds.is_empty() { None } else { Some(quantile(&self.rounds, 0.5)) }
+        middle(&self.rounds)
     }
 
     pub fn range(&self) -> Option<(f64, f64)> {

@@ -53,6 +53,8 @@ pub struct Effort {
     pub paced: f64,
     /// Calls that wait, and few of them.
     pub waiting: [u64; 2],
+    /// How many seconds drains take together, of few calls while others wait: a single one may be over at once.
+    pub waiting_for: f64,
     /// How many seconds filling a queue may take,
     pub fill: f64,
     /// and for how many it is filled by whoever would take longer.
@@ -90,6 +92,7 @@ impl Effort {
         picked_up: 100,
         paced: 1.5,
         waiting: [10_000, 1_000_000],
+        waiting_for: 0.25,
         fill: 10.0,
         fill_slowly: 4.0,
         idle: 5.0,
@@ -107,6 +110,7 @@ impl Effort {
         picked_up: 20,
         paced: 0.3,
         waiting: [1_000, 20_000],
+        waiting_for: 0.0,
         fill: 0.5,
         fill_slowly: 0.5,
         idle: 1.0,

@@ -225,7 +225,16 @@ impl<'a> Rows<'a> {
             let size = Size { calls: few, ..effort.other };
             let counted = Row { name: &row, like: &like, size, filled: false };
             let sized = self.sized(trial, counted, |count| {
-                let drained = trial.drain(Work { left: left.saturating_sub(count), ..PLAIN }, count)?;
+                let work = Work { left: left.saturating_sub(count), ..PLAIN };
+                let mut drained = trial.drain(work, count)?;
+                // By the rate of the first, all take about as long.
+                let (mut seconds, each) = (0.0, count as f64 / drained.rate);
+                let times = (effort.waiting_for / each).ceil().max(1.0);
+                for time in 0..times as u64 {
+                    let rate = if time == 0 { drained.rate } else { trial.drain(work, count)?.rate };
+                    seconds += count as f64 / rate;
+                }
+                drained.rate = times * count as f64 / seconds;
                 Ok((Pace { rate: drained.rate, filled: f64::INFINITY }, drained))
             });
             match sized {
