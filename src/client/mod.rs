@@ -3,7 +3,7 @@
 mod bulk;
 mod coalesce;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backon::{ExponentialBuilder, Retryable};
@@ -40,7 +40,8 @@ pub struct Client {
     broker: Broker,
     config: ClientConfig,
     coalescer: Coalescer,
-    registered: Arc<Mutex<HashSet<QueueName>>>,
+    /// The queues that sweepers know from us, and whether their lists were in order since the last error.
+    registered: Arc<Mutex<HashMap<QueueName, bool>>>,
     handle: Handle,
     /// Of a client that was connected from a thread without a runtime.
     _own: Option<Arc<OwnRuntime>>,
@@ -129,7 +130,7 @@ impl Client {
         let Written { queue, id, bytes } = self.write(&call.into())?;
         self.register(&queue).await?;
         if let Err(error) = self.coalescer.enqueue(queue.clone(), bytes).await {
-            self.forget([&queue]);
+            self.look_again([&queue]);
             return Err(error.into());
         }
         Ok(Enqueued { queue, id })
@@ -166,7 +167,7 @@ impl Client {
         }
         let sent = bulk.send(&self.broker).await;
         if sent.is_err() {
-            self.forget(bulk.queues());
+            self.look_again(bulk.queues());
         }
         sent
     }
@@ -195,27 +196,31 @@ impl Client {
         Ok(Written { queue, id: call.call_id(), bytes })
     }
 
-    /// Makes a queue known to sweepers, and looks whether calls can be enqueued there; once.
+    /// Makes a queue known to sweepers, once, and looks whether calls can be enqueued there, once and after each error.
     async fn register(&self, queue: &QueueName) -> Result<(), Error> {
-        if self.registered().contains(queue) {
+        let known = self.registered().get(queue).copied();
+        if known == Some(true) {
             return Ok(());
         }
-        patiently(|| self.broker.register_queue(queue.as_str())).await?;
+        if known.is_none() {
+            patiently(|| self.broker.register_queue(queue.as_str())).await?;
+            self.registered().insert(queue.clone(), false);
+        }
         let keys = keys(queue);
         patiently(|| self.broker.check_types(&keys)).await?;
-        self.registered().insert(queue.clone());
+        self.registered().insert(queue.clone(), true);
         Ok(())
     }
 
-    /// After an error: what was found out about these queues may be so no more.
-    fn forget<'a>(&self, queues: impl IntoIterator<Item = &'a QueueName>) {
+    /// After an error: what was found of the lists of these queues may be so no more.
+    fn look_again<'a>(&self, queues: impl IntoIterator<Item = &'a QueueName>) {
         let mut registered = self.registered();
         for queue in queues {
-            registered.remove(queue);
+            registered.insert(queue.clone(), false);
         }
     }
 
-    fn registered(&self) -> MutexGuard<'_, HashSet<QueueName>> {
+    fn registered(&self) -> MutexGuard<'_, HashMap<QueueName, bool>> {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
