@@ -13,7 +13,11 @@ use std::cell::Cell;
 use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+#[cfg(feature = "cli")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+#[cfg(feature = "cli")]
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 #[cfg(feature = "cli")]
@@ -38,7 +42,8 @@ static LOOKER: AtomicU64 = AtomicU64::new(0);
 pub(super) struct Attention {
     /// Since when it has nothing else to do, it looks until then.
     until: Option<Instant>,
-    is_near: bool,
+    /// Whether Redis is near, and what it brought last was done at once, on this thread.
+    pays: bool,
 }
 
 /// Lets idle threads of a runtime rest while a worker looks for replies. Not where there is only one processor: whoever
@@ -53,12 +58,12 @@ pub(crate) fn set_up(builder: &mut Builder, processors: usize) {
 
 impl Attention {
     pub(super) fn new() -> Self {
-        Self { until: None, is_near: true }
+        Self { until: None, pays: true }
     }
 
     /// Whether to look once more, where the loop can only `wait` for a reply.
     pub(super) fn looks(&mut self, waits: bool) -> bool {
-        if !(waits && self.is_near && IS_SET_UP.load(Relaxed)) {
+        if !(waits && self.pays && IS_SET_UP.load(Relaxed)) {
             return false;
         }
         let now = Instant::now();
@@ -77,9 +82,10 @@ impl Attention {
         self.until = None;
     }
 
-    /// A reply came, after so long.
-    pub(super) fn answered(&mut self, took: Duration) {
-        self.is_near = took < NEAR;
+    /// A reply came, after so long, and what it brought was done at once or not: what runs elsewhere ends there, and is
+    /// heard of by threads that do not rest.
+    pub(super) fn answered(&mut self, took: Duration, done: bool) {
+        self.pays = took < NEAR && done;
     }
 }
 
@@ -89,15 +95,25 @@ fn before_park() {
     if LOOKER.load(Relaxed) == here() {
         LOOKER.store(0, Relaxed);
         REST_UNTIL.store(0, Relaxed);
+        // Now somebody else may have to hear of what comes.
+        resting().drain(..).for_each(|thread| thread.unpark());
         return;
     }
-    loop {
-        let (until, now) = (REST_UNTIL.load(Relaxed), since_start(Instant::now()));
-        if until <= now {
-            return;
+    while REST_UNTIL.load(Relaxed) > since_start(Instant::now()) {
+        // Whoever ends the rest after this wakes it.
+        resting().push(thread::current());
+        let rest = REST_UNTIL.load(Relaxed).saturating_sub(since_start(Instant::now()));
+        if rest > 0 {
+            thread::park_timeout(Duration::from_nanos(rest));
         }
-        thread::sleep(Duration::from_nanos(until - now));
+        resting().retain(|thread| thread.id() != thread::current().id());
     }
+}
+
+#[cfg(feature = "cli")]
+fn resting() -> MutexGuard<'static, Vec<Thread>> {
+    static RESTING: Mutex<Vec<Thread>> = Mutex::new(Vec::new());
+    RESTING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn since_start(moment: Instant) -> u64 {
@@ -148,9 +164,11 @@ mod tests {
         );
 
         attention.came();
-        attention.answered(NEAR);
+        attention.answered(NEAR, true);
         assert!(!attention.looks(true), "expected a Redis that is far not to be looked for");
-        attention.answered(NEAR / 2);
+        attention.answered(NEAR / 2, false);
+        assert!(!attention.looks(true), "expected none where calls run elsewhere");
+        attention.answered(NEAR / 2, true);
         assert!(attention.looks(true));
     }
 }

@@ -257,9 +257,7 @@ impl ClaimLoop {
 
     pub(super) fn on_reply(&mut self, reply: Reply) {
         let Reply { request, result } = reply;
-        if !request.is_standing() {
-            self.attention.answered(request.made.elapsed());
-        }
+        let took = (!request.is_standing()).then(|| request.made.elapsed());
         let lane = &mut self.lanes[request.lane];
         lane.requests -= 1;
         lane.claims -= usize::from(matches!(request.kind, RequestKind::Claim { .. }));
@@ -280,6 +278,9 @@ impl ClaimLoop {
                 }
             }
             Err(error) => self.on_error(request, &error),
+        }
+        if let Some(took) = took {
+            self.attention.answered(took, self.slots.running() == 0);
         }
         self.on_early_orders();
     }
