@@ -194,6 +194,26 @@ fn a_direction_that_is_held_is_not_read_and_the_other_one_is() {
 }
 
 #[test]
+fn what_was_sent_arrives_though_its_sender_is_gone_and_takes_no_reply() {
+    let server = TestRedis::start();
+    let proxy = server.proxy();
+    let path = proxy.url().strip_prefix("unix://").unwrap();
+    let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+    let first = proxy.trap(Side::Reply, Requests::command("INCR").nth(1), Fault::Hold);
+    let second = proxy.trap(Side::Request, Requests::command("INCR").nth(2), Fault::Hold);
+    stream.write_all("*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n".repeat(2).as_bytes()).unwrap();
+    wait::until("both to be held", PATIENCE, || (first.struck(), second.struck()) == (1, 1));
+    drop(stream);
+    first.release();
+    wait::until("the first to be answered", PATIENCE, || proxy.unanswered() == 1);
+    // No sign tells when the reply has met nobody.
+    wait::pause(NEVER);
+    second.release();
+    wait::until("the connection to end", PATIENCE, || proxy.unanswered() == 0);
+    assert_eq!(server.connection().get::<_, u64>("n").unwrap(), 2, "expected the second to arrive");
+}
+
+#[test]
 fn a_place_that_cannot_be_is_refused_and_one_that_is_not_there_yet_is_not() {
     assert_eq!(Proxy::to("rediss://h:1").unwrap_err().kind(), ErrorKind::InvalidInput);
     let proxy = Proxy::to("unix:///nowhere/redis.sock").unwrap();

@@ -1,7 +1,7 @@
 //! What becomes of the bytes of one connection?
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicBool;
@@ -60,6 +60,24 @@ impl Connection {
     }
 }
 
+/// The way back to a client. What comes when it is gone has no taker; that does not end what it sent before.
+struct Replies<'a>(&'a UnixStream);
+
+impl Write for Replies<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                Ok(bytes.len())
+            }
+            result => result,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// Passes frames on in both directions, each in a thread of its own.
 pub(super) fn relay(shared: &Arc<Shared>, connection: &Arc<Connection>) {
     let (this, ends) = (Arc::clone(shared), Arc::clone(connection));
@@ -80,7 +98,7 @@ pub(super) fn relay(shared: &Arc<Shared>, connection: &Arc<Connection>) {
     });
     let (this, ends) = (Arc::clone(shared), Arc::clone(connection));
     std::thread::spawn(move || {
-        let _ = pump(&this, &ends, &ends.redis, &ends.client, |reply| match reply.first() {
+        let _ = pump(&this, &ends, &ends.redis, Replies(&ends.client), |reply| match reply.first() {
             Some(b'>') => None, // Nobody asked for it.
             _ => ends.asked().pop_front().flatten(),
         });
@@ -93,7 +111,7 @@ fn pump(
     shared: &Shared,
     connection: &Connection,
     mut from: &UnixStream,
-    mut to: &UnixStream,
+    mut to: impl Write,
     judge: impl Fn(&[u8]) -> Option<Arc<Rule>>,
 ) -> io::Result<()> {
     let (mut held, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
@@ -107,7 +125,7 @@ fn pump(
             let bytes = &held[..length];
             let goes_on = match judge(bytes) {
                 None => to.write_all(bytes).map(|()| true),
-                Some(rule) => strike(shared, connection, &rule, bytes, to),
+                Some(rule) => strike(shared, connection, &rule, bytes, &mut to),
             };
             if !goes_on? {
                 return Ok(());
@@ -123,7 +141,7 @@ fn strike(
     connection: &Connection,
     rule: &Rule,
     bytes: &[u8],
-    mut to: &UnixStream,
+    to: &mut impl Write,
 ) -> io::Result<bool> {
     let fault = rule.strike();
     let goes_on = match fault {
