@@ -13,7 +13,7 @@ pub const QUEUES: &str = "BENCH_QUEUES";
 const TICK: Duration = Duration::from_millis(1);
 
 /// What can send.
-pub trait Sends: Clone + Send + 'static {
+pub trait Sends: Clone + Send + Sync + 'static {
     /// All of them, as fast as it knows; `bytes` is how much a call of `carry` carries.
     fn bulk(&self, task: &str, numbers: Range<u64>, bytes: usize) -> impl Future<Output = ()> + Send;
     /// A single one.
@@ -26,25 +26,30 @@ pub fn queues() -> Vec<String> {
     names.split(',').map(str::to_owned).collect()
 }
 
-/// Answers lines `HOW TASK FIRST COUNT AMOUNT` until there are no more.
+/// Answers lines `HOW TASK FIRST COUNT AMOUNT` until there are no more; each in a task, as programs send that serve.
 pub async fn answer<S: Sends>(sender: S) {
     for line in stdin().lines() {
-        let line = line.expect("reads");
-        let words: Vec<&str> = line.split(' ').collect();
-        let [how, task, first, count, amount] = words[..] else { panic!("five words: {line}") };
-        let number = |word: &str| word.parse::<u64>().expect("a number");
-        let (first, count, amount) = (number(first), number(count), number(amount));
-        let began = now();
-        match how {
-            "bulk" if count == 1 && task != "carry" => sender.one(task, first).await,
-            "bulk" => sender.bulk(task, first..first + count, amount as usize).await,
-            "each" => each(&sender, task, first, count, amount).await,
-            "paced" => paced(&sender, task, first, count, amount).await,
-            _ => panic!("bulk, each or paced: {line}"),
-        }
-        println!("{began} {}", now());
-        stdout().flush().expect("is read");
+        let sender = sender.clone();
+        let answered = tokio::spawn(async move { answer_one(&sender, &line.expect("reads")).await });
+        answered.await.expect("sends");
     }
+}
+
+async fn answer_one<S: Sends>(sender: &S, line: &str) {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [how, task, first, count, amount] = words[..] else { panic!("five words: {line}") };
+    let number = |word: &str| word.parse::<u64>().expect("a number");
+    let (first, count, amount) = (number(first), number(count), number(amount));
+    let began = now();
+    match how {
+        "bulk" if count == 1 && task != "carry" => sender.one(task, first).await,
+        "bulk" => sender.bulk(task, first..first + count, amount as usize).await,
+        "each" => each(sender, task, first, count, amount).await,
+        "paced" => paced(sender, task, first, count, amount).await,
+        _ => panic!("bulk, each or paced: {line}"),
+    }
+    println!("{began} {}", now());
+    stdout().flush().expect("is read");
 }
 
 /// One by one, from so many tasks at a time.

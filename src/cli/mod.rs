@@ -9,9 +9,7 @@ mod output;
 mod settings;
 
 use std::ffi::OsString;
-use std::num::NonZero;
 use std::process::ExitCode;
-use std::thread::available_parallelism;
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -25,7 +23,7 @@ use crate::cli::settings::Settings;
 use crate::error::Error;
 use crate::runner::Zygote;
 use crate::task::{Registry, States};
-use crate::worker::attention;
+use crate::worker;
 use crate::worker::known::first_isolated;
 
 /// Blocking threads beside those that run calls: the heartbeat's end, file and name look-ups.
@@ -115,14 +113,7 @@ fn zygote(settings: &Settings, states: &States) -> Result<Option<Zygote>, Failur
 /// A worker gets threads; a tool does one thing after another.
 fn runtime(settings: &Settings, command: &Command) -> Result<Runtime, Failure> {
     let built = if command.runs_calls() {
-        let cores = available_parallelism().map_or(1, NonZero::get);
-        let mut builder = Builder::new_multi_thread();
-        attention::set_up(&mut builder, cores);
-        builder
-            .worker_threads(cores.max(2))
-            .max_blocking_threads(settings.config.worker.concurrency + SPARE_THREADS)
-            .enable_all()
-            .build()
+        worker::runtime().max_blocking_threads(settings.config.worker.concurrency + SPARE_THREADS).build()
     } else {
         Builder::new_current_thread().enable_all().build()
     };

@@ -6,21 +6,17 @@
 //! and looks for events, again and again.
 //!
 //! Another thread of the runtime that has nothing to do would wait for these events too, and be woken by them. So it rests
-//! meanwhile, for much less than a millisecond; only a runtime that was [set up](set_up) so does that, and the loop looks
+//! meanwhile, for much less than a millisecond; only threads of a [`runtime`] that is made for it do that, and the loop looks
 //! for replies only there.
 
 use std::cell::Cell;
-use std::sync::LazyLock;
+use std::num::NonZero;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU64};
-#[cfg(feature = "cli")]
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-#[cfg(feature = "cli")]
-use std::thread::Thread;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Thread, available_parallelism};
 use std::time::{Duration, Instant};
 
-#[cfg(feature = "cli")]
 use tokio::runtime::Builder;
 
 /// For how long a reply is looked for.
@@ -30,12 +26,16 @@ const REST: Duration = Duration::from_micros(250);
 /// A Redis that takes longer to answer is not looked for.
 const NEAR: Duration = Duration::from_micros(500);
 
-static IS_SET_UP: AtomicBool = AtomicBool::new(false);
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// Until when idle threads rest: nanoseconds since [`START`].
 static REST_UNTIL: AtomicU64 = AtomicU64::new(0);
 /// The thread that looked last: its [`here`].
 static LOOKER: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Whether this thread has begun to rest where another one looks.
+    static RESTS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// For how long, and whether at all, a loop looks for its next reply.
 #[derive(Debug)]
@@ -46,14 +46,29 @@ pub(super) struct Attention {
     pays: bool,
 }
 
-/// Lets idle threads of a runtime rest while a worker looks for replies. Not where there is only one processor: whoever
-/// looks there keeps Redis from working.
-#[cfg(feature = "cli")]
-pub(crate) fn set_up(builder: &mut Builder, processors: usize) {
+/// The builder of a runtime for workers, as `delayed::main()` makes it.
+///
+/// It has a thread for each processor, two at the least, and all of tokio's drivers. While a worker in it drains a queue,
+/// its thread looks for the replies of a Redis nearby instead of sleeping until they come, and idle threads leave them to
+/// that one for up to 250 µs: more calls each second, for more processor time. With a single processor, or with an
+/// `on_thread_park` of your own, it does not.
+///
+/// ```no_run
+/// # async fn serve() {}
+/// let runtime = delayed::worker::runtime().thread_name("mails").build()?;
+/// runtime.block_on(serve());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[must_use]
+pub fn runtime() -> Builder {
+    let processors = available_parallelism().map_or(1, NonZero::get);
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(processors.max(2)).enable_all();
     if processors > 1 {
-        IS_SET_UP.store(true, Relaxed);
+        // Whoever looks on the only processor would keep Redis from working.
         builder.on_thread_park(before_park);
     }
+    builder
 }
 
 impl Attention {
@@ -63,7 +78,7 @@ impl Attention {
 
     /// Whether to look once more, where the loop can only `wait` for a reply.
     pub(super) fn looks(&mut self, waits: bool) -> bool {
-        if !(waits && self.pays && IS_SET_UP.load(Relaxed)) {
+        if !(waits && self.pays && RESTS.get()) {
             return false;
         }
         let now = Instant::now();
@@ -90,8 +105,8 @@ impl Attention {
 }
 
 /// Before a thread of the runtime waits for events: it rests while another one looks for them.
-#[cfg(feature = "cli")]
 fn before_park() {
+    RESTS.set(true);
     if LOOKER.load(Relaxed) == here() {
         LOOKER.store(0, Relaxed);
         REST_UNTIL.store(0, Relaxed);
@@ -110,7 +125,6 @@ fn before_park() {
     }
 }
 
-#[cfg(feature = "cli")]
 fn resting() -> MutexGuard<'static, Vec<Thread>> {
     static RESTING: Mutex<Vec<Thread>> = Mutex::new(Vec::new());
     RESTING.lock().unwrap_or_else(PoisonError::into_inner)
@@ -132,17 +146,27 @@ fn here() -> u64 {
     HERE.get()
 }
 
-#[cfg(all(test, feature = "cli"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn the_threads_of_a_runtime_for_workers_rest() {
+        let runtime = runtime().worker_threads(1).build().expect("a runtime");
+        let rests = runtime.spawn(async {
+            // Its thread parks meanwhile.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            RESTS.get()
+        });
+        let processors = available_parallelism().map_or(1, NonZero::get);
+        assert_eq!(runtime.block_on(rests).expect("it ends"), processors > 1);
+    }
+
+    #[test]
     fn a_reply_is_looked_for_while_redis_is_near_and_others_rest_for_a_moment() {
         let mut attention = Attention::new();
-        assert!(!attention.looks(true), "expected a runtime that was not set up to be left alone");
-        set_up(&mut Builder::new_multi_thread(), 1);
-        assert!(!attention.looks(true), "expected one processor to be left to Redis");
-        set_up(&mut Builder::new_multi_thread(), 2);
+        assert!(!attention.looks(true), "expected a thread of another runtime to be left alone");
+        before_park();
         assert!(!attention.looks(false));
         let began = Instant::now();
         assert!(attention.looks(true));

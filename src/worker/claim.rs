@@ -10,21 +10,25 @@ use crate::worker::stats::count;
 const CLAIMS: usize = 2;
 /// Up to so many slots share one claim: halves of them would cost Redis more than it gains to run beside the worker.
 const FEW: usize = 16;
+/// Messages of this size take long enough to be read that two claims are worth it with few slots, too.
+const LARGE: usize = 8192;
 /// How many bytes a claim should bring: Redis has room at hand for one large message after the other, not for many.
 const CLAIM_BYTES: usize = 1 << 20;
 
-/// How many of so many slots must have finished before a second claim is made beside one that is under way.
-pub(super) fn chunk_of(concurrency: usize) -> usize {
-    concurrency.div_ceil(if concurrency > FEW { CLAIMS } else { 1 })
-}
-
 impl ClaimLoop {
+    /// How many slots must have finished before a second claim of a lane is made beside one that is under way.
+    pub(super) fn chunk(&self, index: usize) -> usize {
+        let two = self.concurrency > FEW || self.lanes[index].size >= LARGE;
+        self.concurrency.div_ceil(if two { CLAIMS } else { 1 })
+    }
+
     /// Releases what finished in a lane and claims for those slots and all free ones.
     pub(super) fn claim(&mut self, index: usize) -> Option<Request> {
+        let chunk = self.chunk(index);
         let lane = &mut self.lanes[index];
         let ready = lane.finished.len() + self.slots.free();
         let batch = (CLAIM_BYTES / lane.size.max(1)).clamp(1, MAX_BATCH);
-        let enough = if lane.claims == 0 { 1 } else { self.chunk.min(batch) };
+        let enough = if lane.claims == 0 { 1 } else { chunk.min(batch) };
         // One at a time where there are suspects: two claims could bring two of them.
         let most = if lane.suspects { 1 } else { CLAIMS };
         if lane.claims >= most || ready < enough {

@@ -21,7 +21,6 @@ use crate::config::Unknown;
 use crate::runner::{Done, Processes};
 use crate::worker::attention::Attention;
 use crate::worker::blocking::{BlockingRuns, Shared};
-use crate::worker::claim::chunk_of;
 use crate::worker::known::Known;
 use crate::worker::lane::{Lane, LaneState};
 use crate::worker::orders::Orders;
@@ -69,8 +68,7 @@ pub(super) struct ClaimLoop {
     pub(super) burst: bool,
     /// The loop is over; only what is left is settled.
     pub(super) closing: bool,
-    /// How many slots must have finished before a second claim is made beside one that is under way.
-    pub(super) chunk: usize,
+    pub(super) concurrency: usize,
     /// What the lane that was served last had got for its weight before.
     pub(super) pace: u64,
 }
@@ -119,7 +117,7 @@ impl ClaimLoop {
             phase: parts.phase,
             burst: parts.burst,
             closing: false,
-            chunk: chunk_of(parts.concurrency),
+            concurrency: parts.concurrency,
             pace: 0,
         }
     }

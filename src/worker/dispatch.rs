@@ -81,7 +81,7 @@ impl ClaimLoop {
                 continue; // It does not begin; it is put back.
             }
             self.begin(index, slot, &mut batch, &mut runs);
-            if self.lanes[index].finished.len() >= self.chunk {
+            if self.lanes[index].finished.len() >= self.chunk(index) {
                 self.pump();
                 batch.lap();
             }

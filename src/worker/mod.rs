@@ -1,6 +1,6 @@
 //! Claims calls and runs them. One file for each loop, all of the same shape.
 
-pub(crate) mod attention;
+mod attention;
 mod backoff;
 mod blocking;
 mod builder;
@@ -32,6 +32,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
+pub use self::attention::runtime;
 pub use self::builder::WorkerBuilder;
 pub use self::shutdown::{StopReason, WorkerHandle};
 pub use self::stats::Stats;
@@ -126,7 +127,7 @@ impl Worker {
         self.handle.clone()
     }
 
-    /// Runs until it is stopped. A tokio runtime of several threads serves it best.
+    /// Runs until it is stopped. A tokio runtime of several threads serves it best, as [`runtime`] makes one.
     ///
     /// When Redis goes away it keeps what it holds, comes back with growing pauses, and settles then. Dropping the
     /// future is like killing the worker: what it owns is requeued when its lease ends.

@@ -2,6 +2,7 @@
 
 mod clients;
 mod concurrency;
+mod embedded;
 mod injected;
 mod kill;
 mod queues;

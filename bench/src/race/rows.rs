@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::OURS;
 use super::effort::{LEAST, Pace, Size};
 use super::proxy::Proxy;
+use super::systems::SYSTEMS;
 use super::trial::{Drained, PLAIN, Trial, Work};
 use crate::figures::{Figures, quantile};
 
@@ -150,7 +152,7 @@ impl<'a> Rows<'a> {
         self.latencies(table, trial.system.name, trial.pick_up(trial.effort.picked_up), &QUANTILES);
     }
 
-    /// As much as can be sent and run at the same time, and latencies at half of that.
+    /// As much as can be sent and run at the same time, and latencies at half of that, ours beside them.
     fn load(&mut self, trial: Trial) {
         let row = "sent and run at once, 64 at a time";
         let size = trial.effort.other;
@@ -170,7 +172,15 @@ impl<'a> Rows<'a> {
         let rate = (most / 2.0).max(1.0) as u64;
         let count = (rate as f64 * trial.effort.paced) as u64;
         let waited = trial.at_rate(rate, count.max(LEAST));
-        self.latencies("latency at half of that", trial.system.name, waited, &QUANTILES[..2]);
+        let (table, name) = ("latency at half of that", trial.system.name);
+        self.latencies(table, name, waited, &QUANTILES[..2]);
+        if name != OURS
+            && let Some(system) = SYSTEMS.iter().find(|system| system.name == OURS)
+        {
+            // Its maximum is another, so that at half of it there is something else to do.
+            let waited = Trial { system, ..trial }.at_rate(rate, count.max(LEAST));
+            self.latencies(&format!("{table}, ours at the same load"), name, waited, &QUANTILES[..2]);
+        }
     }
 
     fn latencies(
