@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::Value;
+use redis::{RedisResult, Value};
 
 use crate::broker::Broker;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
@@ -78,16 +78,20 @@ impl Broker {
             .map_err(|error| BrokerError::new("requeue_lost", BrokerErrorKind::Reply, error.to_string()))
     }
 
-    /// Whether each of these queues has a key of those that a sweep changes.
+    /// Whether each of these queues has a key of those that a sweep changes. One that Redis tells nothing of counts as in
+    /// use: its sweep says why, and the others are swept.
     pub(crate) async fn in_use(&self, queues: &[QueueKeys]) -> Result<Vec<bool>, BrokerError> {
         let mut pipe = redis::pipe();
         for keys in queues {
             pipe.cmd("EXISTS").arg(&keys.queue).arg(&keys.notifications).arg(&keys.hand);
             pipe.arg(&keys.processing).arg(&keys.deaths).arg(&keys.workers);
         }
-        pipe.query_async(&mut self.commands.clone())
+        let replies: Vec<RedisResult<bool>> = pipe
+            .ignore_errors()
+            .query_async(&mut self.commands.clone())
             .await
-            .map_err(|error| BrokerError::from_redis("in_use", &error))
+            .map_err(|error| BrokerError::from_redis("in_use", &error))?;
+        Ok(replies.into_iter().map(|reply| reply.unwrap_or(true)).collect())
     }
 
     /// Messages that wait, and tokens for them, as good as at one instant. (A transaction is refused by a full Redis.)

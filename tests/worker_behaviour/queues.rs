@@ -194,3 +194,22 @@ fn a_sweep_calls_no_script_for_queues_that_hold_nothing() {
     assert!(stats.contains("cmdstat_smembers"), "expected the sweeper to look for queues: {stats}");
     assert!(!stats.contains("cmdstat_evalsha"), "expected no script to be called: {stats}");
 }
+
+#[test]
+fn a_queue_that_may_not_be_swept_keeps_no_other_from_it() {
+    let server = TestRedis::start();
+    let mut redis = server.connection();
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("poor").arg(&["on", ">secret", "~delayed_queues", "~mine*", "&*", "+@all"]);
+    let () = user.query(&mut redis).unwrap();
+    let () = redis.sadd("delayed_queues", &["mine", "theirs"]).unwrap();
+    let () = redis.rpush("mine", "x").unwrap();
+    let () = redis.rpush("theirs", "x").unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let url = format!("{}?user=poor&pass=secret", server.url());
+    let mut sweeper = runtime.block_on(delayed::Sweeper::connect(&url)).unwrap();
+    let error = runtime.block_on(sweeper.sweep()).unwrap_err();
+    assert_eq!(error.broker_kind(), Some(delayed::BrokerErrorKind::Denied), "{error}");
+    let tokens = |redis: &mut redis::Connection, key| redis.llen::<_, u64>(key).unwrap();
+    assert_eq!((tokens(&mut redis, "mine_noti"), tokens(&mut redis, "theirs_noti")), (1, 0));
+}
