@@ -219,9 +219,10 @@ fn check_transaction(replies: Vec<Value>, number: &str) -> RedisResult<Vec<Value
     }
 }
 
-/// As if what came could not be read: the connection is of no more use.
+/// As if what came could not be read: the connection is of no more use. It may be a whole claim: its begin tells enough.
 fn misplaced(came: &[Value]) -> RedisError {
-    let detail = format!("instead of its echo came {came:?}");
+    let came = format!("{came:?}");
+    let detail = format!("instead of its echo came {came:.200}");
     (ErrorKind::Parse, "the reply belongs to another request", detail).into()
 }
 
@@ -250,6 +251,8 @@ mod tests {
             assert_eq!(check(vec![reply, second], "7").is_ok(), is_believed, "{shown}");
         }
         assert!(check(vec![echo("7")], "7").is_err(), "expected two replies to be needed");
+        let told = check(vec![Value::Int(1), echo(&"x".repeat(1 << 20))], "7").unwrap_err().to_string();
+        assert!(told.contains("xxx") && told.len() < 500, "expected few words, not {}", told.len());
     }
 
     #[test]
