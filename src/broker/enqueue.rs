@@ -41,14 +41,12 @@ impl Broker {
     /// Whether messages can be enqueued: an error when the queue or its notifications hold another type. To be asked
     /// before the first, since a transaction does what it can of its commands.
     pub(crate) async fn check_types(&self, keys: &QueueKeys) -> Result<(), BrokerError> {
-        for list in [&keys.queue, &keys.notifications] {
-            let length = self.read::<Value>("check_types", redis::cmd("LLEN").arg(list)).await;
-            length.map_err(|error| error.of_queue(Some(&keys.queue)))?;
-        }
-        Ok(())
+        let mut pipe = redis::pipe();
+        pipe.cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
+        self.lengths_of::<2>("check_types", &mut pipe).await.map(drop)
     }
 
-    /// Appends messages, each with its token, all or none. Gives the number that wait now.
+    /// Appends messages, each with its token, all or none as long as both keys are lists. Gives the number that wait now.
     ///
     /// After an error nothing was appended, unless it [says](BrokerError::may_have_been_applied) that this may be.
     pub(crate) async fn enqueue(&self, ready: Ready) -> Result<u64, BrokerError> {

@@ -193,5 +193,5 @@ fn every_kind_of_trouble_is_found() {
     let () = connection.set("types_noti", "x").unwrap();
     on(&redis, DELAYED, &["enqueue", "f", "--queue", "types"])
         .expect(4)
-        .says("error: a key of the queue `types` holds another type: `doctor` says which");
+        .says("error: the key `types_noti` holds another type: rename or delete it");
 }
