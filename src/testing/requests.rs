@@ -33,7 +33,7 @@ impl Requests {
     }
 
     /// Calls (`EVALSHA`) of a script: one of ours by its name, such as `claim`, or any by its digest. Our scripts are
-    /// listed in `docs/lifecycle.md`.
+    /// listed in `docs/lifecycle.md`. An enqueue is none: Redis does it at its [command](Self::command) `EXEC`.
     ///
     /// # Panics
     /// When there is no script of that name, and it is no digest.

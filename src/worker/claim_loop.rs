@@ -263,6 +263,7 @@ impl ClaimLoop {
         match result {
             Ok(effect) => {
                 lane.applied = lane.applied.max(request.seq);
+                // A reconcile needs fewer keys: that it is done tells nothing of what is refused.
                 lane.barred &= matches!(request.kind, RequestKind::Reconcile { .. });
                 if lane.backoff.is_failing() && lane.doubt.is_empty() {
                     tracing::info!(queue = %lane.lane.queue, "Redis answers again");

@@ -1,4 +1,4 @@
-//! Claims calls and runs them. One file for each loop, all of the same shape.
+//! Claims calls and runs them. One file for each question; the loop that asks them all is `claim_loop.rs`.
 
 mod attention;
 mod backoff;
