@@ -1,4 +1,5 @@
-//! The ceiling: what our scripts and Redis allow, with nothing around them. Messages are counted, not read.
+//! What do our scripts and Redis allow, with nothing around them? Messages are counted, not read; until a reply comes, the
+//! loop sleeps, where a worker looks for it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
