@@ -70,7 +70,7 @@ fn close_each(first: RawFd) -> nix::Result<()> {
 }
 
 /// Makes nothing the standard input.
-pub(crate) fn close_standard_input() -> nix::Result<()> {
+pub(crate) fn empty_standard_input() -> nix::Result<()> {
     let nothing = File::open("/dev/null").map_err(|_| nix::Error::ENOENT)?;
     replace(0, nothing.as_fd())
 }

@@ -46,7 +46,8 @@ pub(super) struct Clock {
     until: Instant,
     grace: Duration,
     stage: Stage,
-    /// Another timer of the same run is an earlier one of its.
+    /// When its timer rings; none when nothing more is done. A timer of the same run that rings before was set earlier, and
+    /// counts no more.
     rings: Option<Instant>,
 }
 

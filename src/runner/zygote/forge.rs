@@ -38,7 +38,7 @@ pub(super) fn run(alone: SingleThreaded, control: OwnedFd, lifeline: OwnedFd, ho
     mask.add(Signal::SIGCHLD);
     let prepared = adopt_orphans()
         .and_then(|()| descriptors::set_blocking(&control))
-        .and_then(|()| descriptors::close_standard_input())
+        .and_then(|()| descriptors::empty_standard_input())
         .and_then(|()| SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC));
     let Ok(ended) = prepared else { exit_now(1) };
     let mut forge = Forge {
