@@ -74,8 +74,8 @@ impl ClaimLoop {
         lane.waiting = waiting;
         lane.suspects = suspects;
         if !open.is_empty() {
-            // Where there are suspects, a claim may bring less than there is.
-            let held_back = suspects && waiting > 0 && !messages.is_empty();
+            // Where there are suspects, or messages are large, a claim may bring less than there is.
+            let held_back = waiting > 0 && !messages.is_empty();
             if messages.len() == open.len() || held_back {
                 self.wake(request.lane);
             } else {

@@ -42,6 +42,23 @@ fn the_first_queue_is_emptied_before_the_second_is_looked_at() {
     }
 }
 
+/// A claim ends with the message with which its reply gets large, though slots are free and more waits.
+#[test]
+fn large_messages_of_the_first_queue_go_before_what_waits_in_the_second() {
+    let mut trial = Trial::new();
+    trial.push_to("b", &marks("b", 20));
+    let large: Vec<Vec<u8>> = (0..6).map(|_| call("trial.length", &["x".repeat(5 << 20).into()])).collect();
+    trial.push_to("a", &large);
+    let words = ["--queue", "a", "--queue", "b", "--concurrency", "4", "--burst"];
+    let mut worker = trial.start_at(&trial.server.url(), &words);
+    assert_eq!(count(&trial.ended(&mut worker), "succeeded"), 26);
+    let lines = trial.ledger.lines();
+    // To be claimed beside the last two, one of b needs a slot of the first four.
+    let early = lines[..3].iter().any(|line| line.starts_with('b'));
+    assert!(!early, "expected a before b: {lines:?}");
+    assert_empty(&mut trial, &["a", "b"]);
+}
+
 #[test]
 fn what_comes_into_the_first_queue_goes_before_what_waits_in_the_second() {
     let mut trial = Trial::new();
