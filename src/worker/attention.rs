@@ -187,6 +187,20 @@ mod tests {
             "expected others not to rest while nobody looks"
         );
 
+        assert!(attention.looks(true), "expected it to go on");
+        REST_UNTIL.store(since_start(Instant::now() + Duration::from_secs(60)), Relaxed);
+        let resting_thread = thread::spawn(before_park);
+        while !resting().iter().any(|thread| thread.id() == resting_thread.thread().id()) {
+            thread::yield_now();
+        }
+        before_park();
+        let parked = Instant::now();
+        resting_thread.join().expect("it ends");
+        assert!(
+            parked.elapsed() < Duration::from_secs(30),
+            "expected who rests to be woken when nobody looks any more"
+        );
+
         attention.came();
         attention.answered(NEAR, true);
         assert!(!attention.looks(true), "expected a Redis that is far not to be looked for");
