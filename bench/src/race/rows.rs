@@ -120,6 +120,7 @@ impl<'a> Rows<'a> {
     }
 
     fn drained(&mut self, trial: Trial, row: Row, work: Work) -> Option<Drained> {
+        let row = Row { size: held(trial, row.size, work.queues), ..row };
         let sized = self.sized(trial, row, |count| {
             let drained = trial.drain(work, count)?;
             Ok((Pace { rate: drained.rate, filled: drained.filled }, drained))
@@ -155,7 +156,7 @@ impl<'a> Rows<'a> {
     /// As much as can be sent and run at the same time, and latencies at half of that, ours beside them.
     fn load(&mut self, trial: Trial) {
         let row = "sent and run at once, 64 at a time";
-        let size = trial.effort.other;
+        let size = held(trial, trial.effort.other, PLAIN.queues);
         let both = Row { name: row, like: DRAIN, size, filled: false };
         if !self.skips(trial, row) && self.pace(both, trial.system.name).is_none() {
             // As many calls as a drain would have: a worker that looks only now and then seems slow with few.
@@ -330,6 +331,12 @@ impl<'a> Rows<'a> {
     fn skips(&self, trial: Trial, row: &str) -> bool {
         !trial.system.has(row) || self.figures.fails(row, trial.system.name)
     }
+}
+
+/// That size with no more calls than these queues of the system can hold.
+fn held(trial: Trial, size: Size, queues: &str) -> Size {
+    let most = trial.system.holds.map(|each| each * queues.split(',').count() as u64);
+    Size { calls: most.map_or(size.calls, |most| size.calls.min(most)), ..size }
 }
 
 /// A rate that is all there is to tell.
