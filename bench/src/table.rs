@@ -90,8 +90,8 @@ fn conditions(saved: &Value) -> String {
         if saved["quick"] == true { " A quick run, which shows that it works and no more." } else { "" };
     format!(
         "Made by `bench/run`: do not edit. All systems took turns on one private {}. The median of the rounds stands \
-         before their range. Each call is known to have run once; a system that is slow had fewer calls, and their \
-         number stands beside its figure.{quick}\n\n[scaling.md](scaling.md) says what grows with what, and \
+         before their range. Each call is known to have run once; a system that is slow or holds no more had fewer \
+         calls, and their number stands beside its figure.{quick}\n\n[scaling.md](scaling.md) says what grows with what, and \
          [performance.md](performance.md) where the time of a call goes.\n",
         machine(saved)
     )
