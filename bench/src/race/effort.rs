@@ -7,30 +7,30 @@ pub const LEAST: u64 = 10;
 
 /// How fast calls run, and how fast they are enqueued before that; both each second.
 #[derive(Clone, Copy)]
-pub struct Pace {
+pub struct Rates {
     pub rate: f64,
     pub filled: f64,
 }
 
 /// How many calls a measurement has.
 #[derive(Clone, Copy)]
-pub struct Size {
+pub struct Amount {
     pub calls: u64,
-    /// Who would take more seconds for all of these, filling included, has fewer,
+    /// Who would take more seconds for all of them, filling included, has fewer.
     pub longest: f64,
-    /// so that about so many seconds are measured.
+    /// About so many seconds are measured of whoever has fewer.
     pub seconds: f64,
 }
 
-impl Size {
-    /// How many they are at that pace.
-    pub fn at(self, pace: Pace) -> u64 {
+impl Amount {
+    /// How many they are at these rates.
+    pub fn at(self, rates: Rates) -> u64 {
         // A tenth more warms up.
-        let all = 1.1 * self.calls as f64 * (1.0 / pace.rate + 1.0 / pace.filled);
+        let all = 1.1 * self.calls as f64 * (1.0 / rates.rate + 1.0 / rates.filled);
         if all <= self.longest {
             return self.calls;
         }
-        ((pace.rate * self.seconds) as u64).clamp(LEAST.min(self.calls), self.calls)
+        ((rates.rate * self.seconds) as u64).clamp(LEAST.min(self.calls), self.calls)
     }
 }
 
@@ -39,12 +39,12 @@ pub struct Effort {
     /// How often each system has its turn.
     pub rounds: usize,
     /// Calls of a drain, as in the benchmark of asynq.
-    pub drain: Size,
+    pub drain: Amount,
     /// Calls of the rows that are no drain of empty calls from one queue.
-    pub other: Size,
+    pub other: Amount,
     /// Calls of which each tenth takes long. The last of them have a part in the rate, so all that are not slow have
     /// the same number.
-    pub mixed: Size,
+    pub mixed: Amount,
     /// Whether it is measured again when the first guess of how many calls that are was wrong, even if that takes long.
     pub refine: bool,
     /// Calls that find an idle worker.
@@ -55,9 +55,9 @@ pub struct Effort {
     pub waiting: [u64; 2],
     /// How many seconds drains take together, of few calls while others wait: a single one may be over at once.
     pub waiting_for: f64,
-    /// How many seconds filling a queue may take,
+    /// How many seconds filling a queue with those may take.
     pub fill: f64,
-    /// and for how many it is filled by whoever would take longer.
+    /// For how many seconds it is filled by whoever would take longer.
     pub fill_slowly: f64,
     /// For how long an idle worker is watched.
     pub idle: f64,
@@ -85,9 +85,9 @@ impl Effort {
     /// For figures that count.
     pub const FULL: Self = Self {
         rounds: 3,
-        drain: Size { calls: 100_000, longest: 17.0, seconds: 1.5 },
-        other: Size { calls: 100_000, longest: 5.0, seconds: 1.5 },
-        mixed: Size { calls: 20_000, longest: 17.0, seconds: 4.0 },
+        drain: Amount { calls: 100_000, longest: 17.0, seconds: 1.5 },
+        other: Amount { calls: 100_000, longest: 5.0, seconds: 1.5 },
+        mixed: Amount { calls: 20_000, longest: 17.0, seconds: 4.0 },
         refine: true,
         picked_up: 100,
         paced: 1.5,
@@ -103,9 +103,9 @@ impl Effort {
     /// To see that it works.
     pub const QUICK: Self = Self {
         rounds: 1,
-        drain: Size { calls: 10_000, longest: 0.3, seconds: 0.3 },
-        other: Size { calls: 10_000, longest: 0.3, seconds: 0.3 },
-        mixed: Size { calls: 1_000, longest: 0.3, seconds: 0.3 },
+        drain: Amount { calls: 10_000, longest: 0.3, seconds: 0.3 },
+        other: Amount { calls: 10_000, longest: 0.3, seconds: 0.3 },
+        mixed: Amount { calls: 1_000, longest: 0.3, seconds: 0.3 },
         refine: false,
         picked_up: 20,
         paced: 0.3,

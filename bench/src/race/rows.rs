@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::OURS;
-use super::effort::{LEAST, Pace, Size};
+use super::effort::{Amount, LEAST, Rates};
 use super::proxy::Proxy;
 use super::systems::SYSTEMS;
 use super::trial::{Drained, PLAIN, Trial, Work};
@@ -26,9 +26,9 @@ const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("max", 1.0)];
 #[derive(Clone, Copy)]
 struct Row<'a> {
     name: &'a str,
-    /// One of about the same pace, or the same.
+    /// One that is about as fast, or the same.
     like: &'a str,
-    size: Size,
+    amount: Amount,
     /// Whether its calls are enqueued first.
     filled: bool,
 }
@@ -37,12 +37,12 @@ struct Row<'a> {
 pub struct Rows<'a> {
     figures: &'a mut Figures,
     /// That of a system in a row, when it was measured last.
-    paces: HashMap<(String, &'static str), Pace>,
+    rates: HashMap<(String, &'static str), Rates>,
 }
 
 impl<'a> Rows<'a> {
     pub fn new(figures: &'a mut Figures) -> Self {
-        Self { figures, paces: HashMap::new() }
+        Self { figures, rates: HashMap::new() }
     }
 
     /// Writes what was measured into its file.
@@ -69,21 +69,21 @@ impl<'a> Rows<'a> {
             "payload" => {
                 for (bytes, name) in [(100, "100 B"), (10_000, "10 kB"), (1_000_000, "1 MB")] {
                     let other = trial.effort.other;
-                    let size = Size { calls: other.calls.min(200_000_000 / bytes), ..other };
+                    let amount = Amount { calls: other.calls.min(200_000_000 / bytes), ..other };
                     let work = Work { concurrency: 10, task: "carry", bytes, ..PLAIN };
                     let name = format!("drain with payload, {name}");
-                    let row = Row { name: &name, like: "drain, 10 at a time", size, filled: true };
+                    let row = Row { name: &name, like: "drain, 10 at a time", amount, filled: true };
                     self.drained(trial, row, work);
                 }
             }
             "mixed" => {
                 let name = "drain of mixed tasks, 64 at a time";
-                let row = Row { name, like: name, size: trial.effort.mixed, filled: true };
+                let row = Row { name, like: name, amount: trial.effort.mixed, filled: true };
                 self.drained(trial, row, Work { task: "mixed", ..PLAIN });
             }
             "queues" => {
                 let name = "drain of 8 queues, 64 at a time";
-                let row = Row { name, like: DRAIN, size: trial.effort.other, filled: true };
+                let row = Row { name, like: DRAIN, amount: trial.effort.other, filled: true };
                 self.drained(trial, row, Work { queues: EIGHT, ..PLAIN });
             }
             "waiting" => self.waiting(trial),
@@ -95,8 +95,8 @@ impl<'a> Rows<'a> {
     fn drain(&mut self, trial: Trial, concurrency: usize) {
         let row = format!("drain, {concurrency} at a time");
         let work = Work { concurrency, ..PLAIN };
-        let size = trial.effort.drain;
-        let Some(drained) = self.drained(trial, Row { name: &row, like: &row, size, filled: true }, work)
+        let amount = trial.effort.drain;
+        let Some(drained) = self.drained(trial, Row { name: &row, like: &row, amount, filled: true }, work)
         else {
             return;
         };
@@ -120,10 +120,10 @@ impl<'a> Rows<'a> {
     }
 
     fn drained(&mut self, trial: Trial, row: Row, work: Work) -> Option<Drained> {
-        let row = Row { size: held(trial, row.size, work.queues), ..row };
+        let row = Row { amount: held(trial, row.amount, work.queues), ..row };
         let sized = self.sized(trial, row, |count| {
             let drained = trial.drain(work, count)?;
-            Ok((Pace { rate: drained.rate, filled: drained.filled }, drained))
+            Ok((Rates { rate: drained.rate, filled: drained.filled }, drained))
         });
         match sized? {
             Ok(drained) => {
@@ -139,7 +139,7 @@ impl<'a> Rows<'a> {
 
     fn enqueue(&mut self, trial: Trial, tasks: u64) {
         let name = format!("enqueue, one by one from {tasks}");
-        let row = Row { name: &name, like: &name, size: trial.effort.other, filled: false };
+        let row = Row { name: &name, like: &name, amount: trial.effort.other, filled: false };
         if let Some(rate) = self.sized(trial, row, |count| Ok(plain(trial.enqueue(tasks, count)?))) {
             self.figures.add(&name, trial.system.name, "/s", rate);
         }
@@ -156,15 +156,15 @@ impl<'a> Rows<'a> {
     /// As much as can be sent and run at the same time, and latencies at half of that, ours beside them.
     fn load(&mut self, trial: Trial) {
         let row = "sent and run at once, 64 at a time";
-        let size = held(trial, trial.effort.other, PLAIN.queues);
-        let both = Row { name: row, like: DRAIN, size, filled: false };
-        if !self.skips(trial, row) && self.pace(both, trial.system.name).is_none() {
+        let amount = held(trial, trial.effort.other, PLAIN.queues);
+        let both = Row { name: row, like: DRAIN, amount, filled: false };
+        if !self.skips(trial, row) && self.rates(both, trial.system.name).is_none() {
             // As many calls as a drain would have: a worker that looks only now and then seems slow with few.
-            let drain = Row { name: DRAIN, like: DRAIN, size, filled: true };
+            let drain = Row { name: DRAIN, like: DRAIN, amount, filled: true };
             // What fails here fails there, too.
             let _ = self.sized(trial, drain, |count| {
                 let drained = trial.drain(PLAIN, count)?;
-                Ok((Pace { rate: drained.rate, filled: drained.filled }, ()))
+                Ok((Rates { rate: drained.rate, filled: drained.filled }, ()))
             });
         }
         let Some(most) = self.sized(trial, both, |count| Ok(plain(trial.both(count)?))) else { return };
@@ -210,7 +210,7 @@ impl<'a> Rows<'a> {
         match Proxy::start(trial.server.address(), FAR) {
             Ok(proxy) => {
                 let url = proxy.url();
-                let far = Row { name: row, like: row, size: trial.effort.other, filled: true };
+                let far = Row { name: row, like: row, amount: trial.effort.other, filled: true };
                 self.drained(trial, far, Work { url: Some(&url), ..PLAIN });
             }
             Err(error) => self.figures.add(row, trial.system.name, "/s", Err(error.to_string())),
@@ -233,8 +233,8 @@ impl<'a> Rows<'a> {
                 _ => wait,
             };
             let left = left.max(few);
-            let size = Size { calls: few, ..effort.other };
-            let counted = Row { name: &row, like: &like, size, filled: false };
+            let amount = Amount { calls: few, ..effort.other };
+            let counted = Row { name: &row, like: &like, amount, filled: false };
             let sized = self.sized(trial, counted, |count| {
                 let work = Work { left: left.saturating_sub(count), ..PLAIN };
                 let mut drained = trial.drain(work, count)?;
@@ -246,7 +246,7 @@ impl<'a> Rows<'a> {
                     seconds += count as f64 / rate;
                 }
                 drained.rate = times * count as f64 / seconds;
-                Ok((Pace { rate: drained.rate, filled: f64::INFINITY }, drained))
+                Ok((Rates { rate: drained.rate, filled: f64::INFINITY }, drained))
             });
             match sized {
                 Some(Ok(drained)) => {
@@ -284,12 +284,12 @@ impl<'a> Rows<'a> {
         self.figures.add("idle worker, of Redis", name, "% of a core", pick(|idle| idle.redis));
     }
 
-    /// Measures with as many calls as the size of the row gives.
+    /// Measures with as many calls as the amount of the row gives.
     fn sized<T>(
         &mut self,
         trial: Trial,
         row: Row,
-        mut measure: impl FnMut(u64) -> Result<(Pace, T), String>,
+        mut measure: impl FnMut(u64) -> Result<(Rates, T), String>,
     ) -> Option<Result<T, String>> {
         if self.skips(trial, row.name) {
             return None;
@@ -297,32 +297,32 @@ impl<'a> Rows<'a> {
         if let Some(why) = trial.system.lacks(row.name) {
             return Some(Err(why.into()));
         }
-        let (size, name) = (row.size, trial.system.name);
+        let (amount, name) = (row.amount, trial.system.name);
         loop {
-            let known = self.pace(row, name);
-            let count = known.map_or(GUESS.min(size.calls), |pace| size.at(pace));
-            let (pace, measured) = match measure(count) {
+            let known = self.rates(row, name);
+            let count = known.map_or(GUESS.min(amount.calls), |rates| amount.at(rates));
+            let (rates, measured) = match measure(count) {
                 Ok(done) => done,
                 Err(problem) => return Some(Err(problem)),
             };
-            self.paces.insert((row.name.to_owned(), name), pace);
+            self.rates.insert((row.name.to_owned(), name), rates);
             // A guess that was far too low is not counted, and has warmed up what can be warm.
-            let wanted = size.at(pace);
-            let near = known.is_some() && wanted < size.calls && wanted < 4 * count;
-            let costly = count as f64 / pace.rate > 0.1 && !trial.effort.refine;
-            if near || count == size.calls || costly {
+            let wanted = amount.at(rates);
+            let near = known.is_some() && wanted < amount.calls && wanted < 4 * count;
+            let costly = count as f64 / rates.rate > 0.1 && !trial.effort.refine;
+            if near || count == amount.calls || costly {
                 return Some(Ok(measured));
             }
         }
     }
 
     /// How fast a system is in a row, if that is known from this run or from the one that is published.
-    fn pace(&self, row: Row, name: &'static str) -> Option<Pace> {
-        let measured = |like: &str| self.paces.get(&(like.to_owned(), name)).copied();
+    fn rates(&self, row: Row, name: &'static str) -> Option<Rates> {
+        let measured = |like: &str| self.rates.get(&(like.to_owned(), name)).copied();
         let known = |like: &str| {
             let rate = self.figures.known(like, name)?;
             let filled = self.figures.known(IN_BULK, name).filter(|_| row.filled);
-            Some(Pace { rate, filled: filled.unwrap_or(f64::INFINITY) })
+            Some(Rates { rate, filled: filled.unwrap_or(f64::INFINITY) })
         };
         [row.name, row.like].into_iter().find_map(|like| measured(like).or_else(|| known(like)))
     }
@@ -333,13 +333,13 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// That size with no more calls than these queues of the system can hold.
-fn held(trial: Trial, size: Size, queues: &str) -> Size {
+/// That amount with no more calls than these queues of the system can hold.
+fn held(trial: Trial, amount: Amount, queues: &str) -> Amount {
     let most = trial.system.holds.map(|each| each * queues.split(',').count() as u64);
-    Size { calls: most.map_or(size.calls, |most| size.calls.min(most)), ..size }
+    Amount { calls: most.map_or(amount.calls, |most| amount.calls.min(most)), ..amount }
 }
 
 /// A rate that is all there is to tell.
-fn plain(rate: f64) -> (Pace, f64) {
-    (Pace { rate, filled: f64::INFINITY }, rate)
+fn plain(rate: f64) -> (Rates, f64) {
+    (Rates { rate, filled: f64::INFINITY }, rate)
 }

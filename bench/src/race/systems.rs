@@ -37,7 +37,7 @@ pub const SYSTEMS: &[System] = &[
     System {
         name: "bare scripts",
         program: Program::Bare("loop"),
-        settings: "a loop of our own claim script, which counts what it claims and reads none of it: the ceiling; \
+        settings: "a loop of our own claim script, which counts what it claims and reads none of it; \
                    messages of 1 MB by two claims in flight, of one each",
         rows: &["drain, ", "drain through", "drain with payload", "drain while", "per task"],
         ..PEER
