@@ -57,7 +57,7 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
     ];
     let mut text = format!(
         "Measured by `bench/run` on {cores} cores with Redis {redis}; `docs/benchmarks.md` has all of it, beside other \
-         systems. The bare loop calls the same scripts, and does nothing else.\n\n| | |\n|---|---|\n"
+         systems. The bare loop calls the same scripts, sleeps until each reply, and does nothing else.\n\n| | |\n|---|---|\n"
     );
     // Of a part that takes long, and that a run may leave out.
     let waiting = ours("memory, of Redis for a waiting call").ok();
