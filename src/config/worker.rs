@@ -18,6 +18,9 @@ pub struct WorkerConfig {
     pub queues: Vec<QueueWeight>,
     /// How many calls run at a time: 1 to 4096. Default: 10.
     pub concurrency: usize,
+    /// How many calls are claimed ahead, beyond those that run, so that the next begins as soon as one ends: up to 4096
+    /// together with the concurrency. Default: 0. Nobody else runs them meanwhile, however long the runs before them take.
+    pub prefetch: usize,
     /// How long Redis waits for a sign of life before what the worker owns is given to others: at least 1 s.
     /// Default: 6 s. A short lease brings lost work back sooner; a longer one survives longer pauses.
     #[serde(deserialize_with = "text::time")]
@@ -51,6 +54,7 @@ impl Default for WorkerConfig {
         Self {
             queues: vec![QueueWeight::default()],
             concurrency: 10,
+            prefetch: 0,
             lease: Duration::from_secs(6),
             shutdown: Duration::from_secs(25),
             unknown: Unknown::Bury,
@@ -67,6 +71,12 @@ impl Default for WorkerConfig {
 impl WorkerConfig {
     /// The most slots that a worker may have.
     pub const MAX_CONCURRENCY: usize = 4096;
+
+    /// How many calls the worker owns at a time at the most.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.concurrency + self.prefetch
+    }
 
     /// How often the worker beats: three beats may be missed before its lease ends.
     #[must_use]
@@ -108,6 +118,14 @@ impl WorkerConfig {
         if !(1..=Self::MAX_CONCURRENCY).contains(&self.concurrency) {
             let problem = format!("{} is not from 1 to {}", self.concurrency, Self::MAX_CONCURRENCY);
             return refuse("worker.concurrency", problem);
+        }
+        let most = Self::MAX_CONCURRENCY - self.concurrency;
+        if self.prefetch > most {
+            let problem = format!(
+                "{} is more than {most}, which is left by a concurrency of {}",
+                self.prefetch, self.concurrency
+            );
+            return refuse("worker.prefetch", problem);
         }
         if self.lease < Duration::from_secs(1) || self.lease > Duration::from_secs(24 * 60 * 60) {
             return refuse("worker.lease", format!("{:?} is not from 1s to 24h", self.lease));

@@ -18,6 +18,9 @@ pub struct WorkerInfo {
     pub started_ms: u64,
     /// How many calls it runs at a time.
     pub concurrency: u64,
+    /// How many more it claims ahead. Not there: none.
+    #[serde(default)]
+    pub prefetch: u64,
     /// The queues that it serves, in order of preference.
     pub queues: Vec<String>,
     /// The lease of its slots in milliseconds.

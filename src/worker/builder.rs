@@ -54,6 +54,14 @@ impl WorkerBuilder {
         self
     }
 
+    /// How many calls are claimed ahead, beyond those that run: none by default. See
+    /// [`WorkerConfig::prefetch`](crate::config::WorkerConfig::prefetch).
+    #[must_use]
+    pub fn prefetch(mut self, prefetch: usize) -> Self {
+        self.config.worker.prefetch = prefetch;
+        self
+    }
+
     /// How long Redis waits for a sign of life before what the worker owns is given to others: at least 1 s.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {

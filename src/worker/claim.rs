@@ -18,8 +18,9 @@ const CLAIM_BYTES: usize = 1 << 20;
 impl ClaimLoop {
     /// How many slots must have finished before a second claim of a lane is made beside one that is under way.
     pub(super) fn chunk(&self, index: usize) -> usize {
-        let two = self.concurrency > FEW || self.lanes[index].size >= LARGE;
-        self.concurrency.div_ceil(if two { CLAIMS } else { 1 })
+        let slots = self.slots.count();
+        let two = slots > FEW || self.lanes[index].size >= LARGE;
+        slots.div_ceil(if two { CLAIMS } else { 1 })
     }
 
     /// Releases what finished in a lane and claims for those slots and all free ones.

@@ -68,7 +68,10 @@ pub(super) struct ClaimLoop {
     pub(super) burst: bool,
     /// The loop is over; only what is left is settled.
     pub(super) closing: bool,
+    /// How many runs go on at the most.
     pub(super) concurrency: usize,
+    /// What was claimed ahead and has not begun: slots, and their places in the order of claims.
+    pub(super) backlog: VecDeque<(usize, u64)>,
     /// What the lane that was served last had got for its weight before.
     pub(super) pace: u64,
 }
@@ -77,6 +80,7 @@ pub(super) struct ClaimLoop {
 pub(super) struct Parts {
     pub(super) lanes: Vec<(Arc<Lane>, u32)>,
     pub(super) concurrency: usize,
+    pub(super) slots: usize,
     pub(super) sender: Sender,
     pub(super) orders: Orders,
     pub(super) known: HashMap<&'static str, Known>,
@@ -95,7 +99,7 @@ impl ClaimLoop {
         let (done, ended) = (parts.done, parts.ended);
         let shared_lanes = parts.lanes.iter().map(|(lane, _)| Arc::clone(lane)).collect();
         Self {
-            slots: Slots::new(parts.concurrency),
+            slots: Slots::new(parts.slots),
             known: parts.known,
             blocking: BlockingRuns::new(done.clone(), parts.shared.clone()),
             processes: parts.processes,
@@ -118,6 +122,7 @@ impl ClaimLoop {
             burst: parts.burst,
             closing: false,
             concurrency: parts.concurrency,
+            backlog: VecDeque::new(),
             pace: 0,
         }
     }
@@ -227,11 +232,17 @@ impl ClaimLoop {
         self.help_at.get_or_insert_with(|| Instant::now() + HELP_AFTER);
     }
 
-    /// Makes every request that can be made now, and waits for tokens where a queue is dry.
+    /// Begins what can begin now, makes every request that can be made, and waits for tokens where a queue is dry.
     pub(super) fn pump(&mut self) {
         self.begin_alone();
-        while let Some(request) = self.next_request() {
-            self.issue(request, None);
+        loop {
+            let more = self.begin_waiting();
+            while let Some(request) = self.next_request() {
+                self.issue(request, None);
+            }
+            if !more {
+                break;
+            }
         }
         self.mind_doorbell();
     }

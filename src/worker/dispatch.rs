@@ -80,6 +80,10 @@ impl ClaimLoop {
             if self.closing {
                 continue; // It does not begin; it is put back.
             }
+            if self.is_full() {
+                self.leave_waiting(slot);
+                continue;
+            }
             self.begin(index, slot, &mut batch, &mut runs);
             if self.lanes[index].finished.len() >= self.chunk(index) {
                 self.pump();
@@ -92,7 +96,7 @@ impl ClaimLoop {
     /// Begins what is to run alone, when no request is under way or to be made: one may bring another suspect, or put it
     /// back, and what this process owns when it dies counts a death and runs again, also what has ended.
     pub(super) fn begin_alone(&mut self) {
-        if self.closing || self.slots.to_begin_alone().is_none() {
+        if self.closing || !self.backlog.is_empty() || self.slots.to_begin_alone().is_none() {
             return;
         }
         self.take_ended();
@@ -105,7 +109,13 @@ impl ClaimLoop {
         self.hand_over(runs);
     }
 
-    fn begin(&mut self, index: usize, slot: usize, batch: &mut Batch, runs: &mut Vec<BlockingRun>) {
+    pub(super) fn begin(
+        &mut self,
+        index: usize,
+        slot: usize,
+        batch: &mut Batch,
+        runs: &mut Vec<BlockingRun>,
+    ) {
         let Some(running) = self.slots.running_in(slot) else { return };
         match self.send_off(index, slot, &running.message, batch) {
             Dispatched::Ended(outcome) => self.on_done(slot, outcome, None),
@@ -118,7 +128,7 @@ impl ClaimLoop {
         }
     }
 
-    fn hand_over(&mut self, runs: Vec<BlockingRun>) {
+    pub(super) fn hand_over(&mut self, runs: Vec<BlockingRun>) {
         if !runs.is_empty() {
             if runs.len() > 1 {
                 self.help_later();
@@ -128,8 +138,9 @@ impl ClaimLoop {
     }
 
     fn lead(&mut self, slot: usize, stop: Stop, reins: Reins) {
+        self.slots.stop_by(slot, stop);
         let Some(running) = self.slots.running_in_mut(slot) else { return };
-        (running.stop, running.cancellation, running.clock) = (stop, reins.cancellation, reins.clock);
+        (running.cancellation, running.clock) = (reins.cancellation, reins.clock);
         if running.clock.is_some() {
             self.mind(slot);
         }
@@ -219,13 +230,13 @@ impl ClaimLoop {
 }
 
 /// How long the runs of one batch have been polled in place.
-struct Batch {
+pub(super) struct Batch {
     began: Instant,
     last: Instant,
 }
 
 impl Batch {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let now = Instant::now();
         Self { began: now, last: now }
     }

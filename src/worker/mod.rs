@@ -1,6 +1,7 @@
 //! Claims calls and runs them. One file for each question; the loop that asks them all is `claim_loop.rs`.
 
 mod attention;
+mod backlog;
 mod backoff;
 mod blocking;
 mod builder;
@@ -144,7 +145,7 @@ impl Worker {
             false => None,
         };
         let lanes: Vec<Arc<Lane>> = (config.queues.iter())
-            .map(|entry| Arc::new(Lane::new(entry.queue.clone(), &self.id, config.concurrency + SPARES)))
+            .map(|entry| Arc::new(Lane::new(entry.queue.clone(), &self.id, config.slots() + SPARES)))
             .collect();
         for lane in &lanes {
             match self.broker.register_queue(lane.queue.as_str()).await {
@@ -199,6 +200,7 @@ impl Worker {
                 .zip(config.queues.iter().map(|entry| entry.weight.unwrap_or(0)))
                 .collect(),
             concurrency: config.concurrency,
+            slots: config.slots(),
             sender: Sender { broker: self.broker.clone(), lease: config.lease, dead, place: place.into() },
             orders: Orders::new(orders, say),
             known: known::all(&self.registry, config),
@@ -275,6 +277,7 @@ impl Worker {
             protocol: crate::protocol::VERSION,
             started_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
             concurrency: config.concurrency as u64,
+            prefetch: config.prefetch as u64,
             queues: self.queues().map(ToString::to_string).collect(),
             lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
         };

@@ -62,6 +62,13 @@ pub(super) enum Stop {
     Process(RunHandle),
 }
 
+impl Stop {
+    /// Whether there is a run.
+    fn is_needed(&self) -> bool {
+        !matches!(self, Self::NotNeeded)
+    }
+}
+
 impl Running {
     /// Whether it goes on at this moment.
     fn is_underway(&self) -> bool {
@@ -86,6 +93,7 @@ pub(super) struct Slots {
     spares: Vec<usize>,
     aside: HashSet<usize>,
     running: usize,
+    begun: usize,
     alone: usize,
     claims: u64,
 }
@@ -95,7 +103,12 @@ impl Slots {
         let slots = (0..count + SPARES).map(|_| Slot::Idle).collect();
         // The last one is taken first: a worker with little to do uses few slots.
         let (free, spares) = ((0..count).rev().collect(), (count..count + SPARES).rev().collect());
-        Self { slots, free, spares, aside: HashSet::new(), running: 0, alone: 0, claims: 0 }
+        Self { slots, free, spares, aside: HashSet::new(), running: 0, begun: 0, alone: 0, claims: 0 }
+    }
+
+    /// How many there are, without the spare ones.
+    pub(super) fn count(&self) -> usize {
+        self.slots.len() - SPARES
     }
 
     /// How many slots a claim may be made for.
@@ -133,9 +146,14 @@ impl Slots {
         }
     }
 
-    /// How many messages run.
+    /// How many messages run, or are to begin.
     pub(super) fn running(&self) -> usize {
         self.running
+    }
+
+    /// How many have begun and not ended.
+    pub(super) fn begun(&self) -> usize {
+        self.begun
     }
 
     /// Puts a message into a slot.
@@ -181,7 +199,9 @@ impl Slots {
     /// Notes how what runs in a slot can be stopped.
     pub(super) fn stop_by(&mut self, slot: usize, stop: Stop) {
         if let Slot::Running(running) = &mut self.slots[slot] {
-            running.stop = stop;
+            let before = std::mem::replace(&mut running.stop, stop);
+            self.begun -= usize::from(before.is_needed());
+            self.begun += usize::from(running.stop.is_needed());
         }
     }
 
@@ -265,6 +285,7 @@ impl Slots {
             Slot::Idle => None,
             Slot::Running(running) => {
                 self.running -= 1;
+                self.begun -= usize::from(running.stop.is_needed());
                 self.alone -= usize::from(running.alone);
                 Some(running)
             }

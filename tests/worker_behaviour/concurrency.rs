@@ -8,7 +8,7 @@ use crate::support::trial::{PATIENCE, Trial, alone, call, count, marks, open};
 use crate::support::wait;
 
 /// The most runs at a time, by `+n` and `-n` in the ledger.
-fn most(lines: &[String]) -> usize {
+pub(super) fn most(lines: &[String]) -> usize {
     let (mut now, mut most) = (0_usize, 0);
     for line in lines {
         if line.starts_with('+') {

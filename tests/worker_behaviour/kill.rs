@@ -18,7 +18,7 @@ fn kill_at(url: &str, id: &str) -> Result<Killed, KillError> {
     runtime.block_on(async { Inspector::connect(url).await?.kill(id, &[], "anna@home").await })
 }
 
-fn kill(trial: &Trial, id: &str) -> Result<Killed, KillError> {
+pub(super) fn kill(trial: &Trial, id: &str) -> Result<Killed, KillError> {
     kill_at(&trial.server.url(), id)
 }
 
@@ -28,7 +28,7 @@ fn ending(trial: &Trial, id: &str) -> Ending {
 }
 
 /// A call with an id.
-fn with_id(path: &str, arguments: &Value, id: CallId) -> Vec<u8> {
+pub(super) fn with_id(path: &str, arguments: &Value, id: CallId) -> Vec<u8> {
     let payload = rmp_serde::to_vec(arguments).unwrap();
     native(path, &payload, &Meta { id: Some(id), ..Meta::default() })
 }

@@ -5,6 +5,7 @@ mod concurrency;
 mod embedded;
 mod injected;
 mod kill;
+mod prefetch;
 mod queues;
 mod signals;
 mod timeouts;

@@ -37,6 +37,9 @@ pub(in crate::cli) struct WorkerFlags {
     /// How many calls run at a time
     #[arg(long, value_name = "N")]
     pub(in crate::cli) concurrency: Option<u32>,
+    /// How many calls more are claimed ahead
+    #[arg(long, value_name = "N")]
+    pub(in crate::cli) prefetch: Option<u32>,
     /// How long after its last sign of life what it owns goes to others
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(in crate::cli) lease: Option<Duration>,

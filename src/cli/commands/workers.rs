@@ -36,7 +36,7 @@ fn row(worker: &WorkerStatus) -> [String; 5] {
         (None, WorkerKind::Ours) => "-".into(),
     };
     let busy = match &worker.info {
-        Some(info) => format!("{} of {}", worker.running.len(), info.concurrency),
+        Some(info) => format!("{} of {}", worker.running.len(), info.concurrency + info.prefetch),
         None => worker.running.len().to_string(),
     };
     let lease = worker.lease_ends_ms.map_or_else(|| "-".into(), output::moment);

@@ -22,6 +22,7 @@ pub(in crate::cli) fn value(config: &Config, key: &str) -> Value {
         "client.max_message" => config.client.max_message.into(),
         "worker.queues" => config.worker.queues.iter().map(queue).collect(),
         "worker.concurrency" => config.worker.concurrency.into(),
+        "worker.prefetch" => config.worker.prefetch.into(),
         "worker.lease" => time(config.worker.lease),
         "worker.shutdown" => time(config.worker.shutdown),
         "worker.unknown" => match config.worker.unknown {

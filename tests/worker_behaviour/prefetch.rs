@@ -1,0 +1,137 @@
+//! What is claimed ahead begins when something ends, in its order, and is nobody's secret: it can be killed, is put back
+//! when its worker stops, and is run by others when that dies.
+
+use std::path::Path;
+
+use delayed::CallId;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use super::concurrency::most;
+use super::kill::{kill, with_id};
+use crate::support::process::Program;
+use crate::support::trial::{PATIENCE, Trial, call, count, mark, marks, open};
+use crate::support::wait;
+
+fn gated(n: &str, gate: &Path) -> Vec<u8> {
+    call("trial.gated", &[n.into(), gate.to_str().unwrap().into()])
+}
+
+/// A worker that runs one call and has claimed four more of six.
+fn ahead() -> (Trial, Program, std::path::PathBuf) {
+    let mut trial = Trial::new();
+    let gate = trial.gate("gate");
+    trial.push(&[gated("held", &gate)]);
+    trial.push(&marks(5));
+    let worker = trial.worker(&["--concurrency", "1", "--prefetch", "4", "--lease", "1s", "--no-sweep"]);
+    wait::until("five to be claimed", PATIENCE, || trial.left() == (1, 5));
+    trial.wait_runs(1);
+    (trial, worker, gate)
+}
+
+#[test]
+fn what_was_claimed_ahead_begins_in_its_order_when_something_ends() {
+    let (mut trial, mut worker, gate) = ahead();
+    // Time in which it would run what it has.
+    wait::pause(std::time::Duration::from_millis(100));
+    assert_eq!(trial.ledger.lines(), ["+held"], "expected one run at a time");
+    open(&gate);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!(count(&stopped, "succeeded"), 6, "{stopped}");
+    assert_eq!(trial.ledger.lines(), ["+held", "-held", "0", "1", "2", "3", "4"]);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn no_more_run_at_a_time() {
+    for (concurrency, prefetch) in [(1, 9), (3, 20), (6, 2)] {
+        let mut trial = Trial::new();
+        let tasks = ["trial.span", "trial.span_blocking"];
+        let calls = (0..200).map(|n| call(tasks[n % 2], &[n.to_string().into(), (n % 7).into()]));
+        let calls: Vec<Vec<u8>> = calls.collect();
+        trial.push(&calls);
+        let (slots, ahead) = (concurrency.to_string(), prefetch.to_string());
+        let mut worker = trial.worker(&["--concurrency", &slots, "--prefetch", &ahead, "--burst"]);
+        let stopped = trial.ended(&mut worker);
+        assert_eq!(count(&stopped, "succeeded"), 200, "{stopped}");
+        assert_eq!(most(&trial.ledger.lines()), concurrency);
+        trial.ledger.assert_each_once((0..200).flat_map(|n| [format!("+{n}"), format!("-{n}")]));
+        trial.assert_only(&[]);
+    }
+}
+
+#[test]
+fn a_worker_that_stops_puts_it_back_at_once_and_in_its_order() {
+    let (mut trial, mut worker, gate) = ahead();
+    let all: Vec<Vec<u8>> = marks(5);
+    worker.signal(Signal::SIGTERM);
+    wait::until("it to be put back", PATIENCE, || trial.left() == (5, 1));
+    assert_eq!(trial.state().waiting, all, "expected the order that they had");
+    open(&gate);
+    let stopped = trial.ended(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "put_back")), (1, 4), "{stopped}");
+    assert_eq!(trial.ledger.lines(), ["+held", "-held"]);
+    trial.assert_only(&["q", "q_noti"]);
+}
+
+#[test]
+fn a_worker_that_stops_at_once_puts_it_back_with_what_runs() {
+    let (mut trial, mut worker, gate) = ahead();
+    worker.signal(Signal::SIGTERM);
+    wait::until("it to be put back", PATIENCE, || trial.left() == (5, 1));
+    worker.signal(Signal::SIGTERM);
+    trial.ended(&mut worker);
+    assert_eq!(trial.state().waiting, [vec![gated("held", &gate)], marks(5)].concat());
+    trial.assert_only(&["q", "q_noti"]);
+}
+
+#[test]
+fn what_is_quiet_runs_what_it_has() {
+    let (mut trial, mut worker, gate) = ahead();
+    worker.signal(Signal::SIGUSR1);
+    worker.wait_for_line("quiet");
+    open(&gate);
+    trial.wait_runs(6);
+    wait::until("all that it had to be released", PATIENCE, || trial.left() == (1, 0));
+    trial.stop(&mut worker);
+    assert_eq!(trial.state().waiting, [mark(4)]);
+}
+
+#[test]
+fn others_run_it_when_its_worker_dies() {
+    let (mut trial, mut worker, gate) = ahead();
+    worker.kill9();
+    let _sweeper = trial.sweeper(&["--interval", "100ms", "--queue", "q"]);
+    open(&gate);
+    let mut heir = trial.worker(&["--concurrency", "2", "--prefetch", "1"]);
+    trial.wait_settled();
+    trial.stop(&mut heir);
+    // Only what had begun runs twice.
+    assert_eq!(trial.ledger.lines().iter().filter(|line| *line == "+held").count(), 2);
+    trial.ledger.assert_each_at_least_once(["+held", "-held", "0", "1", "2", "3", "4"], 1);
+}
+
+#[test]
+fn it_is_killed_before_it_begins() {
+    let mut trial = Trial::new();
+    let gate = trial.gate("gate");
+    let ids = [CallId::new(), CallId::new()];
+    trial.push(&[gated("held", &gate)]);
+    for id in ids {
+        trial.push(&[with_id("trial.mark", &Value::from(id.to_string()), id)]);
+    }
+    let mut worker = trial.worker(&["--concurrency", "1", "--prefetch", "2"]);
+    wait::until("all to be claimed", PATIENCE, || trial.left() == (0, 3));
+    kill(&trial, &ids[0].to_string()).unwrap();
+    assert_eq!(trial.reasons(), ["killed"]);
+    // Another takes its place, in the slot that it had.
+    trial.push(&[mark("late")]);
+    wait::until("it to be claimed", PATIENCE, || trial.left() == (0, 3));
+    open(&gate);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "buried")), (3, 1), "{stopped}");
+    assert_eq!(trial.ledger.lines(), ["+held", "-held", &ids[1].to_string(), "late"]);
+    trial.assert_only(&["q_dead"]);
+}
