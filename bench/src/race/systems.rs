@@ -11,6 +11,8 @@ pub struct System {
     pub program: Program,
     /// How it is set up, for the notes below the tables.
     pub settings: &'static str,
+    /// What a worker of ours is told besides.
+    pub more: &'static [&'static str],
     /// The most calls at a time that it is asked for.
     pub most: usize,
     /// The most calls that a drain may have of each queue, when it fails where more wait.
@@ -23,8 +25,16 @@ pub struct System {
 
 const ONE_QUEUE: Option<(&str, &str)> = Some(("drain of 8 queues", "a worker of it serves one queue"));
 const ALL: &[&str] = &[""];
-const PEER: System =
-    System { name: "", program: Program::This, settings: "", most: 256, holds: None, rows: ALL, lacks: None };
+const PEER: System = System {
+    name: "",
+    program: Program::This,
+    settings: "",
+    more: &[],
+    most: 256,
+    holds: None,
+    rows: ALL,
+    lacks: None,
+};
 
 /// All of them, in the order of their turns.
 pub const SYSTEMS: &[System] = &[
@@ -32,6 +42,14 @@ pub const SYSTEMS: &[System] = &[
         name: super::OURS,
         settings: "delayed::main() with --concurrency; async fn",
         most: 4096,
+        ..PEER
+    },
+    System {
+        name: "delayed with prefetch",
+        settings: "the same with --prefetch 64, where few run at a time",
+        more: &["--prefetch", "64"],
+        rows: &["drain, 1 at a time", "drain, 10 at a time"],
+        most: 4032,
         ..PEER
     },
     System {
@@ -179,6 +197,7 @@ impl System {
                     "--concurrency",
                     &concurrency,
                 ]);
+                command.args(self.more);
                 for queue in queues.split(',') {
                     command.args(["--queue", queue]);
                 }
