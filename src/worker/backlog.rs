@@ -7,6 +7,16 @@ use crate::worker::shutdown::Phase;
 use crate::worker::slots::Settlement;
 use crate::worker::stats::count;
 
+/// A message that has not begun.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    slot: usize,
+    /// Its place in the order of claims.
+    order: u64,
+    /// Since when, on the clock of its lane.
+    since: u64,
+}
+
 impl ClaimLoop {
     /// Whether no more may begin now.
     pub(super) fn is_full(&self) -> bool {
@@ -15,8 +25,10 @@ impl ClaimLoop {
 
     /// Leaves what a slot owns until others have ended.
     pub(super) fn leave_waiting(&mut self, slot: usize) {
-        let order = self.slots.running_in(slot).map(|running| running.order);
-        self.backlog.extend(order.map(|order| (slot, order)));
+        if let Some(running) = self.slots.running_in(slot) {
+            let (order, since) = (running.order, self.lanes[running.lane].lane.now());
+            self.backlog.push_back(Waiting { slot, order, since });
+        }
     }
 
     /// Begins what waits, as far as runs have ended, until so much is to be released that Redis should have it. Gives
@@ -36,9 +48,16 @@ impl ClaimLoop {
         }
         let (mut batch, mut runs, mut is_enough) = (Batch::new(), Vec::new(), false);
         while self.slots.begun() < self.concurrency && !is_enough {
-            let Some((slot, order)) = self.backlog.pop_front() else { break };
-            if let Some(index) = self.waits(slot, order) {
-                self.begin(index, slot, &mut batch, &mut runs);
+            let Some(first) = self.backlog.front().copied() else { break };
+            let index = self.lane_of(first);
+            if index.is_some_and(|index| self.has_lapsed(index, first)) {
+                // Others may run it already, and what is behind it.
+                self.put_back_waiting();
+                break;
+            }
+            self.backlog.pop_front();
+            if let Some(index) = index {
+                self.begin(index, first.slot, &mut batch, &mut runs);
                 is_enough = self.lanes[index].finished.len() >= self.chunk(index);
             }
         }
@@ -46,20 +65,25 @@ impl ClaimLoop {
         is_enough && !self.backlog.is_empty()
     }
 
-    /// Puts back to the heads of their queues what has not begun: a worker that stops leaves it to others.
+    /// Puts back to the heads of their queues what has not begun and is still ours.
     fn put_back_waiting(&mut self) {
         // The last first, so that they stand there in their order.
-        while let Some((slot, order)) = self.backlog.pop_back() {
-            if let Some(index) = self.waits(slot, order) {
-                self.slots.end(slot);
+        while let Some(last) = self.backlog.pop_back() {
+            if let Some(index) = self.lane_of(last) {
+                self.slots.end(last.slot);
                 count(&self.counters.put_back, 1);
-                self.lanes[index].settlements.push_back((slot, Settlement::PutBack(Place::Head)));
+                self.lanes[index].settlements.push_back((last.slot, Settlement::PutBack(Place::Head)));
             }
         }
     }
 
-    /// The lane of a message that still waits. One that was killed does not.
-    fn waits(&self, slot: usize, order: u64) -> Option<usize> {
-        self.slots.running_in(slot).filter(|running| running.order == order).map(|running| running.lane)
+    fn has_lapsed(&self, index: usize, waiting: Waiting) -> bool {
+        self.lanes[index].lane.has_lapsed(waiting.slot, waiting.since, self.sender.lease)
+    }
+
+    /// The lane of a message, if it still waits. One that was killed does not.
+    fn lane_of(&self, waiting: Waiting) -> Option<usize> {
+        let running = self.slots.running_in(waiting.slot)?;
+        (running.order == waiting.order).then_some(running.lane)
     }
 }

@@ -20,6 +20,7 @@ use crate::broker::Waiter;
 use crate::config::Unknown;
 use crate::runner::{Done, Processes};
 use crate::worker::attention::Attention;
+use crate::worker::backlog::Waiting;
 use crate::worker::blocking::{BlockingRuns, Shared};
 use crate::worker::known::Known;
 use crate::worker::lane::{Lane, LaneState};
@@ -70,8 +71,8 @@ pub(super) struct ClaimLoop {
     pub(super) closing: bool,
     /// How many runs go on at the most.
     pub(super) concurrency: usize,
-    /// What was claimed ahead and has not begun: slots, and their places in the order of claims.
-    pub(super) backlog: VecDeque<(usize, u64)>,
+    /// What was claimed ahead and has not begun.
+    pub(super) backlog: VecDeque<Waiting>,
     /// What the lane that was served last had got for its weight before.
     pub(super) pace: u64,
 }

@@ -114,7 +114,7 @@ impl Pulse {
                 let keys = lane.lease_keys(self.worker.as_str());
                 match self.keeper.beat(keys, self.lease, &self.info, &ids) {
                     Ok(orders) => {
-                        lane.cover(chunk, sent);
+                        lane.cover(chunk, sent, self.lease);
                         for order in orders {
                             // The loop is gone only when it has put back, or settled, all that it had.
                             let _ = self.orders.send((index, order));

@@ -32,6 +32,8 @@ pub(super) struct Lane {
     began: Instant,
     /// By slot: when its live key was last given a whole lease, in milliseconds after `began`; 0 is never.
     covered: Vec<AtomicU64>,
+    /// By slot, on the same clock: when that came too late the last time, after its lease had ended.
+    lapsed: Vec<AtomicU64>,
     /// One bit for each slot that owns a message, as far as we know.
     owned: Vec<AtomicU64>,
     /// One bit for each slot that owned a message since the last beat: it will soon own another.
@@ -40,14 +42,16 @@ pub(super) struct Lane {
 
 impl Lane {
     pub(super) fn new(queue: QueueName, worker: &WorkerId, slots: usize) -> Self {
-        let words = || (0..slots.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
+        let words = || zeros(slots.div_ceil(64));
         Self {
             keys: QueueKeys::new(&queue),
             worker_key: keys::worker(&queue, worker),
             orders_key: keys::orders(&queue, worker),
             wire_ids: (0..slots).map(|slot| keys::wire_id(&queue, worker, slot)).collect(),
             began: Instant::now(),
-            covered: (0..slots).map(|_| AtomicU64::new(0)).collect(),
+            covered: zeros(slots),
+            lapsed: zeros(slots),
             owned: words(),
             recent: words(),
             queue,
@@ -106,10 +110,20 @@ impl Lane {
     }
 
     /// Notes that the live keys of `slots` were given a whole lease by a request sent at `now`.
-    pub(super) fn cover(&self, slots: &[usize], now: u64) {
+    pub(super) fn cover(&self, slots: &[usize], now: u64, lease: Duration) {
         for slot in slots {
-            self.covered[*slot].store(now, Ordering::Relaxed);
+            let before = self.covered[*slot].swap(now, Ordering::Relaxed);
+            if is_over(before, now, lease) {
+                self.lapsed[*slot].store(now, Ordering::Relaxed);
+            }
         }
+    }
+
+    /// Whether the lease of a slot has ended at some time after `since`: others may have what it owned then.
+    pub(super) fn has_lapsed(&self, slot: usize, since: u64, lease: Duration) -> bool {
+        // In this order: a beat that comes in between has noted it.
+        is_over(self.covered[slot].load(Ordering::Relaxed), self.now(), lease)
+            || self.lapsed[slot].load(Ordering::Relaxed) > since
     }
 
     /// Whether one of `slots` must get a new lease before it owns a message: less than half of its lease is left.
@@ -120,6 +134,11 @@ impl Lane {
             covered == 0 || now.saturating_sub(covered) > half
         })
     }
+}
+
+/// Whether a lease that was given then has ended.
+fn is_over(given: u64, now: u64, lease: Duration) -> bool {
+    given != 0 && u128::from(now.saturating_sub(given)) > lease.as_millis()
 }
 
 /// What the loop keeps for one queue.
@@ -284,10 +303,24 @@ mod tests {
         let lane = Lane::new(QueueName::default(), &WorkerId::random(), 2);
         let lease = Duration::from_secs(6);
         assert!(lane.needs_cover(&[0], 1, lease));
-        lane.cover(&[0], 1);
+        lane.cover(&[0], 1, lease);
         assert!(!lane.needs_cover(&[0], 3001, lease));
         assert!(lane.needs_cover(&[0], 3002, lease));
         assert!(lane.needs_cover(&[0, 1], 2, lease));
+    }
+
+    #[test]
+    fn a_slot_that_is_covered_too_late_has_lapsed() {
+        let lane = Lane::new(QueueName::default(), &WorkerId::random(), 2);
+        let lease = Duration::from_secs(6);
+        lane.cover(&[0, 1], 1, lease);
+        lane.cover(&[0], 6001, lease);
+        assert!(!lane.has_lapsed(0, 0, lease), "it was in time");
+        lane.cover(&[1], 6002, lease);
+        assert!(lane.has_lapsed(1, 6001, lease) && !lane.has_lapsed(1, 6002, lease));
+        let late = Lane { began: Instant::now().checked_sub(Duration::from_secs(7)).unwrap(), ..lane };
+        late.covered[0].store(1, Ordering::Relaxed);
+        assert!(late.has_lapsed(0, 1, lease), "nobody has covered it since");
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Sender {
                     None => self.broker.claim(keys, &ask).await?,
                 };
                 if renew {
-                    lane.cover(&free[..claimed.messages.len()], now);
+                    lane.cover(&free[..claimed.messages.len()], now, self.lease);
                 }
                 Ok(Effect::Claimed(claimed))
             }

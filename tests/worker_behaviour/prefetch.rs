@@ -113,6 +113,25 @@ fn others_run_it_when_its_worker_dies() {
 }
 
 #[test]
+fn what_others_took_from_a_worker_that_stood_still_runs_once() {
+    let (mut trial, mut first, gate) = ahead();
+    first.signal(Signal::SIGSTOP);
+    let mut second = trial.worker(&["--concurrency", "2"]);
+    trial.wait_runs(7);
+    first.signal(Signal::SIGCONT);
+    open(&gate);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut first);
+    assert_eq!(count(&stopped, "lost"), 5, "{stopped}");
+    trial.stop(&mut second);
+    // What had begun before is the exception.
+    let names = ["+held", "-held", "0", "1", "2", "3", "4"];
+    assert!(names[2..].iter().all(|name| trial.ledger.executions()[*name] == 1));
+    trial.ledger.assert_each_at_least_once(names, 2);
+    trial.assert_only(&[]);
+}
+
+#[test]
 fn it_is_killed_before_it_begins() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
