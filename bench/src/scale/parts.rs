@@ -25,8 +25,8 @@ pub const PARTS: [Part; 5] = [
         sizes: &[1, 2, 4, 8],
         measure: workers,
         why: "Each has a concurrency of 64, and all serve one queue. What a call costs Redis stays as it is, since no \
-              worker asks about another. One worker keeps Redis busy already, so more of them bring no more calls \
-              that do nothing; they are for calls that work.",
+              worker asks about another. One worker leaves Redis idle now and then, while it takes in a reply; from \
+              four on it is busy, and more of them bring no more calls that do nothing: they are for calls that work.",
     },
     Part {
         name: "queues",
