@@ -9,7 +9,7 @@ use crate::worker::stats::count;
 
 /// A message that has not begun.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Waiting {
+pub(super) struct Ahead {
     slot: usize,
     /// Its place in the order of claims.
     order: u64,
@@ -24,16 +24,16 @@ impl ClaimLoop {
     }
 
     /// Leaves what a slot owns until others have ended.
-    pub(super) fn leave_waiting(&mut self, slot: usize) {
+    pub(super) fn leave_ahead(&mut self, slot: usize) {
         if let Some(running) = self.slots.running_in(slot) {
             let (order, since) = (running.order, self.lanes[running.lane].lane.now());
-            self.backlog.push_back(Waiting { slot, order, since });
+            self.backlog.push_back(Ahead { slot, order, since });
         }
     }
 
     /// Begins what waits, as far as runs have ended, until so much is to be released that Redis should have it. Gives
     /// whether more can begin.
-    pub(super) fn begin_waiting(&mut self) -> bool {
+    pub(super) fn begin_ahead(&mut self) -> bool {
         if self.backlog.is_empty() {
             return false;
         }
@@ -43,7 +43,7 @@ impl ClaimLoop {
             return false;
         }
         if self.phase() > Phase::Quiet {
-            self.put_back_waiting();
+            self.put_back_ahead();
             return false;
         }
         let (mut batch, mut runs, mut is_enough) = (Batch::new(), Vec::new(), false);
@@ -52,7 +52,7 @@ impl ClaimLoop {
             let index = self.lane_of(first);
             if index.is_some_and(|index| self.has_lapsed(index, first)) {
                 // Others may run it already, and what is behind it.
-                self.put_back_waiting();
+                self.put_back_ahead();
                 break;
             }
             self.backlog.pop_front();
@@ -66,7 +66,7 @@ impl ClaimLoop {
     }
 
     /// Puts back to the heads of their queues what has not begun and is still ours.
-    fn put_back_waiting(&mut self) {
+    fn put_back_ahead(&mut self) {
         // The last first, so that they stand there in their order.
         while let Some(last) = self.backlog.pop_back() {
             if let Some(index) = self.lane_of(last) {
@@ -77,13 +77,13 @@ impl ClaimLoop {
         }
     }
 
-    fn has_lapsed(&self, index: usize, waiting: Waiting) -> bool {
-        self.lanes[index].lane.has_lapsed(waiting.slot, waiting.since, self.sender.lease)
+    fn has_lapsed(&self, index: usize, ahead: Ahead) -> bool {
+        self.lanes[index].lane.has_lapsed(ahead.slot, ahead.since, self.sender.lease)
     }
 
     /// The lane of a message, if it still waits. One that was killed does not.
-    fn lane_of(&self, waiting: Waiting) -> Option<usize> {
-        let running = self.slots.running_in(waiting.slot)?;
-        (running.order == waiting.order).then_some(running.lane)
+    fn lane_of(&self, ahead: Ahead) -> Option<usize> {
+        let running = self.slots.running_in(ahead.slot)?;
+        (running.order == ahead.order).then_some(running.lane)
     }
 }

@@ -20,7 +20,7 @@ use crate::broker::Waiter;
 use crate::config::Unknown;
 use crate::runner::{Done, Processes};
 use crate::worker::attention::Attention;
-use crate::worker::backlog::Waiting;
+use crate::worker::backlog::Ahead;
 use crate::worker::blocking::{BlockingRuns, Shared};
 use crate::worker::known::Known;
 use crate::worker::lane::{Lane, LaneState};
@@ -72,7 +72,7 @@ pub(super) struct ClaimLoop {
     /// How many runs go on at the most.
     pub(super) concurrency: usize,
     /// What was claimed ahead and has not begun.
-    pub(super) backlog: VecDeque<Waiting>,
+    pub(super) backlog: VecDeque<Ahead>,
     /// What the lane that was served last had got for its weight before.
     pub(super) pace: u64,
 }
@@ -237,7 +237,7 @@ impl ClaimLoop {
     pub(super) fn pump(&mut self) {
         self.begin_alone();
         loop {
-            let more = self.begin_waiting();
+            let more = self.begin_ahead();
             while let Some(request) = self.next_request() {
                 self.issue(request, None);
             }

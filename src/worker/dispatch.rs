@@ -81,7 +81,7 @@ impl ClaimLoop {
                 continue; // It does not begin; it is put back.
             }
             if self.is_full() {
-                self.leave_waiting(slot);
+                self.leave_ahead(slot);
                 continue;
             }
             self.begin(index, slot, &mut batch, &mut runs);

@@ -122,6 +122,8 @@ fn mistakes_in_settings_are_named_with_their_place() {
         .says("0 would refuse every call")
         .says("DELAYED_MAX_MESSAGE");
     run(&["worker", "--concurrency", "0"]).expect(5).says("0 is not from 1 to 4096 (set by --concurrency)");
+    let many = ["worker", "--concurrency", "4000", "--prefetch", "97"];
+    run(&many).expect(5).says("worker.prefetch: 97 is more than 96");
     run(&["worker", "--queue", "a", "--queue", "a"]).expect(5).says("named twice");
     run(&["worker", "--queue", "a b"]).expect(2).says("without spaces");
     run(&["worker", "--lease", "soon"]).expect(2).says("not a duration");
