@@ -67,7 +67,7 @@ pub(super) const ALL: [Setting; 36] = [
     setting("client.max_message", "DELAYED_MAX_MESSAGE", Kind::Number),
     setting("worker.queues", "DELAYED_QUEUES", Kind::List),
     setting("worker.concurrency", "DELAYED_CONCURRENCY", Kind::Number),
-    setting("worker.prefetch", "DELAYED_PREFETCH", Kind::Number),
+    setting("worker.prefetch", "DELAYED_PREFETCH", Kind::Text),
     setting("worker.lease", "DELAYED_LEASE", Kind::Text),
     setting("worker.shutdown", "DELAYED_SHUTDOWN", Kind::Text),
     setting("worker.unknown", "DELAYED_UNKNOWN", Kind::Text),
@@ -226,7 +226,7 @@ fn flags(args: &Args) -> Vec<Flag> {
     if let Some(worker) = args.command.worker_flags() {
         flag("worker.queues", "--queue", list(worker.queues.clone()));
         flag("worker.concurrency", "--concurrency", number(worker.concurrency));
-        flag("worker.prefetch", "--prefetch", number(worker.prefetch));
+        flag("worker.prefetch", "--prefetch", text(&worker.prefetch));
         flag("worker.lease", "--lease", time(worker.lease));
         flag("worker.shutdown", "--shutdown", time(worker.shutdown));
         flag("worker.unknown", "--unknown", text(&worker.unknown));

@@ -2,6 +2,7 @@
 
 mod limits;
 mod log;
+mod prefetch;
 mod prefork;
 mod queue;
 mod server;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 pub use self::log::{LogConfig, LogFormat};
+pub use self::prefetch::Prefetch;
 pub use self::prefork::PreforkConfig;
 pub use self::queue::QueueWeight;
 pub use self::server::RedisConfig;

@@ -17,7 +17,9 @@ pub struct SweeperConfig {
     /// How long it rests between two sweeps. Default: 2 s.
     #[serde(deserialize_with = "text::time")]
     pub interval: Duration,
-    /// A message is buried when so many processes died while they owned it. Default: 3.
+    /// A message is buried when so many processes died while they owned it. Default: 3, so that a message which takes its
+    /// workers down is buried and no other: from the second death on it runs alone. With less, take a
+    /// [`prefetch`](super::WorkerConfig::prefetch) of 0, or what was claimed ahead with it is buried too.
     pub max_deaths: u32,
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::prefetch::Prefetch;
 use super::queue::QueueWeight;
 use super::{ConfigError, LONGEST, limits, text};
 use crate::isolation::{Isolation, Limits, Timeouts};
@@ -19,8 +20,8 @@ pub struct WorkerConfig {
     /// How many calls run at a time: 1 to 4096. Default: 10.
     pub concurrency: usize,
     /// How many calls are claimed ahead, beyond those that run, so that the next begins as soon as one ends: up to 4096
-    /// together with the concurrency. Default: 0. Nobody else runs them meanwhile, however long the runs before them take.
-    pub prefetch: usize,
+    /// together with the concurrency. Default: [`Prefetch::Auto`].
+    pub prefetch: Prefetch,
     /// How long Redis waits for a sign of life before what the worker owns is given to others: at least 1 s.
     /// Default: 6 s. A short lease brings lost work back sooner; a longer one survives longer pauses.
     #[serde(deserialize_with = "text::time")]
@@ -54,7 +55,7 @@ impl Default for WorkerConfig {
         Self {
             queues: vec![QueueWeight::default()],
             concurrency: 10,
-            prefetch: 0,
+            prefetch: Prefetch::Auto,
             lease: Duration::from_secs(6),
             shutdown: Duration::from_secs(25),
             unknown: Unknown::Bury,
@@ -72,10 +73,19 @@ impl WorkerConfig {
     /// The most slots that a worker may have.
     pub const MAX_CONCURRENCY: usize = 4096;
 
+    /// How many calls a worker may claim ahead by itself, for all of its queues.
+    pub const MAX_AUTO_PREFETCH: usize = 512;
+
     /// How many calls the worker owns at a time at the most.
     #[must_use]
     pub fn slots(&self) -> usize {
-        self.concurrency + self.prefetch
+        let ahead = match self.prefetch {
+            Prefetch::Fixed(count) => count,
+            // Each slot has a name for each queue, so a worker of many queues has fewer of them.
+            Prefetch::Auto => (Self::MAX_AUTO_PREFETCH / self.queues.len().max(1))
+                .min(Self::MAX_CONCURRENCY.saturating_sub(self.concurrency)),
+        };
+        self.concurrency.saturating_add(ahead)
     }
 
     /// How often the worker beats: three beats may be missed before its lease ends.
@@ -120,10 +130,12 @@ impl WorkerConfig {
             return refuse("worker.concurrency", problem);
         }
         let most = Self::MAX_CONCURRENCY - self.concurrency;
-        if self.prefetch > most {
+        if let Prefetch::Fixed(count) = self.prefetch
+            && count > most
+        {
             let problem = format!(
-                "{} is more than {most}, which is left by a concurrency of {}",
-                self.prefetch, self.concurrency
+                "{count} is more than {most}, which is left by a concurrency of {}",
+                self.concurrency
             );
             return refuse("worker.prefetch", problem);
         }

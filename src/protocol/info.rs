@@ -18,7 +18,7 @@ pub struct WorkerInfo {
     pub started_ms: u64,
     /// How many calls it runs at a time.
     pub concurrency: u64,
-    /// How many more it claims ahead. Not there: none.
+    /// How many more it claims ahead at the most. Not there: none.
     #[serde(default)]
     pub prefetch: u64,
     /// The queues that it serves, in order of preference.

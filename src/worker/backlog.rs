@@ -1,10 +1,11 @@
 //! What does the worker own that has not begun? Messages that were claimed ahead, until a run before them ends.
 
-use crate::broker::Place;
+use std::time::{Duration, Instant};
+
 use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::dispatch::Batch;
+use crate::worker::prefetch::PATIENCE;
 use crate::worker::shutdown::Phase;
-use crate::worker::slots::Settlement;
 use crate::worker::stats::count;
 
 /// A message that has not begun.
@@ -31,9 +32,14 @@ impl ClaimLoop {
         }
     }
 
+    /// Whether something that waits can begin.
+    pub(super) fn can_begin_ahead(&self) -> bool {
+        !self.backlog.is_empty() && self.slots.begun() < self.concurrency
+    }
+
     /// Begins what waits, as far as runs have ended, until so much is to be released that Redis should have it. Gives
-    /// whether more can begin.
-    pub(super) fn begin_ahead(&mut self) -> bool {
+    /// whether more can begin now.
+    pub(super) fn begin_ahead(&mut self, batch: &mut Batch) -> bool {
         if self.backlog.is_empty() {
             return false;
         }
@@ -46,8 +52,8 @@ impl ClaimLoop {
             self.put_back_ahead();
             return false;
         }
-        let (mut batch, mut runs, mut is_enough) = (Batch::new(), Vec::new(), false);
-        while self.slots.begun() < self.concurrency && !is_enough {
+        let (mut runs, mut is_enough) = (Vec::new(), false);
+        while self.slots.begun() < self.concurrency && !is_enough && !batch.is_over() {
             let Some(first) = self.backlog.front().copied() else { break };
             let index = self.lane_of(first);
             if index.is_some_and(|index| self.has_lapsed(index, first)) {
@@ -57,12 +63,39 @@ impl ClaimLoop {
             }
             self.backlog.pop_front();
             if let Some(index) = index {
-                self.begin(index, first.slot, &mut batch, &mut runs);
+                self.begin(index, first.slot, batch, &mut runs);
                 is_enough = self.lanes[index].finished.len() >= self.chunk(index);
             }
         }
         self.hand_over(runs);
         is_enough && !self.backlog.is_empty()
+    }
+
+    /// Sees to it that what waits does not wait for long, where that is not wanted.
+    pub(super) fn mind_ahead(&mut self) {
+        if self.backlog.is_empty() || self.outlook.is_patient() {
+            self.look_at = None;
+        } else {
+            self.look_at.get_or_insert_with(|| Instant::now() + PATIENCE);
+        }
+    }
+
+    /// Leaves what has waited for too long to others, and all that is behind it.
+    pub(super) fn look_ahead(&mut self) {
+        while let Some(first) = self.backlog.front().copied() {
+            if let Some(index) = self.lane_of(first) {
+                let waited = Duration::from_millis(self.lanes[index].lane.now() - first.since);
+                if waited < PATIENCE {
+                    self.look_at = Some(Instant::now() + PATIENCE - waited);
+                } else {
+                    tracing::debug!(queue = %self.lanes[index].lane.queue, messages = self.backlog.len(), "a run takes long: what was claimed ahead is put back");
+                    self.outlook.despair();
+                    self.put_back_ahead();
+                }
+                return;
+            }
+            self.backlog.pop_front();
+        }
     }
 
     /// Puts back to the heads of their queues what has not begun and is still ours.
@@ -72,7 +105,7 @@ impl ClaimLoop {
             if let Some(index) = self.lane_of(last) {
                 self.slots.end(last.slot);
                 count(&self.counters.put_back, 1);
-                self.lanes[index].settlements.push_back((last.slot, Settlement::PutBack(Place::Head)));
+                self.lanes[index].put_back_later(last.slot);
             }
         }
     }

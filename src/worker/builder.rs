@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::broker::Broker;
-use crate::config::{Config, ConfigError, QueueWeight, RedisConfig, Unknown};
+use crate::config::{Config, ConfigError, Prefetch, QueueWeight, RedisConfig, Unknown};
 use crate::error::Error;
 use crate::isolation::{Isolation, Limits};
 use crate::protocol::names::{QueueName, WorkerId};
@@ -54,11 +54,10 @@ impl WorkerBuilder {
         self
     }
 
-    /// How many calls are claimed ahead, beyond those that run: none by default. See
-    /// [`WorkerConfig::prefetch`](crate::config::WorkerConfig::prefetch).
+    /// How many calls are claimed ahead, beyond those that run: a number, or [`Prefetch::Auto`], the default.
     #[must_use]
-    pub fn prefetch(mut self, prefetch: usize) -> Self {
-        self.config.worker.prefetch = prefetch;
+    pub fn prefetch(mut self, prefetch: impl Into<Prefetch>) -> Self {
+        self.config.worker.prefetch = prefetch.into();
         self
     }
 

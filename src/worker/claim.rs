@@ -10,6 +10,8 @@ use crate::worker::stats::count;
 const CLAIMS: usize = 2;
 /// Up to so many slots share one claim: halves of them would cost Redis more than it gains to run beside the worker.
 const FEW: usize = 16;
+/// Queues with weights take turns, of so many messages, or as many as may run.
+const TURN: usize = 16;
 /// Messages of this size take long enough to be read that two claims are worth it with few slots, too.
 const LARGE: usize = 8192;
 /// How many bytes a claim should bring: Redis has room at hand for one large message after the other, not for many.
@@ -18,25 +20,40 @@ const CLAIM_BYTES: usize = 1 << 20;
 impl ClaimLoop {
     /// How many slots must have finished before a second claim of a lane is made beside one that is under way.
     pub(super) fn chunk(&self, index: usize) -> usize {
-        let slots = self.slots.count();
-        let two = slots > FEW || self.lanes[index].size >= LARGE;
+        let size = self.lanes[index].size;
+        let slots = self.outlook.limit(size);
+        let two = slots > FEW || size >= LARGE;
         slots.div_ceil(if two { CLAIMS } else { 1 })
     }
 
-    /// Releases what finished in a lane and claims for those slots and all free ones.
+    /// For how many messages of a lane there is room when what finished there is released.
+    pub(super) fn room(&self, index: usize) -> usize {
+        let lane = &self.lanes[index];
+        // Nothing is claimed ahead where a call takes workers down: all that they own counts a death.
+        let limit = if lane.suspects { self.concurrency } else { self.outlook.limit(lane.size) };
+        (limit + lane.finished.len()).saturating_sub(self.slots.taken())
+    }
+
+    /// Releases what finished in a lane and claims as many as there is room for.
     pub(super) fn claim(&mut self, index: usize) -> Option<Request> {
-        let chunk = self.chunk(index);
+        self.outlook.look();
+        let (chunk, room) = (self.chunk(index), self.room(index));
         let lane = &mut self.lanes[index];
-        let ready = lane.finished.len() + self.slots.free();
-        let batch = (CLAIM_BYTES / lane.size.max(1)).clamp(1, MAX_BATCH);
+        let ready = room.min(lane.finished.len() + self.slots.free());
+        let turn = if lane.weight > 0 { self.concurrency.max(TURN) } else { MAX_BATCH };
+        let batch = (CLAIM_BYTES / lane.size.max(1)).clamp(1, turn.min(MAX_BATCH));
         let enough = if lane.claims == 0 { 1 } else { chunk.min(batch) };
         // One at a time where there are suspects: two claims could bring two of them.
         let most = if lane.suspects { 1 } else { CLAIMS };
+        if ready == 0 {
+            return self.release(index);
+        }
         if lane.claims >= most || ready < enough {
             return None;
         }
         let (mut slots, forgive) = take_finished(&mut lane.finished);
         let released = slots.len();
+        let batch = batch.min(ready);
         let kept = released.saturating_sub(batch);
         slots.extend(self.slots.take(batch.saturating_sub(released)));
         let in_hand = lane.token.take();

@@ -22,9 +22,11 @@ use crate::runner::{Done, Processes};
 use crate::worker::attention::Attention;
 use crate::worker::backlog::Ahead;
 use crate::worker::blocking::{BlockingRuns, Shared};
+use crate::worker::dispatch::Batch;
 use crate::worker::known::Known;
 use crate::worker::lane::{Lane, LaneState};
 use crate::worker::orders::Orders;
+use crate::worker::prefetch::Outlook;
 use crate::worker::request::{Effect, Reply, Request, RequestKind, Sender};
 use crate::worker::shutdown::{Phase, StopReason};
 use crate::worker::slots::Slots;
@@ -71,8 +73,12 @@ pub(super) struct ClaimLoop {
     pub(super) closing: bool,
     /// How many runs go on at the most.
     pub(super) concurrency: usize,
+    /// How many messages may be owned.
+    pub(super) outlook: Outlook,
     /// What was claimed ahead and has not begun.
     pub(super) backlog: VecDeque<Ahead>,
+    /// When it is looked whether that has waited for too long.
+    pub(super) look_at: Option<Instant>,
     /// What the lane that was served last had got for its weight before.
     pub(super) pace: u64,
 }
@@ -82,6 +88,7 @@ pub(super) struct Parts {
     pub(super) lanes: Vec<(Arc<Lane>, u32)>,
     pub(super) concurrency: usize,
     pub(super) slots: usize,
+    pub(super) outlook: Outlook,
     pub(super) sender: Sender,
     pub(super) orders: Orders,
     pub(super) known: HashMap<&'static str, Known>,
@@ -123,7 +130,9 @@ impl ClaimLoop {
             burst: parts.burst,
             closing: false,
             concurrency: parts.concurrency,
+            outlook: parts.outlook,
             backlog: VecDeque::new(),
+            look_at: None,
             pace: 0,
         }
     }
@@ -132,7 +141,8 @@ impl ClaimLoop {
     pub(super) async fn run(mut self) -> Ended {
         let mut batch = Vec::with_capacity(256);
         let reason = loop {
-            if self.help_at.is_some() || !self.timers.is_empty() {
+            let look = self.look_at.is_some_and(|at| at <= Instant::now());
+            if look || self.help_at.is_some() || !self.timers.is_empty() {
                 // Not left to the timer alone: a busy loop seldom comes to it.
                 self.on_timer();
             }
@@ -145,7 +155,7 @@ impl ClaimLoop {
                 break reason;
             }
             let timer = self.next_timer();
-            let looks = self.attention.looks(self.only_waits());
+            let looks = self.can_begin_ahead() || self.attention.looks(self.only_waits());
             // Not in a fixed order: a queue of quick tasks always has the next reply ready.
             tokio::select! {
                 Ok(()) = self.phase.changed() => self.on_phase(),
@@ -201,7 +211,13 @@ impl ClaimLoop {
         };
         let run = self.timers.next(&self.slots);
         let pauses = self.lanes.iter().flat_map(LaneState::pauses);
-        pauses.chain(deadline).chain(run).chain(self.help_at).chain(self.end_wait_at).min()
+        pauses
+            .chain(deadline)
+            .chain(run)
+            .chain(self.help_at)
+            .chain(self.end_wait_at)
+            .chain(self.look_at)
+            .min()
     }
 
     pub(super) fn on_timer(&mut self) {
@@ -220,6 +236,10 @@ impl ClaimLoop {
         if self.end_wait_at.is_some_and(|at| at <= now) {
             self.end_wait_at = None;
         }
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look_at = None;
+            self.look_ahead();
+        }
     }
 
     fn on_phase(&mut self) {
@@ -236,8 +256,9 @@ impl ClaimLoop {
     /// Begins what can begin now, makes every request that can be made, and waits for tokens where a queue is dry.
     pub(super) fn pump(&mut self) {
         self.begin_alone();
+        let mut batch = Batch::new();
         loop {
-            let more = self.begin_ahead();
+            let more = self.begin_ahead(&mut batch);
             while let Some(request) = self.next_request() {
                 self.issue(request, None);
             }
@@ -245,6 +266,7 @@ impl ClaimLoop {
                 break;
             }
         }
+        self.mind_ahead();
         self.mind_doorbell();
     }
 
@@ -284,6 +306,7 @@ impl ClaimLoop {
                 match effect {
                     Effect::Claimed(claimed) => self.on_claimed(request, claimed),
                     Effect::Settled(owned) => self.on_settled(&request, owned),
+                    Effect::PutBack(count) => self.on_put_back(request, count),
                     Effect::Unburied => self.on_unburied(request),
                     Effect::Reconciled(reconciled) => self.on_reconciled(request, reconciled),
                 }
@@ -291,7 +314,7 @@ impl ClaimLoop {
             Err(error) => self.on_error(request, &error),
         }
         if let Some(took) = took {
-            self.attention.answered(took, self.slots.running() == 0);
+            self.attention.answered(took, self.slots.begun() == 0);
         }
         self.on_early_orders();
     }

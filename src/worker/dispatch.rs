@@ -10,7 +10,6 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 
-use crate::broker::Place;
 use crate::isolation::Isolation;
 use crate::protocol::message::Message;
 use crate::runner::{Done, Job, Outcome, Run, RunHandle, Speed, start};
@@ -22,11 +21,14 @@ use crate::worker::clock::{Allotment, Clock};
 use crate::worker::known::Known;
 use crate::worker::lane::{Lane, LaneState};
 use crate::worker::shutdown::Phase;
-use crate::worker::slots::{Settlement, Stop};
+use crate::worker::slots::Stop;
 use crate::worker::stats::count;
 
-/// How long one batch may be polled in place before the rest of it is spawned.
-const BUDGET: Duration = Duration::from_millis(1);
+/// How long runs may be polled in place, one after the other, before the loop looks for replies again: what has ended is not
+/// released meanwhile, and runs again when the worker dies.
+const SLICE: Duration = Duration::from_micros(100);
+/// When fewer than so many runs took that long, the next ones are spawned, so that other threads take a part of them.
+const MANY: usize = 16;
 
 /// Where a message goes from here.
 enum Dispatched {
@@ -58,8 +60,8 @@ struct Found<'a> {
 impl ClaimLoop {
     /// Runs `messages` in `slots`, one each. Requests are made in between, so that Redis has work meanwhile.
     ///
-    /// One that is to run alone begins in [`Self::begin_alone`], and is put back while there is such a one already: two
-    /// claims that were under way may bring two.
+    /// One that is to run alone begins in [`Self::begin_alone`], and is put back while there is such a one already, or as
+    /// many run as may: claims that were under way may bring it all the same.
     pub(super) fn dispatch(&mut self, index: usize, slots: &[usize], messages: Vec<Vec<u8>>, alone: bool) {
         let mut batch = Batch::new();
         let mut runs = Vec::new();
@@ -67,9 +69,10 @@ impl ClaimLoop {
         for (slot, message) in slots.iter().copied().zip(messages) {
             let message = Bytes::from(message);
             self.lanes[index].lane.own(slot);
-            if alone && self.slots.is_one_alone() && !self.closing {
+            let is_full = self.slots.begun() >= self.concurrency;
+            if alone && (self.slots.is_one_alone() || is_full) && !self.closing {
                 count(&self.counters.put_back, 1);
-                self.lanes[index].settlements.push_back((slot, Settlement::PutBack(Place::Head)));
+                self.lanes[index].put_back_later(slot);
                 continue;
             }
             self.slots.begin(slot, index, message, suspect);
@@ -80,7 +83,7 @@ impl ClaimLoop {
             if self.closing {
                 continue; // It does not begin; it is put back.
             }
-            if self.is_full() {
+            if self.is_full() || batch.is_over() {
                 self.leave_ahead(slot);
                 continue;
             }
@@ -117,8 +120,14 @@ impl ClaimLoop {
         runs: &mut Vec<BlockingRun>,
     ) {
         let Some(running) = self.slots.running_in(slot) else { return };
+        let before = batch.last;
         match self.send_off(index, slot, &running.message, batch) {
-            Dispatched::Ended(outcome) => self.on_done(slot, outcome, None),
+            Dispatched::Ended(outcome) => {
+                if batch.last > before {
+                    self.outlook.learn(batch.last - before, batch.last, !self.backlog.is_empty());
+                }
+                self.on_done(slot, outcome, None);
+            }
             Dispatched::Isolated(handle) => self.slots.stop_by(slot, Stop::Process(handle)),
             Dispatched::Spawned(abort, reins) => self.lead(slot, Stop::Abort(abort), reins),
             Dispatched::Blocking(run, reins) => {
@@ -199,10 +208,11 @@ impl ClaimLoop {
             Ok(run) => run,
             Err(outcome) => return Dispatched::Ended(outcome),
         };
-        if known.speed.is_quick() && batch.has_budget() {
+        if known.speed.is_quick() && batch.has_time() {
             // The waker is of no use: a run that is not ready is spawned, and polled again there.
             let polled = run.poll_unpin(&mut Context::from_waker(Waker::noop()));
             known.speed.learn(batch.lap());
+            batch.count += 1;
             if let Poll::Ready(outcome) = polled {
                 return Dispatched::Ended(outcome);
             }
@@ -229,20 +239,27 @@ impl ClaimLoop {
     }
 }
 
-/// How long the runs of one batch have been polled in place.
+/// How many runs have been polled in place, one after the other, and how long that took.
 pub(super) struct Batch {
     began: Instant,
     last: Instant,
+    count: usize,
 }
 
 impl Batch {
     pub(super) fn new() -> Self {
         let now = Instant::now();
-        Self { began: now, last: now }
+        Self { began: now, last: now, count: 0 }
     }
 
-    fn has_budget(&self) -> bool {
-        self.last.duration_since(self.began) < BUDGET
+    /// Whether another run may be polled in place.
+    fn has_time(&self) -> bool {
+        self.last.duration_since(self.began) < SLICE
+    }
+
+    /// Whether the next runs shall begin when the loop has looked for replies.
+    pub(super) fn is_over(&self) -> bool {
+        !self.has_time() && self.count >= MANY
     }
 
     /// The time since the last lap.

@@ -56,6 +56,9 @@ impl ClaimLoop {
                 lane.token = lane.token.or(in_hand);
             }
             RequestKind::Settle { slot, settlement } => lane.settlements.push_back((slot, settlement)),
+            RequestKind::PutBack { slots } => {
+                slots.into_iter().rev().for_each(|slot| lane.put_back_later(slot))
+            }
             RequestKind::Reconcile { .. } => {}
         }
     }
@@ -116,6 +119,18 @@ impl ClaimLoop {
                         self.slots.give(slot);
                     }
                 },
+                RequestKind::PutBack { slots } => {
+                    for slot in slots.into_iter().rev() {
+                        if owned.remove(&slot).flatten().is_some() {
+                            lane.put_back_later(slot);
+                            continue;
+                        }
+                        lost += u64::from(!is_surely_applied);
+                        self.orders.on_settled(slot, applied);
+                        lane.lane.disown(slot);
+                        self.slots.give(slot);
+                    }
+                }
                 RequestKind::Reconcile { .. } => {}
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::broker::{LeaseKeys, Token};
+use crate::broker::{LeaseKeys, MAX_BATCH, Place, Token};
 use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::worker::backoff::Backoff;
@@ -220,6 +220,23 @@ impl LaneState {
             burials: Backoff::default(),
             lane,
         }
+    }
+
+    /// Notes that what a slot owns is to be put back to the head of the queue.
+    pub(super) fn put_back_later(&mut self, slot: usize) {
+        self.settlements.push_back((slot, Settlement::PutBack(Place::Head)));
+    }
+
+    /// Takes what is to be put back to the head of the queue next, behind `last`: what was claimed last was told first. Gives
+    /// all of it, oldest claim first.
+    pub(super) fn take_put_back(&mut self, last: usize) -> Vec<usize> {
+        let is_next =
+            |settlement: &(usize, Settlement)| matches!(settlement.1, Settlement::PutBack(Place::Head));
+        let count = self.settlements.iter().take(MAX_BATCH - 1).take_while(|next| is_next(next)).count();
+        let mut slots: Vec<usize> = self.settlements.drain(..count).map(|(slot, _)| slot).collect();
+        slots.reverse();
+        slots.push(last);
+        slots
     }
 
     /// Whether an ordinary request may be made now.

@@ -15,6 +15,7 @@ mod heartbeat;
 pub(crate) mod known;
 mod lane;
 mod orders;
+mod prefetch;
 mod request;
 mod settle;
 mod shutdown;
@@ -52,6 +53,7 @@ use crate::worker::claim_loop::{ClaimLoop, Parts};
 use crate::worker::heartbeat::{Heartbeat, Pulse};
 use crate::worker::lane::Lane;
 use crate::worker::orders::Orders;
+use crate::worker::prefetch::Outlook;
 use crate::worker::request::Sender;
 use crate::worker::shutdown::Signals;
 use crate::worker::slots::SPARES;
@@ -201,6 +203,7 @@ impl Worker {
                 .collect(),
             concurrency: config.concurrency,
             slots: config.slots(),
+            outlook: Outlook::new(config),
             sender: Sender { broker: self.broker.clone(), lease: config.lease, dead, place: place.into() },
             orders: Orders::new(orders, say),
             known: known::all(&self.registry, config),
@@ -277,7 +280,7 @@ impl Worker {
             protocol: crate::protocol::VERSION,
             started_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
             concurrency: config.concurrency as u64,
-            prefetch: config.prefetch as u64,
+            prefetch: (config.slots() - config.concurrency) as u64,
             queues: self.queues().map(ToString::to_string).collect(),
             lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
         };

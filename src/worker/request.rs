@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::broker::{
-    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, ReconcileRequest,
+    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, Place, ReconcileRequest,
     Reconciled, Token, Waiter,
 };
 use crate::worker::lane::Lane;
@@ -34,6 +34,8 @@ pub(super) enum RequestKind {
     },
     /// Carries out what was decided about one slot.
     Settle { slot: usize, settlement: Settlement },
+    /// Puts messages back to the head of their queue, oldest claim first.
+    PutBack { slots: Vec<usize> },
     /// Asks what became of other requests.
     Reconcile { slots: Vec<usize> },
 }
@@ -51,6 +53,8 @@ pub(super) enum Effect {
     Claimed(Claimed),
     /// Whether the slot still owned its message.
     Settled(bool),
+    /// How many of the slots still owned their messages.
+    PutBack(u64),
     /// The dead letters cannot be written: the slot still owns its message.
     Unburied,
     Reconciled(Reconciled),
@@ -70,7 +74,9 @@ impl Request {
     /// The slots that this request is about.
     pub(super) fn slots(&self) -> &[usize] {
         match &self.kind {
-            RequestKind::Claim { slots, .. } | RequestKind::Reconcile { slots } => slots,
+            RequestKind::Claim { slots, .. }
+            | RequestKind::PutBack { slots }
+            | RequestKind::Reconcile { slots } => slots,
             RequestKind::Settle { slot, .. } => std::slice::from_ref(slot),
         }
     }
@@ -158,6 +164,11 @@ impl Sender {
                         })
                     }
                 }
+            }
+            RequestKind::PutBack { slots } => {
+                let ids = lane.ids(slots);
+                let count = self.broker.put_back(keys, worker_key, seq, Place::Head, &ids).await?;
+                Ok(Effect::PutBack(count))
             }
             RequestKind::Reconcile { slots } => {
                 let ask = ReconcileRequest { worker_key, seq, lease: self.lease, wire_ids: &lane.ids(slots) };

@@ -1,5 +1,7 @@
 //! What becomes of a message whose run has ended? What the verdict says, until Redis has answered.
 
+use std::time::Instant;
+
 use crate::broker::Place;
 use crate::crash;
 use crate::isolation::Isolation;
@@ -40,6 +42,10 @@ impl ClaimLoop {
             return;
         }
         let Some(running) = self.slots.end(slot) else { return };
+        if let Some(began) = running.began {
+            let now = Instant::now();
+            self.outlook.learn(now - began, now, !self.backlog.is_empty());
+        }
         if let Some(clock) = running.clock
             && clock.is_overdue()
         {
@@ -133,6 +139,24 @@ impl ClaimLoop {
             }
             Settlement::Bury { .. } => self.on_buried(request.lane),
         }
+    }
+
+    /// Messages were put back, as far as they were still ours: so many of them.
+    pub(super) fn on_put_back(&mut self, request: Request, count: u64) {
+        let RequestKind::PutBack { slots } = request.kind else { return };
+        let lane = &mut self.lanes[request.lane];
+        let lost = (slots.len() as u64).saturating_sub(count);
+        for slot in slots {
+            lane.lane.disown(slot);
+            self.slots.give(slot);
+            self.orders.on_settled(slot, lost == 0);
+        }
+        if count > 0 {
+            // It may be the only one in the queue, and a round that was foreign till now has one of ours again.
+            lane.on_known();
+            self.wake(request.lane);
+        }
+        self.on_lost(request.lane, lost);
     }
 
     /// So many messages were taken away from us before their ends were in Redis.

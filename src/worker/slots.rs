@@ -43,6 +43,8 @@ pub(super) struct Running {
     /// Its place in the order of claims.
     pub(super) order: u64,
     pub(super) stop: Stop,
+    /// When it began; none when it has not, or came to its end at once.
+    pub(super) began: Option<Instant>,
     /// Tells the run that it should end; none when it would not hear it.
     pub(super) cancellation: Option<Cancellation>,
     /// None when it may go on without end.
@@ -106,12 +108,12 @@ impl Slots {
         Self { slots, free, spares, aside: HashSet::new(), running: 0, begun: 0, alone: 0, claims: 0 }
     }
 
-    /// How many there are, without the spare ones.
-    pub(super) fn count(&self) -> usize {
-        self.slots.len() - SPARES
+    /// How many are not free, but for those whose messages were put aside and that have been replaced.
+    pub(super) fn taken(&self) -> usize {
+        (self.slots.len() - SPARES).saturating_sub(self.free.len())
     }
 
-    /// How many slots a claim may be made for.
+    /// How many are free.
     pub(super) fn free(&self) -> usize {
         self.free.len()
     }
@@ -167,6 +169,7 @@ impl Slots {
             alone: false,
             order: self.claims,
             stop: Stop::NotNeeded,
+            began: None,
             cancellation: None,
             clock: None,
         });
@@ -202,6 +205,9 @@ impl Slots {
             let before = std::mem::replace(&mut running.stop, stop);
             self.begun -= usize::from(before.is_needed());
             self.begun += usize::from(running.stop.is_needed());
+            if running.stop.is_needed() {
+                running.began.get_or_insert_with(Instant::now);
+            }
         }
     }
 

@@ -193,7 +193,7 @@ impl ClaimLoop {
         self.end_wait_at = None;
         let Some((index, token)) = woken else { return };
         let first = self.comes_first(index);
-        let room = self.slots.free() > 0 || self.lanes.iter().any(|lane| !lane.finished.is_empty());
+        let room = self.has_room(index);
         let accepts = self.accepts();
         self.wake(index);
         let lane = &mut self.lanes[index];
@@ -202,6 +202,11 @@ impl ClaimLoop {
         } else {
             self.give_token_back(index, token);
         }
+    }
+
+    /// Whether something can be claimed from a lane, at the latest when what has finished is released.
+    fn has_room(&self, index: usize) -> bool {
+        self.room(index) > 0 || self.lanes.iter().any(|lane| !lane.finished.is_empty())
     }
 
     fn give_token_back(&self, index: usize, token: Token) {
@@ -216,8 +221,12 @@ impl ClaimLoop {
     /// Waits for tokens of dry lanes, and ends a wait that no longer is for the right lanes.
     pub(super) fn mind_doorbell(&mut self) {
         let accepts = self.accepts();
-        if !accepts {
-            self.give_tokens_back();
+        for index in 0..self.lanes.len() {
+            let lane = &self.lanes[index];
+            // The room for which it was taken may be gone.
+            if lane.token.is_some() && (!accepts || (lane.claims == 0 && !self.has_room(index))) {
+                self.give_lane_token_back(index);
+            }
         }
         match &self.doorbell.wait {
             None => {
@@ -260,7 +269,8 @@ impl ClaimLoop {
     }
 
     fn standing_claim(&mut self) -> Request {
-        let slots = self.slots.take(STANDING);
+        self.outlook.look();
+        let slots = self.slots.take(STANDING.min(self.outlook.limit(self.lanes[0].size)));
         let (released, kept, forgive, in_hand) = (0, 0, 0, Some(Token::Moved));
         self.numbered(0, RequestKind::Claim { slots, released, kept, forgive, in_hand, standing: true })
     }
@@ -277,10 +287,12 @@ impl ClaimLoop {
     }
 
     fn give_tokens_back(&mut self) {
-        for index in 0..self.lanes.len() {
-            if let Some(token) = self.lanes[index].token.take() {
-                self.give_token_back(index, token);
-            }
+        (0..self.lanes.len()).for_each(|index| self.give_lane_token_back(index));
+    }
+
+    fn give_lane_token_back(&mut self, index: usize) {
+        if let Some(token) = self.lanes[index].token.take() {
+            self.give_token_back(index, token);
         }
     }
 }

@@ -129,8 +129,8 @@ impl Fleet {
             let threads = if isolation == "inline" { "8" } else { "4" };
             command.args(["worker", "--queue", &format!("{OURS}=2"), "--queue", &format!("{MIXED}=1")]);
             command.args(["--isolation", isolation, "--concurrency", threads]);
-            // Some claim ahead.
-            command.args((isolation == "inline").then_some("--prefetch=8"));
+            // Some claim ahead whatever they see.
+            command.args((isolation == "prefork").then_some("--prefetch=8"));
             command.args(["--lease", &format!("{LEASE:?}")]);
             // Some leave it to the sweepers.
             command.args((isolation == "fork").then_some("--no-sweep"));

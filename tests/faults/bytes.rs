@@ -300,9 +300,10 @@ fn a_reply_that_comes_twice_or_not_at_all_is_not_taken_for_that_of_another_reque
         };
         let traps: Vec<_> =
             (1..=5).flat_map(nth).map(|requests| proxy.trap(Side::Reply, requests, fault)).collect();
-        // So that two claims are under way at a time, and something else too.
+        // So that two claims are under way at a time, and something else too, and many claims are made.
         proxy.set(Mode::Delay(Duration::from_micros(300)));
-        let mut worker = worker(&trial, &proxy, &["--concurrency", "16", "--lease", "60s"]);
+        let words = ["--concurrency", "16", "--prefetch", "0", "--lease", "60s"];
+        let mut worker = worker(&trial, &proxy, &words);
         trial.push(&marks(CALLS));
         trial.wait_runs(CALLS);
         trial.wait_settled();

@@ -9,12 +9,27 @@ use crate::support::wait;
 
 #[test]
 fn ten_kills_in_the_middle_of_20_000_tasks() {
-    const CALLS: usize = 20_000;
-    const SLOTS: u32 = 16;
+    ten_kills("0", 16);
+}
+
+#[test]
+fn ten_kills_of_workers_that_claim_ahead() {
+    let runs = ten_kills("auto", 16 + delayed::config::WorkerConfig::MAX_AUTO_PREFETCH);
+    // What has not begun runs once.
+    assert!(
+        runs < CALLS as u32 + 10 * 264,
+        "expected less than half of what is owned to run twice: {runs} runs"
+    );
+}
+
+const CALLS: usize = 20_000;
+
+/// Gives the number of runs.
+fn ten_kills(prefetch: &str, slots: usize) -> u32 {
     let _alone = alone();
     let mut trial = Trial::new();
     trial.push(&marks(CALLS));
-    let words = ["--concurrency", "16", "--lease", "1s"];
+    let words = ["--concurrency", "16", "--prefetch", prefetch, "--lease", "1s"];
     let mut dice = Dice(0xdead_0001);
     let (mut in_flight, mut seen) = (0, HashSet::new());
     let mut worker = trial.worker(&words);
@@ -27,7 +42,7 @@ fn ten_kills_in_the_middle_of_20_000_tasks() {
         worker.kill9();
         // What the one before it owned may be there still.
         let owned = trial.state().processing.into_keys().filter(|slot| seen.insert(slot.clone())).count();
-        assert!(owned <= SLOTS as usize, "expected at most a message for each slot, there are {owned}");
+        assert!(owned <= slots, "expected at most a message for each slot, there are {owned}");
         in_flight += owned as u32;
         worker = trial.worker(&words);
     }
@@ -38,6 +53,7 @@ fn ten_kills_in_the_middle_of_20_000_tasks() {
     trial.ledger.assert_each_at_least_once(0..CALLS, in_flight);
     assert!(trial.state().dead.is_empty(), "expected no dead letters: {:#?}", trial.state().dead);
     trial.assert_only(&[]);
+    runs
 }
 
 /// Kills the only busy worker; gives how long it takes until its runs have begun again elsewhere.

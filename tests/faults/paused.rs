@@ -68,7 +68,7 @@ fn pauses_under_load_lose_nothing() {
     const SLOTS: u32 = 8;
     let _alone = alone();
     let mut trial = Trial::new();
-    let words = ["--lease", "1s", "--concurrency", "8"];
+    let words = ["--lease", "1s", "--concurrency", "8", "--prefetch", "0"];
     let mut first = trial.worker(&words);
     let mut second = trial.worker(&words);
     let calls: Vec<_> = (0..CALLS)

@@ -259,3 +259,26 @@ fn innocents_beside_a_poison_are_not_buried_with_it() {
         assert_eq!(dead, [poison], "expected the poison alone, alike: {alike}");
     }
 }
+
+#[test]
+fn a_suspect_that_is_claimed_ahead_does_not_run_beside_what_fills_its_worker() {
+    let mut trial = Trial::new();
+    let (held, suspect) = (gated(&trial, "held"), mark("suspect"));
+    let mut worker = trial.worker(&[&ALONE[..], &["--concurrency", "1", "--prefetch", "8"]].concat());
+    trial.push(&[held]);
+    trial.wait_runs(1);
+    two_died_of(&mut trial, &suspect);
+    trial.commands();
+    trial.push(&[suspect]);
+    wait::until("it to be put back", PATIENCE, || {
+        trial.commands().contains_key("lpush") && trial.left() == (1, 1)
+    });
+    beats(&mut trial, 4);
+    assert_eq!(trial.left(), (1, 1), "expected it to stay there");
+    assert!(!trial.commands().contains_key("lpush"), "expected it not to be claimed again");
+    open(&trial.gate("held"));
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "put_back")), (2, 1), "{stopped}");
+    assert_eq!(trial.ledger.lines(), ["+held", "-held", "suspect"]);
+}

@@ -154,3 +154,86 @@ fn it_is_killed_before_it_begins() {
     assert_eq!(trial.ledger.lines(), ["+held", "-held", &ids[1].to_string(), "late"]);
     trial.assert_only(&["q_dead"]);
 }
+
+#[test]
+fn by_itself_a_worker_claims_quick_calls_ahead_and_leaves_them_to_others_when_one_takes_long() {
+    let mut trial = Trial::new();
+    let gate = trial.gate("gate");
+    trial.push(&marks(1000));
+    trial.push(&[gated("held", &gate)]);
+    let behind: Vec<Vec<u8>> = (1000..1100).map(mark).collect();
+    trial.push(&behind);
+    let mut worker = trial.worker(&["--concurrency", "1"]);
+    wait::until("all but one to be put back", PATIENCE, || trial.left() == (100, 1));
+    assert_eq!(trial.state().waiting, behind, "expected the order that they had");
+    let mut other = trial.worker(&["--concurrency", "1", "--burst"]);
+    let stopped = trial.ended(&mut other);
+    assert_eq!(count(&stopped, "succeeded"), 100, "{stopped}");
+    open(&gate);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!(count(&stopped, "succeeded"), 1001, "{stopped}");
+    assert!(count(&stopped, "put_back") > 0, "expected something to be claimed ahead: {stopped}");
+    let all = (0..1100).map(|n| n.to_string()).chain(["+held".into(), "-held".into()]);
+    trial.ledger.assert_each_once(all);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn by_itself_a_worker_asks_once_for_many_quick_calls() {
+    let claims = |words: &[&str]| {
+        let mut trial = Trial::new();
+        trial.push(&marks(3000));
+        trial.commands();
+        let mut worker = trial.worker(&[&["--concurrency", "1", "--burst", "--no-sweep"], words].concat());
+        let stopped = trial.ended(&mut worker);
+        assert_eq!(count(&stopped, "succeeded"), 3000, "{stopped}");
+        trial.commands()["evalsha"]
+    };
+    let (with, without) = (claims(&[]), claims(&["--prefetch", "0"]));
+    assert!(without > 3000 && with < 1000, "{with} calls of scripts, and {without} without prefetch");
+}
+
+#[test]
+fn by_itself_a_worker_claims_nothing_ahead_of_what_takes_long() {
+    let mut trial = Trial::new();
+    let gates: Vec<_> = (0..8).map(|n| trial.gate(&format!("gate{n}"))).collect();
+    let calls: Vec<Vec<u8>> = gates.iter().enumerate().map(|(n, gate)| gated(&n.to_string(), gate)).collect();
+    trial.push(&calls);
+    let mut worker = trial.worker(&["--concurrency", "2"]);
+    for (n, gate) in gates.iter().enumerate() {
+        let left = (6_u64.saturating_sub(n as u64), 2.min(8 - n as u64));
+        wait::until("two to be owned", PATIENCE, || trial.left() == left);
+        // Time in which more could be claimed, and longer than what is claimed ahead.
+        wait::pause(std::time::Duration::from_millis(30));
+        assert_eq!(trial.left(), left);
+        open(gate);
+    }
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "put_back")), (8, 0), "{stopped}");
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn slots_that_are_held_do_not_make_it_claim_and_put_back() {
+    let mut trial = Trial::new();
+    let gate = trial.gate("gate");
+    let held: Vec<Vec<u8>> = (0..15).map(|n| gated(&n.to_string(), &gate)).collect();
+    trial.push(&held);
+    let mut worker = trial.worker(&["--concurrency", "16"]);
+    trial.wait_runs(15);
+    // One slot is left, and a call on a thread takes it until it has ended.
+    let quick = |n: u32| call("trial.mark_blocking", &[n.to_string().into()]);
+    let calls: Vec<Vec<u8>> = (0..3000).map(quick).collect();
+    trial.push(&calls);
+    trial.wait_runs(15 + 3000);
+    open(&gate);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!(count(&stopped, "succeeded"), 3015, "{stopped}");
+    // Before it knows better, it may claim all that it can.
+    let put_back = count(&stopped, "put_back");
+    assert!(put_back < 1500, "{put_back} of 3000 were put back");
+    trial.assert_only(&[]);
+}

@@ -124,6 +124,21 @@ fn queues_with_weights_are_all_emptied() {
 }
 
 #[test]
+fn weights_count_for_what_is_claimed_ahead() {
+    let mut trial = Trial::new();
+    trial.push_to("a", &marks("a", 900));
+    trial.push_to("b", &marks("b", 900));
+    let words = ["--queue", "a=3", "--queue", "b=1", "--concurrency", "1", "--burst"];
+    let mut worker = trial.start_at(&trial.server.url(), &words);
+    trial.ended(&mut worker);
+    let lines = trial.ledger.lines();
+    for part in lines[..900].chunks(300) {
+        let of_a = part.iter().filter(|line| line.starts_with('a')).count();
+        assert!((180..=270).contains(&of_a), "expected three quarters of 300 to be of a, not {of_a}");
+    }
+}
+
+#[test]
 fn a_queue_that_was_empty_for_long_does_not_make_up_for_it_after_a_retry() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
@@ -131,7 +146,7 @@ fn a_queue_that_was_empty_for_long_does_not_make_up_for_it_after_a_retry() {
         |task: &str, name: &str| call(task, &[name.into(), trial.gate(name).to_str().unwrap().into()]);
     let (failing, busy) = (gated("trial.gated_failing", "failing"), gated("trial.gated", "busy"));
     let (failing_gate, busy_gate) = (trial.gate("failing"), trial.gate("busy"));
-    let words = ["--queue", "a=1", "--queue", "b=1", "--concurrency", "2", "--no-sweep"];
+    let words = ["--queue", "a=1", "--queue", "b=1", "--concurrency", "2", "--prefetch", "0", "--no-sweep"];
     let mut worker = trial.start_at(proxy.url(), &words);
     trial.push_to("a", &[failing]);
     trial.wait_runs(1);

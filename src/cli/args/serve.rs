@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use clap::ValueEnum;
 
 use crate::cli::args::Json;
-use crate::config::{QueueWeight, Unknown, parse_size};
+use crate::config::{Prefetch, QueueWeight, Unknown, parse_size};
 use crate::isolation::Isolation;
 use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
@@ -37,9 +37,9 @@ pub(in crate::cli) struct WorkerFlags {
     /// How many calls run at a time
     #[arg(long, value_name = "N")]
     pub(in crate::cli) concurrency: Option<u32>,
-    /// How many calls more are claimed ahead
-    #[arg(long, value_name = "N")]
-    pub(in crate::cli) prefetch: Option<u32>,
+    /// How many calls more are claimed ahead: a number, or auto, by how quick they are
+    #[arg(long, value_name = "N", value_parser = prefetch)]
+    pub(in crate::cli) prefetch: Option<String>,
     /// How long after its last sign of life what it owns goes to others
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(in crate::cli) lease: Option<Duration>,
@@ -215,6 +215,10 @@ pub(in crate::cli) enum Language {
 fn queue_weight(text: &str) -> Result<String, String> {
     let checked: Result<QueueWeight, _> = text.parse();
     checked.map(|_| text.to_owned()).map_err(|error| error.problem)
+}
+
+fn prefetch(text: &str) -> Result<String, String> {
+    text.parse::<Prefetch>().map(|_| text.to_owned()).map_err(|error| error.problem)
 }
 
 fn unknown(text: &str) -> Result<String, String> {

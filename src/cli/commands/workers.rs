@@ -36,9 +36,17 @@ fn row(worker: &WorkerStatus) -> [String; 5] {
         (None, WorkerKind::Ours) => "-".into(),
     };
     let busy = match &worker.info {
-        Some(info) => format!("{} of {}", worker.running.len(), info.concurrency + info.prefetch),
+        Some(info) => busy(worker.running.len() as u64, info.concurrency),
         None => worker.running.len().to_string(),
     };
     let lease = worker.lease_ends_ms.map_or_else(|| "-".into(), output::moment);
     [worker.id.clone(), state.into(), place, lease, format!("{} (runs {busy})", worker.queues.join(" "))]
+}
+
+/// How many of what it may run at a time, and what was claimed ahead.
+fn busy(owned: u64, concurrency: u64) -> String {
+    match owned.checked_sub(concurrency) {
+        None | Some(0) => format!("{owned} of {concurrency}"),
+        Some(ahead) => format!("{concurrency} of {concurrency}, {ahead} ahead"),
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::cli::output;
-use crate::config::{Config, LogFormat, QueueWeight, Unknown, shown_size};
+use crate::config::{Config, LogFormat, Prefetch, QueueWeight, Unknown, shown_size};
 
 /// A setting as it would stand in the file.
 pub(in crate::cli) fn value(config: &Config, key: &str) -> Value {
@@ -22,7 +22,10 @@ pub(in crate::cli) fn value(config: &Config, key: &str) -> Value {
         "client.max_message" => config.client.max_message.into(),
         "worker.queues" => config.worker.queues.iter().map(queue).collect(),
         "worker.concurrency" => config.worker.concurrency.into(),
-        "worker.prefetch" => config.worker.prefetch.into(),
+        "worker.prefetch" => match config.worker.prefetch {
+            Prefetch::Auto => "auto".into(),
+            Prefetch::Fixed(count) => count.into(),
+        },
         "worker.lease" => time(config.worker.lease),
         "worker.shutdown" => time(config.worker.shutdown),
         "worker.unknown" => match config.worker.unknown {
