@@ -54,7 +54,8 @@ fn told(killed: &Killed) -> String {
         },
         Ending::Succeeded => format!("{call} came to a good end in {wire_id} before it could be ended"),
         Ending::Over => format!(
-            "{call} had ended before {wire_id} heard of it: if it failed it may wait again, which `peek {queue}` shows"
+            "{call} had ended, or was put back before it began, when {wire_id} heard of it: it may wait again, which \
+             `peek {queue}` shows"
         ),
         Ending::Blocks => format!(
             "{call} goes on in {wire_id}: it was asked to end and cannot be made to, as functions that block; should it \
