@@ -45,11 +45,11 @@ pub const SYSTEMS: &[System] = &[
         ..PEER
     },
     System {
-        name: "delayed with prefetch",
-        settings: "the same with --prefetch 64, where few run at a time",
-        more: &["--prefetch", "64"],
-        rows: &["drain, 1 at a time", "drain, 10 at a time"],
-        most: 4032,
+        name: "delayed without prefetch",
+        settings: "the same with --prefetch 0: it owns what it runs, and no more",
+        more: &["--prefetch", "0"],
+        rows: &["drain, "],
+        most: 4096,
         ..PEER
     },
     System {
