@@ -18,6 +18,8 @@ use crate::times::Times;
 
 /// What we are called.
 pub const OURS: &str = "delayed";
+/// The same, which owns no more than it runs.
+pub const WITHOUT_PREFETCH: &str = "delayed without prefetch";
 
 /// Those that are measured; `only` has names, none: all.
 pub fn systems(only: &[String], figures: &mut Figures) -> Result<Vec<&'static System>, String> {

@@ -45,7 +45,7 @@ pub const SYSTEMS: &[System] = &[
         ..PEER
     },
     System {
-        name: "delayed without prefetch",
+        name: super::WITHOUT_PREFETCH,
         settings: "the same with --prefetch 0: it owns what it runs, and no more",
         more: &["--prefetch", "0"],
         rows: &["drain, "],

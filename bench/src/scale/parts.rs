@@ -1,5 +1,7 @@
 //! What has a size, which sizes are measured, and what is measured of each?
 
+use crate::race::WITHOUT_PREFETCH;
+use crate::race::systems::SYSTEMS;
 use crate::race::trial::{Drained, PLAIN, Trial, Work};
 
 /// One thing that can be small or large.
@@ -24,9 +26,8 @@ pub const PARTS: [Part; 5] = [
         first: "drained",
         sizes: &[1, 2, 4, 8],
         measure: workers,
-        why: "Each has a concurrency of 64, and all serve one queue. What a call costs Redis stays as it is, since no \
-              worker asks about another. One worker leaves Redis idle now and then, while it takes in a reply; from \
-              four on it is busy, and more of them bring no more calls that do nothing: they are for calls that work.",
+        why: "Each has a concurrency of 64, and all serve one queue. No worker asks about another. One of them almost \
+              keeps Redis busy, so more of them bring no more calls that do nothing: they are for calls that work.",
     },
     Part {
         name: "queues",
@@ -44,8 +45,9 @@ pub const PARTS: [Part; 5] = [
         first: "drained",
         sizes: &[1, 4, 16, 64, 256, 1_024, 4_096],
         measure: slots,
-        why: "A round trip is shared by all of a few slots, and by half of more than 16, up to 512, until there is no more \
-              to share. A slot costs a few hundred bytes.",
+        why: "With `--prefetch 0`, so that a worker owns what it runs and no more; by itself it would claim as many quick \
+              calls as with some hundred slots. A round trip is shared by all of a few slots, and by half of more than 16, \
+              up to 512, until there is no more to share. A slot costs a few hundred bytes.",
     },
     Part {
         name: "waiting",
@@ -87,7 +89,8 @@ fn queues(trial: Trial, size: u64) -> Result<Columns, String> {
 fn slots(trial: Trial, size: u64) -> Result<Columns, String> {
     // One at a time is slow.
     let calls = if size < 16 { trial.effort.drain.calls / 4 } else { trial.effort.drain.calls };
-    let drained = trial.drain(Work { concurrency: size as usize, ..PLAIN }, calls)?;
+    let system = SYSTEMS.iter().find(|system| system.name == WITHOUT_PREFETCH).ok_or("it is not there")?;
+    let drained = Trial { system, ..trial }.drain(Work { concurrency: size as usize, ..PLAIN }, calls)?;
     let mut columns = with_costs(&drained);
     columns.push(("memory", "MB", drained.memory as f64 / 1e6));
     Ok(columns)
