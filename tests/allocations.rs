@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use delayed::config::Prefetch;
 use delayed::protocol::message::Message;
 use delayed::protocol::names::QueueName;
 use delayed::task::handler::Handler;
@@ -126,18 +127,23 @@ async fn drained(number: u64) {
 fn a_worker_that_drains_asks_for_little_beside() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    for (concurrency, most) in [(10, 8.0), (64, 3.5)] {
+    let (auto, none) = (Prefetch::Auto, Prefetch::Fixed(0));
+    for (concurrency, prefetch, most) in [(10, auto, 5.0), (64, auto, 3.0), (10, none, 8.0), (64, none, 3.5)]
+    {
         let server = TestRedis::start();
         RUNS.store(0, Relaxed);
         runtime.block_on(async {
             let client = Client::connect(&server.url()).await.unwrap();
             client.enqueue_many((0..WARM + MEASURED).map(drained::call)).await.unwrap();
-            let worker = Worker::builder(&server.url()).queue("q").concurrency(concurrency).burst(true);
-            worker.connect().await.unwrap().run().await.unwrap();
+            let worker = Worker::builder(&server.url()).queue("q").concurrency(concurrency);
+            worker.prefetch(prefetch).burst(true).connect().await.unwrap().run().await.unwrap();
         });
         assert_eq!(RUNS.load(Relaxed), WARM + MEASURED);
         let each = (ENDED_AT.load(Relaxed) - WARM_AT.load(Relaxed)) as f64 / MEASURED as f64;
-        println!("{concurrency} at a time: {each:.2} allocations for each call");
-        assert!(each <= most, "{concurrency} at a time: {each:.2} allocations for each call");
+        println!("{concurrency} at a time, {prefetch} ahead: {each:.2} allocations for each call");
+        assert!(
+            each <= most,
+            "{concurrency} at a time, {prefetch} ahead: {each:.2} allocations for each call"
+        );
     }
 }

@@ -71,11 +71,18 @@ fn the_flags_of_worker_and_sweeper_are_shown_as_those_would_take_them() {
         ("prefork.children", "3 --children"),
         ("worker.queues", r#"["a=2"] --queue"#),
         ("sweeper.queues", r#"["a"] --queue"#),
+        ("worker.prefetch", r#""auto" default"#),
         ("sweeper.interval", r#""9s" --interval"#),
         ("worker.lease", r#""3s" delayed.toml"#),
     ] {
         assert_eq!(shown(&[], &flags, key), value, "{key}");
     }
+    for (words, value) in
+        [(["--prefetch", "5"], "5 --prefetch"), (["--prefetch", "auto"], r#""auto" --prefetch"#)]
+    {
+        assert_eq!(shown(&[], &words, "worker.prefetch"), value);
+    }
+    assert_eq!(shown(&[("DELAYED_PREFETCH", "5")], &[], "worker.prefetch"), "5 DELAYED_PREFETCH");
     let mut config = command(WORKER, directory.path(), &["config", "--concurrency", "0"]);
     ended(&mut config).expect(5).says("0 is not from 1 to 4096 (set by --concurrency)");
 }
@@ -124,6 +131,11 @@ fn mistakes_in_settings_are_named_with_their_place() {
     run(&["worker", "--concurrency", "0"]).expect(5).says("0 is not from 1 to 4096 (set by --concurrency)");
     let many = ["worker", "--concurrency", "4000", "--prefetch", "97"];
     run(&many).expect(5).says("worker.prefetch: 97 is more than 96");
+    run(&["worker", "--prefetch", "many"]).expect(2).says("\"many\" is neither a whole number nor \"auto\"");
+    for (text, told) in [("-1", "-1 is less than 0"), ("\"many\"", "neither a whole number nor \"auto\"")] {
+        std::fs::write(directory.path().join("bad.toml"), format!("[worker]\nprefetch = {text}\n")).unwrap();
+        run(&["config", "--config", "bad.toml"]).expect(5).says(told);
+    }
     run(&["worker", "--queue", "a", "--queue", "a"]).expect(5).says("named twice");
     run(&["worker", "--queue", "a b"]).expect(2).says("without spaces");
     run(&["worker", "--lease", "soon"]).expect(2).says("not a duration");

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::concurrency::most;
 use super::kill::{kill, with_id};
-use crate::support::process::Program;
+use crate::support::process::{DELAYED, Program};
 use crate::support::trial::{PATIENCE, Trial, call, count, mark, marks, open};
 use crate::support::wait;
 
@@ -32,6 +32,9 @@ fn ahead() -> (Trial, Program, std::path::PathBuf) {
 #[test]
 fn what_was_claimed_ahead_begins_in_its_order_when_something_ends() {
     let (mut trial, mut worker, gate) = ahead();
+    let seen = trial.command(DELAYED).args(["workers", "--redis", &trial.server.url()]).output().unwrap();
+    let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
+    assert!(seen.contains("runs 1 of 1, 4 ahead"), "{seen}");
     // Time in which it would run what it has.
     wait::pause(std::time::Duration::from_millis(100));
     assert_eq!(trial.ledger.lines(), ["+held"], "expected one run at a time");
