@@ -99,7 +99,7 @@ impl ClaimLoop {
     /// Begins what is to run alone, when no request is under way or to be made: one may bring another suspect, or put it
     /// back, and what this process owns when it dies counts a death and runs again, also what has ended.
     pub(super) fn begin_alone(&mut self) {
-        if self.closing || !self.backlog.is_empty() || self.slots.to_begin_alone().is_none() {
+        if self.closing || self.is_full() || self.slots.to_begin_alone().is_none() {
             return;
         }
         self.take_ended();
