@@ -1,7 +1,8 @@
 -- put_back: move messages from their slots back to the queue, unchanged.
 --
--- To the head when a worker shuts down, could have no process for them, or has claimed them ahead of a run that takes long:
--- they have waited longest, and no attempt is counted. To the tail when their tasks are another worker's, so that it gets at them and we do not spin.
+-- To the head when a worker shuts down, could have no process for them, or has claimed them ahead of a
+-- run that takes long: they have waited longest, and no attempt is counted. To the tail when their tasks
+-- are another worker's, so that it gets at them and we do not spin.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message

@@ -8,7 +8,15 @@ use serde::de::{Deserializer, Error, Visitor};
 
 use super::ConfigError;
 
-/// How many calls are claimed ahead of those that run.
+/// How many calls are claimed ahead of those that run. In a file, a variable or a flag: `auto`, or a number.
+///
+/// ```
+/// use delayed::config::Prefetch;
+///
+/// assert_eq!("auto".parse(), Ok(Prefetch::Auto));
+/// assert_eq!("64".parse(), Ok(Prefetch::from(64)));
+/// assert!("-1".parse::<Prefetch>().is_err());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prefetch {
     /// As many as will probably begin within a millisecond, by how long runs have taken lately: many of quick tasks, none of
@@ -28,6 +36,7 @@ impl From<usize> for Prefetch {
 impl FromStr for Prefetch {
     type Err = ConfigError;
 
+    /// Reads `auto`, or a whole number that is not negative; all else is an error.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         match text.trim() {
             "auto" => Ok(Self::Auto),

@@ -73,7 +73,7 @@ impl WorkerConfig {
     /// The most slots that a worker may have.
     pub const MAX_CONCURRENCY: usize = 4096;
 
-    /// How many calls a worker may claim ahead by itself, for all of its queues.
+    /// How many calls a worker may claim ahead by itself, divided by the number of its queues.
     pub const MAX_AUTO_PREFETCH: usize = 512;
 
     /// How many calls the worker owns at a time at the most.
