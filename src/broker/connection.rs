@@ -7,11 +7,14 @@ use std::time::Duration;
 use backon::{ExponentialBuilder, Retryable};
 use redis::aio::{ConnectionManagerConfig, MultiplexedConnection};
 use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisError};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisError, RedisResult,
+    Value,
+};
 
 use crate::broker::commands::Commands;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
-use crate::broker::{script, tls};
+use crate::broker::{ServerFacts, script, tls};
 use crate::config::RedisConfig;
 
 /// The oldest server that has all the commands that the scripts use (`LPOP` with a count).
@@ -46,8 +49,7 @@ impl Broker {
             .await
             .map_err(|error| target.not_connected("connect", &error))?;
         let broker = Self { commands, target: Arc::new(target) };
-        broker.check_version().await?;
-        script::load_all(&mut broker.commands.clone()).await?;
+        broker.greet().await?;
         Ok(broker)
     }
 
@@ -70,16 +72,33 @@ impl Broker {
             .await
     }
 
-    async fn check_version(&self) -> Result<(), BrokerError> {
-        let facts = self.server_facts().await?;
-        let mut numbers = facts.redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
-        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-        if version < OLDEST {
-            let detail = format!("the server says version {}", facts.redis_version);
-            return Err(BrokerError::new("connect", BrokerErrorKind::Unsupported, detail));
-        }
-        Ok(())
+    /// Checks that the server is new enough, and tells it all scripts: in one request, since a worker that starts waits for
+    /// the answer.
+    async fn greet(&self) -> Result<(), BrokerError> {
+        let mut ask = redis::pipe();
+        ask.cmd("INFO").arg("server");
+        script::load_all(&mut ask);
+        // Each may be refused: the first of them says why.
+        let replies: RedisResult<Vec<RedisResult<Value>>> =
+            ask.ignore_errors().query_async(&mut self.commands.clone()).await;
+        let failed = |op| move |error| BrokerError::from_redis(op, &error);
+        let mut replies = replies.map_err(failed("connect"))?.into_iter();
+        let told = replies.next().unwrap_or(Ok(Value::Nil));
+        let told: String =
+            told.and_then(|told| Ok(redis::from_redis_value(told)?)).map_err(failed("info"))?;
+        check_version(&ServerFacts::parse(&told))?;
+        replies.try_for_each(|reply| reply.map(drop)).map_err(failed("connect"))
     }
+}
+
+fn check_version(facts: &ServerFacts) -> Result<(), BrokerError> {
+    let mut numbers = facts.redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    if version < OLDEST {
+        let detail = format!("the server says version {}", facts.redis_version);
+        return Err(BrokerError::new("connect", BrokerErrorKind::Unsupported, detail));
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Broker {

@@ -16,7 +16,7 @@ use crate::protocol::names::QueueName;
 pub(crate) struct ServerFacts {
     /// The version of Redis that it is compatible with, such as `7.2.4`.
     pub(crate) redis_version: String,
-    /// All fields of `INFO`.
+    /// All fields that `INFO` told.
     pub(crate) fields: HashMap<String, String>,
 }
 
@@ -25,6 +25,19 @@ pub(crate) struct ServerFacts {
 pub(crate) struct DeadEntry {
     pub(crate) id: String,
     pub(crate) fields: HashMap<String, Vec<u8>>,
+}
+
+impl ServerFacts {
+    /// What `INFO` answered.
+    pub(super) fn parse(text: &str) -> Self {
+        let fields: HashMap<String, String> = text
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(field, value)| (field.to_owned(), value.trim().to_owned()))
+            .collect();
+        let redis_version = fields.get("redis_version").cloned().unwrap_or_default();
+        Self { redis_version, fields }
+    }
 }
 
 impl Broker {
@@ -47,14 +60,7 @@ impl Broker {
 
     /// What the server says of itself.
     pub(crate) async fn server_facts(&self) -> Result<ServerFacts, BrokerError> {
-        let text: String = self.read("info", &redis::cmd("INFO")).await?;
-        let fields: HashMap<String, String> = text
-            .lines()
-            .filter_map(|line| line.split_once(':'))
-            .map(|(field, value)| (field.to_owned(), value.trim().to_owned()))
-            .collect();
-        let redis_version = fields.get("redis_version").cloned().unwrap_or_default();
-        Ok(ServerFacts { redis_version, fields })
+        self.read("info", &redis::cmd("INFO")).await.map(|text: String| ServerFacts::parse(&text))
     }
 
     /// Settings of the server by pattern; empty where `CONFIG` is not allowed.

@@ -2,8 +2,7 @@
 
 use std::sync::LazyLock;
 
-use redis::aio::ConnectionLike;
-use redis::{Arg, Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::broker::commands::{Calls, Numbered, call_blocking};
 use crate::broker::error::{BrokerError, BrokerErrorKind};
@@ -46,17 +45,10 @@ scripts! {
 }
 
 /// Tells the server all scripts, so that no call has to be sent twice.
-pub(super) async fn load_all<C: ConnectionLike + Send>(connection: &mut C) -> Result<(), BrokerError> {
-    let mut load = redis::pipe();
+pub(super) fn load_all(pipeline: &mut Pipeline) {
     for script in ALL {
-        load.cmd("SCRIPT").arg("LOAD").arg(script.text);
+        pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text);
     }
-    // Each may be refused, and all for the same reason: one of them says it.
-    let loaded: RedisResult<Vec<RedisResult<Value>>> = load.ignore_errors().query_async(connection).await;
-    loaded
-        .and_then(|loaded| loaded.into_iter().collect::<RedisResult<Vec<Value>>>())
-        .map(drop)
-        .map_err(|error| BrokerError::from_redis("connect", &error))
 }
 
 /// The digest by which the script of that name is called.
