@@ -74,6 +74,14 @@ impl LeaseKeeper {
         });
     }
 
+    /// Connects when it is not connected.
+    pub(crate) fn connect(&mut self) -> Result<(), BrokerError> {
+        if self.connection.is_none() {
+            self.connection = Some(self.target.connect_blocking(self.longest)?);
+        }
+        Ok(())
+    }
+
     /// Renews the worker's lease on one queue, and the live keys of `slots` (at most 1000). Connects when it is
     /// not connected; after an error it connects anew. Takes the orders that stand there.
     pub(crate) fn beat(

@@ -31,7 +31,9 @@ mod wait;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::future::try_join_all;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub use self::attention::runtime;
@@ -39,7 +41,7 @@ pub use self::builder::WorkerBuilder;
 pub use self::shutdown::{StopReason, WorkerHandle};
 pub use self::stats::Stats;
 
-use crate::broker::{Broker, BrokerErrorKind, DeadLimits, Order};
+use crate::broker::{Broker, BrokerError, BrokerErrorKind, DeadLimits, Order};
 use crate::config::Config;
 use crate::error::Error;
 use crate::protocol::info::WorkerInfo;
@@ -149,26 +151,23 @@ impl Worker {
         let lanes: Vec<Arc<Lane>> = (config.queues.iter())
             .map(|entry| Arc::new(Lane::new(entry.queue.clone(), &self.id, config.slots() + SPARES)))
             .collect();
-        for lane in &lanes {
-            match self.broker.register_queue(lane.queue.as_str()).await {
-                // Its messages shall be drained all the same; a sweeper finds the queue by its keys.
-                Err(error) if error.kind() == BrokerErrorKind::Full => {
-                    tracing::warn!(queue = %lane.queue, %error, "the queue could not be registered")
-                }
-                registered => registered?,
-            }
-        }
         let (order, orders) = unbounded_channel();
-        let pulse = self.pulse(&lanes, order);
-        let (pulse, first) = tokio::task::spawn_blocking(move || {
-            let mut pulse = pulse;
+        let mut pulse = self.pulse(&lanes, order);
+        // It connects while the queues are registered, and beats when they are.
+        let (registered, is_registered) = oneshot::channel();
+        let begun = tokio::task::spawn_blocking(move || {
             // Nothing is owned yet: a short lease is no reason not to start.
-            let first = pulse.beat();
+            let first = pulse.keeper.connect().and_then(|()| match is_registered.blocking_recv() {
+                Ok(()) => pulse.beat(),
+                Err(_) => Ok(()), // The worker does not start.
+            });
             pulse.keeper.hurry(pulse.period);
             (pulse, first)
-        })
-        .await
-        .expect("the first beat does not panic");
+        });
+        try_join_all(lanes.iter().map(|lane| self.register(lane))).await?;
+        // The thread may have given up.
+        let _ = registered.send(());
+        let (pulse, first) = begun.await.expect("the first beat does not panic");
         first?;
         let mut heartbeat = Heartbeat::start(pulse).map_err(Error::Io)?;
 
@@ -258,6 +257,18 @@ impl Worker {
             return Err(Error::ZygoteDied);
         }
         Ok(Stopped { reason: ended.reason, stats, still_running: ended.still_running })
+    }
+
+    /// Notes the queue for sweepers. Where Redis is full its messages shall be drained all the same; a sweeper finds it by its
+    /// keys.
+    async fn register(&self, lane: &Lane) -> Result<(), BrokerError> {
+        match self.broker.register_queue(lane.queue.as_str()).await {
+            Err(error) if error.kind() == BrokerErrorKind::Full => {
+                tracing::warn!(queue = %lane.queue, %error, "the queue could not be registered");
+                Ok(())
+            }
+            registered => registered,
+        }
     }
 
     fn pool_options(&self) -> PoolOptions {
