@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::broker::Place;
 use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::dispatch::Batch;
 use crate::worker::prefetch::PATIENCE;
@@ -73,7 +74,7 @@ impl ClaimLoop {
 
     /// Sees to it that what waits does not wait for long, where that is not wanted.
     pub(super) fn mind_ahead(&mut self) {
-        if self.backlog.is_empty() || self.outlook.is_patient() {
+        if self.backlog.is_empty() || self.outlook.is_fixed() {
             self.look_at = None;
         } else {
             self.look_at.get_or_insert_with(|| Instant::now() + PATIENCE);
@@ -89,7 +90,7 @@ impl ClaimLoop {
                     self.look_at = Some(Instant::now() + PATIENCE - waited);
                 } else {
                     tracing::debug!(queue = %self.lanes[index].lane.queue, messages = self.backlog.len(), "a run takes long: what was claimed ahead is put back");
-                    self.outlook.despair();
+                    self.outlook.back_off();
                     self.put_back_ahead();
                 }
                 return;
@@ -105,7 +106,7 @@ impl ClaimLoop {
             if let Some(index) = self.lane_of(last) {
                 self.slots.end(last.slot);
                 count(&self.counters.put_back, 1);
-                self.lanes[index].put_back_later(last.slot);
+                self.lanes[index].put_back_later(last.slot, Place::Head);
             }
         }
     }

@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 
+use crate::broker::Place;
 use crate::isolation::Isolation;
 use crate::protocol::message::Message;
 use crate::runner::{Done, Job, Outcome, Run, RunHandle, Speed, start};
@@ -72,7 +73,7 @@ impl ClaimLoop {
             let is_full = self.slots.begun() >= self.concurrency;
             if alone && (self.slots.is_one_alone() || is_full) && !self.closing {
                 count(&self.counters.put_back, 1);
-                self.lanes[index].put_back_later(slot);
+                self.lanes[index].put_back_later(slot, Place::Head);
                 continue;
             }
             self.slots.begin(slot, index, message, suspect);

@@ -55,9 +55,9 @@ impl ClaimLoop {
                 }
                 lane.token = lane.token.or(in_hand);
             }
-            RequestKind::Settle { slot, settlement } => lane.settlements.push_back((slot, settlement)),
-            RequestKind::PutBack { slots } => {
-                slots.into_iter().rev().for_each(|slot| lane.put_back_later(slot))
+            RequestKind::Settle { slot, settlement } => lane.settle_later(slot, settlement),
+            RequestKind::PutBack { slots, place } => {
+                slots.into_iter().for_each(|slot| lane.put_back_later(slot, place))
             }
             RequestKind::Reconcile { .. } => {}
         }
@@ -111,7 +111,7 @@ impl ClaimLoop {
                 }
                 RequestKind::Settle { slot, settlement } => match owned.remove(&slot).flatten() {
                     // What was settled would not be there.
-                    Some(_) => lane.settlements.push_back((slot, settlement)),
+                    Some(_) => lane.settle_later(slot, settlement),
                     None => {
                         lost += u64::from(!is_surely_applied);
                         self.orders.on_settled(slot, applied);
@@ -119,10 +119,10 @@ impl ClaimLoop {
                         self.slots.give(slot);
                     }
                 },
-                RequestKind::PutBack { slots } => {
-                    for slot in slots.into_iter().rev() {
+                RequestKind::PutBack { slots, place } => {
+                    for slot in slots {
                         if owned.remove(&slot).flatten().is_some() {
-                            lane.put_back_later(slot);
+                            lane.put_back_later(slot, place);
                             continue;
                         }
                         lost += u64::from(!is_surely_applied);

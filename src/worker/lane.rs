@@ -10,7 +10,7 @@ use crate::broker::{LeaseKeys, MAX_BATCH, Place, Token};
 use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::worker::backoff::Backoff;
-use crate::worker::request::Request;
+use crate::worker::request::{Request, RequestKind};
 use crate::worker::slots::Settlement;
 
 /// What one message counts for a lane of weight 1; weights go up to 1000.
@@ -141,6 +141,13 @@ fn is_over(given: u64, now: u64, lease: Duration) -> bool {
     given != 0 && u128::from(now.saturating_sub(given)) > lease.as_millis()
 }
 
+/// What was decided about what a slot owns.
+#[derive(Debug)]
+enum Decision {
+    Settle(Settlement),
+    PutBack(Place),
+}
+
 /// What the loop keeps for one queue.
 pub(super) struct LaneState {
     pub(super) lane: Arc<Lane>,
@@ -156,7 +163,8 @@ pub(super) struct LaneState {
     pub(super) claimed_by: Vec<u64>,
     /// Slots whose messages are to be released, and whether suspects are to be forgiven.
     pub(super) finished: Vec<(usize, bool)>,
-    pub(super) settlements: VecDeque<(usize, Settlement)>,
+    /// What is left to be settled, in the order in which it was told.
+    settlements: VecDeque<(usize, Decision)>,
     pub(super) requests: usize,
     pub(super) claims: usize,
     /// A request was refused: no other is made until those under way have been answered.
@@ -222,21 +230,29 @@ impl LaneState {
         }
     }
 
-    /// Notes that what a slot owns is to be put back to the head of the queue.
-    pub(super) fn put_back_later(&mut self, slot: usize) {
-        self.settlements.push_back((slot, Settlement::PutBack(Place::Head)));
+    /// Notes what was decided about what a slot owns.
+    pub(super) fn settle_later(&mut self, slot: usize, settlement: Settlement) {
+        self.settlements.push_back((slot, Decision::Settle(settlement)));
     }
 
-    /// Takes what is to be put back to the head of the queue next, behind `last`: what was claimed last was told first. Gives
-    /// all of it, oldest claim first.
-    pub(super) fn take_put_back(&mut self, last: usize) -> Vec<usize> {
-        let is_next =
-            |settlement: &(usize, Settlement)| matches!(settlement.1, Settlement::PutBack(Place::Head));
-        let count = self.settlements.iter().take(MAX_BATCH - 1).take_while(|next| is_next(next)).count();
-        let mut slots: Vec<usize> = self.settlements.drain(..count).map(|(slot, _)| slot).collect();
-        slots.reverse();
-        slots.push(last);
-        slots
+    /// Notes that what a slot owns is to be put back into the queue. What goes to the head is told last claim first.
+    pub(super) fn put_back_later(&mut self, slot: usize, place: Place) {
+        self.settlements.push_back((slot, Decision::PutBack(place)));
+    }
+
+    /// What is to be settled next, with all behind it that is put back to the same place.
+    pub(super) fn next_settlement(&mut self) -> Option<RequestKind> {
+        let (slot, decision) = self.settlements.pop_front()?;
+        Some(match decision {
+            Decision::Settle(settlement) => RequestKind::Settle { slot, settlement },
+            Decision::PutBack(place) => {
+                let is_next =
+                    |next: &&(usize, Decision)| matches!(next.1, Decision::PutBack(other) if other == place);
+                let count = self.settlements.iter().take(MAX_BATCH - 1).take_while(is_next).count();
+                let others = self.settlements.drain(..count).map(|(slot, _)| slot);
+                RequestKind::PutBack { slots: std::iter::once(slot).chain(others).collect(), place }
+            }
+        })
     }
 
     /// Whether an ordinary request may be made now.
@@ -338,6 +354,26 @@ mod tests {
         let late = Lane { began: Instant::now().checked_sub(Duration::from_secs(7)).unwrap(), ..lane };
         late.covered[0].store(1, Ordering::Relaxed);
         assert!(late.has_lapsed(0, 1, lease), "nobody has covered it since");
+    }
+
+    #[test]
+    fn what_is_put_back_to_the_same_place_goes_together() {
+        let mut lane = LaneState::new(Arc::new(Lane::new(QueueName::default(), &WorkerId::random(), 4)), 0);
+        (0..=MAX_BATCH).for_each(|slot| lane.put_back_later(slot, Place::Tail));
+        lane.put_back_later(7, Place::Head);
+        lane.settle_later(8, Settlement::Retry(Vec::new()));
+        lane.put_back_later(9, Place::Head);
+        let requests = std::iter::from_fn(|| lane.next_settlement());
+        let told: Vec<_> = requests
+            .map(|kind| match kind {
+                RequestKind::PutBack { slots, place } => (slots[0], slots.len(), Some(place)),
+                RequestKind::Settle { slot, .. } => (slot, 1, None),
+                other => panic!("expected nothing else to be settled, not {other:?}"),
+            })
+            .collect();
+        let (head, tail) = (Some(Place::Head), Some(Place::Tail));
+        let expected = [(0, MAX_BATCH, tail), (MAX_BATCH, 1, tail), (7, 1, head), (8, 1, None), (9, 1, head)];
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -48,19 +48,19 @@ impl Outlook {
         let mut outlook = Self { concurrency, most, seen: None, ahead: most };
         if config.prefetch == Prefetch::Auto {
             outlook.seen = Some(Seen { run: 0.0, interval: 0.0, ended: None });
-            outlook.despair();
+            outlook.back_off();
         }
         outlook
     }
 
     /// How many messages of this size, in bytes, may be owned.
     pub(super) fn limit(&self, size: usize) -> usize {
-        let ahead = if self.is_patient() { self.ahead } else { self.ahead.min(BYTES / size.max(1)) };
+        let ahead = if self.is_fixed() { self.ahead } else { self.ahead.min(BYTES / size.max(1)) };
         self.concurrency + ahead
     }
 
     /// Whether what is claimed ahead may wait for as long as it takes, and be as large as it is.
-    pub(super) fn is_patient(&self) -> bool {
+    pub(super) fn is_fixed(&self) -> bool {
         self.seen.is_none()
     }
 
@@ -79,7 +79,7 @@ impl Outlook {
     }
 
     /// Notes that runs take longer than was to be expected, until others have shown that they do not.
-    pub(super) fn despair(&mut self) {
+    pub(super) fn back_off(&mut self) {
         if let Some(seen) = &mut self.seen {
             seen.run = seen.run.max(2.0 * LONG.as_secs_f64());
             seen.interval = seen.interval.max(2.0 * SOON.as_secs_f64());
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(after(outlook, 1, slow), 1);
         assert!(after(outlook, 20, quick) < 3);
         assert_eq!(after(outlook, 80, quick), 1 + MOST);
-        outlook.despair();
+        outlook.back_off();
         assert_eq!(outlook.limit(100), 1);
         assert_eq!(after(outlook, 80, quick), 1 + MOST);
     }
@@ -166,7 +166,7 @@ mod tests {
     fn what_is_fixed_stays() {
         let outlook = &mut outlook(3, Prefetch::Fixed(4));
         assert_eq!(after(outlook, 20, Duration::from_secs(1)), 7);
-        outlook.despair();
-        assert_eq!((outlook.limit(2 * BYTES), outlook.is_patient()), (7, true));
+        outlook.back_off();
+        assert_eq!((outlook.limit(2 * BYTES), outlook.is_fixed()), (7, true));
     }
 }

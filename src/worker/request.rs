@@ -34,8 +34,8 @@ pub(super) enum RequestKind {
     },
     /// Carries out what was decided about one slot.
     Settle { slot: usize, settlement: Settlement },
-    /// Puts messages back to the head of their queue, oldest claim first.
-    PutBack { slots: Vec<usize> },
+    /// Puts messages back into their queue: to the head last claim first.
+    PutBack { slots: Vec<usize>, place: Place },
     /// Asks what became of other requests.
     Reconcile { slots: Vec<usize> },
 }
@@ -75,7 +75,7 @@ impl Request {
     pub(super) fn slots(&self) -> &[usize] {
         match &self.kind {
             RequestKind::Claim { slots, .. }
-            | RequestKind::PutBack { slots }
+            | RequestKind::PutBack { slots, .. }
             | RequestKind::Reconcile { slots } => slots,
             RequestKind::Settle { slot, .. } => std::slice::from_ref(slot),
         }
@@ -135,11 +135,6 @@ impl Sender {
                     Settlement::Retry(message) => {
                         self.broker.retry(keys, worker_key, seq, wire_id, message).await.map(Effect::Settled)
                     }
-                    Settlement::PutBack(place) => {
-                        let ids = [wire_id];
-                        let count = self.broker.put_back(keys, worker_key, seq, *place, &ids).await?;
-                        Ok(Effect::Settled(count == 1))
-                    }
                     Settlement::Bury { reason, detail, attempt, output } => {
                         let ask = BuryRequest {
                             worker_key,
@@ -165,9 +160,12 @@ impl Sender {
                     }
                 }
             }
-            RequestKind::PutBack { slots } => {
-                let ids = lane.ids(slots);
-                let count = self.broker.put_back(keys, worker_key, seq, Place::Head, &ids).await?;
+            RequestKind::PutBack { slots, place } => {
+                let mut ids = lane.ids(slots);
+                if *place == Place::Head {
+                    ids.reverse();
+                }
+                let count = self.broker.put_back(keys, worker_key, seq, *place, &ids).await?;
                 Ok(Effect::PutBack(count))
             }
             RequestKind::Reconcile { slots } => {

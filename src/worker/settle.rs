@@ -70,16 +70,15 @@ impl ClaimLoop {
         if has_failed(&outcome) {
             count(&self.counters.failed, 1);
         }
-        let settlement = match verdict {
+        match verdict {
             Verdict::Release => {
                 tracing::debug!(queue = %lane.lane.queue, task, "unknown task ignored");
                 lane.finished.push((slot, running.suspect));
-                return;
             }
             Verdict::Retry(bytes) => {
                 count(&self.counters.retried, 1);
                 tracing::warn!(queue = %lane.lane.queue, task, %outcome, "it is tried again");
-                Settlement::Retry(bytes)
+                lane.settle_later(slot, Settlement::Retry(bytes));
             }
             Verdict::Bury { reason, mut detail, attempt } => {
                 let Traces { usage, output, .. } = traces.map_or_else(Traces::default, |traces| *traces);
@@ -89,17 +88,15 @@ impl ClaimLoop {
                 count(&self.counters.buried, 1);
                 tracing::error!(queue = %lane.lane.queue, task, reason, detail, attempt, "sent to the dead letters");
                 self.bury(running.lane, slot, Settlement::Bury { reason, detail, attempt, output });
-                return;
             }
             Verdict::Leave => {
                 count(&self.counters.lost, 1);
                 tracing::error!(queue = %lane.lane.queue, task, %outcome, "a sweeper brings it back, and counts it as a death");
-                return;
             }
             Verdict::PutBack => {
                 count(&self.counters.put_back, 1);
                 lane.foreign += 1;
-                Settlement::PutBack(Place::Tail)
+                lane.put_back_later(slot, Place::Tail);
             }
             Verdict::PutBackFirst => {
                 count(&self.counters.put_back, 1);
@@ -110,10 +107,9 @@ impl ClaimLoop {
                 } else {
                     tracing::debug!(queue = %lane.lane.queue, task, %outcome, "it is put back");
                 }
-                Settlement::PutBack(Place::Head)
+                lane.put_back_later(slot, Place::Head);
             }
-        };
-        lane.settlements.push_back((slot, settlement));
+        }
     }
 
     /// A verdict was carried out, or came too late.
@@ -129,12 +125,8 @@ impl ClaimLoop {
         }
         match settlement {
             // It may be the only one in the queue, and a round that was foreign till now has one of ours again.
-            Settlement::Retry(_) | Settlement::PutBack(Place::Head) => {
+            Settlement::Retry(_) => {
                 lane.on_known();
-                self.wake(request.lane);
-            }
-            Settlement::PutBack(Place::Tail) => {
-                lane.on_foreign();
                 self.wake(request.lane);
             }
             Settlement::Bury { .. } => self.on_buried(request.lane),
@@ -143,7 +135,7 @@ impl ClaimLoop {
 
     /// Messages were put back, as far as they were still ours: so many of them.
     pub(super) fn on_put_back(&mut self, request: Request, count: u64) {
-        let RequestKind::PutBack { slots } = request.kind else { return };
+        let RequestKind::PutBack { slots, place } = request.kind else { return };
         let lane = &mut self.lanes[request.lane];
         let lost = (slots.len() as u64).saturating_sub(count);
         for slot in slots {
@@ -152,8 +144,11 @@ impl ClaimLoop {
             self.orders.on_settled(slot, lost == 0);
         }
         if count > 0 {
-            // It may be the only one in the queue, and a round that was foreign till now has one of ours again.
-            lane.on_known();
+            match place {
+                // As after a retry.
+                Place::Head => lane.on_known(),
+                Place::Tail => lane.on_foreign(),
+            }
             self.wake(request.lane);
         }
         self.on_lost(request.lane, lost);

@@ -6,20 +6,17 @@ use std::time::Instant;
 use bytes::Bytes;
 use tokio::task::AbortHandle;
 
-use crate::broker::Place;
 use crate::runner::RunHandle;
 use crate::task::Cancellation;
 use crate::worker::clock::Clock;
 
-/// What is left to do about a message whose run has ended, other than to release it.
+/// What is left to do about a message whose run has ended, other than to release it or to put it back.
 #[derive(Debug, Clone)]
 pub(super) enum Settlement {
     /// To the tail of the queue as these bytes.
     Retry(Vec<u8>),
     /// To the dead letters, with what its process wrote last.
     Bury { reason: &'static str, detail: String, attempt: u32, output: String },
-    /// Into the queue unchanged.
-    PutBack(Place),
 }
 
 /// What one slot does.

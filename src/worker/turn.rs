@@ -2,10 +2,8 @@
 
 use std::time::Instant;
 
-use crate::broker::Place;
 use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::request::{Request, RequestKind};
-use crate::worker::slots::Settlement;
 
 impl ClaimLoop {
     /// The next request that can be made now.
@@ -21,14 +19,8 @@ impl ClaimLoop {
                 return Some(self.reconcile(index));
             }
             if lane.is_open()
-                && let Some((slot, settlement)) = lane.settlements.pop_front()
+                && let Some(kind) = lane.next_settlement()
             {
-                let kind = match settlement {
-                    Settlement::PutBack(Place::Head) => {
-                        RequestKind::PutBack { slots: lane.take_put_back(slot) }
-                    }
-                    settlement => RequestKind::Settle { slot, settlement },
-                };
                 return Some(self.numbered(index, kind));
             }
             if let Some(request) = self.next_burial(index) {

@@ -14,7 +14,7 @@ impl ClaimLoop {
         if lane.burials.is_failing() {
             self.put_aside(index, slot, burial);
         } else {
-            lane.settlements.push_back((slot, burial));
+            lane.settle_later(slot, burial);
         }
     }
 
@@ -32,7 +32,7 @@ impl ClaimLoop {
         if self.closing {
             // Another worker may have more luck. Behind the others, which it shall not keep from being run.
             count(&self.counters.put_back, 1);
-            lane.settlements.push_back((slot, Settlement::PutBack(Place::Tail)));
+            lane.put_back_later(slot, Place::Tail);
         } else {
             lane.unburied.push_back((slot, burial));
             self.slots.put_aside(slot);
