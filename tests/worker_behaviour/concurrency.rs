@@ -108,6 +108,21 @@ fn large_messages_are_claimed_one_after_the_other_and_fill_the_slots_all_the_sam
 }
 
 #[test]
+fn few_messages_are_claimed_before_it_is_known_how_large_they_are() {
+    let mut trial = Trial::new();
+    let large = call("trial.length", &["x".repeat(4 << 20).into()]);
+    trial.push(&[&large; 40]);
+    trial.commands();
+    let mut worker = trial.worker(&["--concurrency", "64"]);
+    trial.wait_settled();
+    // What a claim reads beyond what it brings goes back.
+    let put_back = trial.commands().get("lpush").copied().unwrap_or(0);
+    assert!((1..20).contains(&put_back), "expected only the first claim to read too much, not {put_back}");
+    assert_eq!(count(&trial.stop(&mut worker), "succeeded"), 40);
+    trial.assert_only(&[]);
+}
+
+#[test]
 fn several_workers_run_each_of_5000_calls_once() {
     let _alone = alone();
     let mut trial = Trial::new();
