@@ -77,7 +77,7 @@ impl Broker {
     async fn greet(&self) -> Result<(), BrokerError> {
         let mut ask = redis::pipe();
         ask.cmd("INFO").arg("server");
-        script::load_all(&mut ask);
+        script::add_loads(&mut ask);
         // Each may be refused: the first of them says why.
         let replies: RedisResult<Vec<RedisResult<Value>>> =
             ask.ignore_errors().query_async(&mut self.commands.clone()).await;

@@ -76,10 +76,16 @@ impl LeaseKeeper {
 
     /// Connects when it is not connected.
     pub(crate) fn connect(&mut self) -> Result<(), BrokerError> {
-        if self.connection.is_none() {
-            self.connection = Some(self.target.connect_blocking(self.longest)?);
-        }
+        self.connection = Some(self.connected()?);
         Ok(())
+    }
+
+    /// Its connection, which is taken out, or a new one.
+    fn connected(&mut self) -> Result<redis::Connection, BrokerError> {
+        match self.connection.take() {
+            Some(connection) => Ok(connection),
+            None => self.target.connect_blocking(self.longest),
+        }
     }
 
     /// Renews the worker's lease on one queue, and the live keys of `slots` (at most 1000). Connects when it is
@@ -91,10 +97,7 @@ impl LeaseKeeper {
         info: &[u8],
         slots: &[&str],
     ) -> Result<Vec<Order>, BrokerError> {
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.target.connect_blocking(self.longest)?,
-        };
+        let mut connection = self.connected()?;
         let script_keys = keys.with(slots);
         let mut command = script::BEAT.command(&script_keys, 3, info.len() + keys.worker_id.len() + 24);
         command.arg(milliseconds(lease)).arg(keys.worker_id).arg(info);

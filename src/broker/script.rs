@@ -44,8 +44,8 @@ scripts! {
     PURGE = "purge";
 }
 
-/// Tells the server all scripts, so that no call has to be sent twice.
-pub(super) fn load_all(pipeline: &mut Pipeline) {
+/// Appends requests that tell the server all scripts, so that no call has to be sent twice.
+pub(super) fn add_loads(pipeline: &mut Pipeline) {
     for script in ALL {
         pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text);
     }

@@ -16,9 +16,8 @@ const TURN: usize = 16;
 const LARGE: usize = 8192;
 /// How many bytes a claim should bring: Redis has room at hand for one large message after the other, not for many.
 const CLAIM_BYTES: usize = 1 << 20;
-
-/// For how many messages is asked, once, when it is not known how large they are.
-const FIRST: usize = 16;
+/// For how many messages is asked while it is not known how large they are.
+const UNSEEN: usize = 16;
 
 impl ClaimLoop {
     /// How many slots must have finished before a second claim of a lane is made beside one that is under way.
@@ -44,7 +43,7 @@ impl ClaimLoop {
         let lane = &mut self.lanes[index];
         let ready = room.min(lane.finished.len() + self.slots.free());
         let turn = if lane.weight > 0 { self.concurrency.max(TURN) } else { MAX_BATCH };
-        let fit = CLAIM_BYTES.checked_div(lane.size).unwrap_or(FIRST);
+        let fit = CLAIM_BYTES.checked_div(lane.size).unwrap_or(UNSEEN);
         let batch = fit.clamp(1, turn.min(MAX_BATCH));
         let enough = if lane.claims == 0 { 1 } else { chunk.min(batch) };
         // One at a time where there are suspects, since two claims could bring two of them.

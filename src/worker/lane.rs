@@ -366,13 +366,19 @@ mod tests {
         let requests = std::iter::from_fn(|| lane.next_settlement());
         let told: Vec<_> = requests
             .map(|kind| match kind {
-                RequestKind::PutBack { slots, place } => (slots[0], slots.len(), Some(place)),
-                RequestKind::Settle { slot, .. } => (slot, 1, None),
+                RequestKind::PutBack { slots, place } => (slots, Some(place)),
+                RequestKind::Settle { slot, .. } => (vec![slot], None),
                 other => panic!("expected nothing else to be settled, not {other:?}"),
             })
             .collect();
         let (head, tail) = (Some(Place::Head), Some(Place::Tail));
-        let expected = [(0, MAX_BATCH, tail), (MAX_BATCH, 1, tail), (7, 1, head), (8, 1, None), (9, 1, head)];
+        let expected = [
+            ((0..MAX_BATCH).collect(), tail),
+            (vec![MAX_BATCH], tail),
+            (vec![7], head),
+            (vec![8], None),
+            (vec![9], head),
+        ];
         assert_eq!(told, expected);
     }
 

@@ -33,7 +33,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::try_join_all;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub use self::attention::runtime;
@@ -154,20 +153,21 @@ impl Worker {
         let (order, orders) = unbounded_channel();
         let mut pulse = self.pulse(&lanes, order);
         // It connects while the queues are registered, and beats when they are.
-        let (registered, is_registered) = oneshot::channel();
-        let begun = tokio::task::spawn_blocking(move || {
-            // Nothing is owned yet: a short lease is no reason not to start.
-            let first = pulse.keeper.connect().and_then(|()| match is_registered.blocking_recv() {
-                Ok(()) => pulse.beat(),
-                Err(_) => Ok(()), // The worker does not start.
-            });
-            pulse.keeper.hurry(pulse.period);
-            (pulse, first)
+        let connecting = tokio::task::spawn_blocking(move || {
+            let connected = pulse.keeper.connect();
+            (pulse, connected)
         });
         try_join_all(lanes.iter().map(|lane| self.register(lane))).await?;
-        // The thread may have given up.
-        let _ = registered.send(());
-        let (pulse, first) = begun.await.expect("the first beat does not panic");
+        let (mut pulse, connected) = connecting.await.expect("connecting does not panic");
+        connected?;
+        let (pulse, first) = tokio::task::spawn_blocking(move || {
+            // Nothing is owned yet: a short lease is no reason not to start.
+            let first = pulse.beat();
+            pulse.keeper.hurry(pulse.period);
+            (pulse, first)
+        })
+        .await
+        .expect("the first beat does not panic");
         first?;
         let mut heartbeat = Heartbeat::start(pulse).map_err(Error::Io)?;
 
