@@ -43,16 +43,14 @@ end
 local moved = ARGV[3] == '2'
 local in_hand = moved and math.min(1, redis.call('LLEN', KEYS[6])) or tonumber(ARGV[3])
 local waiting, tokens = redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[2])
-local wanted = math.min(free, waiting, tokens + in_hand)
-if wanted > overlap then
+local wanted, held = math.min(free, waiting, tokens + in_hand), redis.call('HLEN', KEYS[3])
+if held > 0 and wanted > overlap then
   local first, last_id = BEFORE_IDS + released + 1, BEFORE_IDS + kept + wanted
   for _, message in ipairs(redis.call('HMGET', KEYS[3], unpack(ARGV, first, last_id))) do
     if message then -- would be overwritten, and lost
       return redis.error_reply('STALE a slot that should be free owns a message')
     end
   end
-else
-  redis.call('HLEN', KEYS[3])
 end
 
 local suspects = math.min(1, redis.call('HLEN', KEYS[5]))
@@ -110,23 +108,23 @@ end
 
 local lost, claimed = 0, #messages
 if claimed > 0 then
-  local owned, live = {}, {}
+  local owned, behind = {}, BEFORE_IDS + kept
   for i = 1, claimed do
-    local id = ARGV[BEFORE_IDS + kept + i]
-    live[i] = id
-    owned[2 * i - 1] = id
+    owned[2 * i - 1] = ARGV[behind + i]
     owned[2 * i] = messages[i]
   end
-  if ARGV[4] == '1' or redis.call('EXISTS', unpack(live)) < claimed then
-    for i = 1, claimed do
-      redis.call('SET', live[i], '1', 'PX', ARGV[2])
+  if ARGV[4] == '1' or redis.call('EXISTS', unpack(ARGV, behind + 1, behind + claimed)) < claimed then
+    for i = behind + 1, behind + claimed do
+      redis.call('SET', ARGV[i], '1', 'PX', ARGV[2])
     end
   end
+  local small = claimed >= MANY and held < claimed
+  if small then -- is searched from its beginning, unless it holds, or held, a long value: then it counts as large
+    owned[#owned + 1], owned[#owned + 2] = 'long', LONG
+  end
   local new = redis.call('HSET', KEYS[3], unpack(owned))
-  if claimed >= MANY and redis.call('HLEN', KEYS[3]) < 2 * claimed then
-    -- A small hash is searched from its beginning. One that has held a long value counts as large from then on.
-    redis.call('HSET', KEYS[3], 'long', LONG)
-    redis.call('HDEL', KEYS[3], 'long')
+  if small then
+    new = new - redis.call('HDEL', KEYS[3], 'long')
   end
   lost = new - math.max(0, claimed - overlap)
 end
