@@ -44,8 +44,10 @@ impl ClaimLoop {
         let ready = room.min(lane.finished.len() + self.slots.free());
         let turn = if lane.weight > 0 { self.concurrency.max(TURN) } else { MAX_BATCH };
         let fit = CLAIM_BYTES.checked_div(lane.size).unwrap_or(UNSEEN);
-        let batch = fit.clamp(1, turn.min(MAX_BATCH));
-        let enough = if lane.claims == 0 { 1 } else { chunk.min(batch) };
+        let at_most = fit.clamp(1, turn.min(MAX_BATCH));
+        // A little less than a half is worth a second claim.
+        let second = (chunk - chunk / 8).min(at_most);
+        let enough = if lane.claims == 0 { 1 } else { second };
         // One at a time where there are suspects, since two claims could bring two of them.
         let most = if lane.suspects || lane.size == 0 { 1 } else { CLAIMS };
         if ready == 0 {
@@ -54,9 +56,13 @@ impl ClaimLoop {
         if lane.claims >= most || ready < enough {
             return None;
         }
-        let (mut slots, forgive) = take_finished(&mut lane.finished);
+        let known = ready.min(usize::try_from(lane.waiting).unwrap_or(usize::MAX));
+        let half = known.div_ceil(CLAIMS);
+        // Two at once where there is enough for both, so that the first is run while Redis works on the other.
+        let both = lane.claims + 1 < most && known > chunk && ready - half >= second;
+        let batch = at_most.min(if both { half } else { ready });
+        let (mut slots, forgive) = take_finished(&mut lane.finished, if both { batch } else { MAX_BATCH });
         let released = slots.len();
-        let batch = batch.min(ready);
         let kept = released.saturating_sub(batch);
         slots.extend(self.slots.take(batch.saturating_sub(released)));
         let in_hand = lane.token.take();
@@ -70,7 +76,7 @@ impl ClaimLoop {
         if lane.finished.is_empty() || !lane.is_open() || lane.claims > 0 {
             return None;
         }
-        let (slots, forgive) = take_finished(&mut lane.finished);
+        let (slots, forgive) = take_finished(&mut lane.finished, MAX_BATCH);
         let released = slots.len();
         let (kept, in_hand, standing) = (released, None, false);
         let kind = RequestKind::Claim { slots, released, kept, forgive, in_hand, standing };
@@ -114,9 +120,9 @@ impl ClaimLoop {
     }
 }
 
-/// Takes up to a batch of finished slots: those to forgive first, and how many those are.
-fn take_finished(finished: &mut Vec<(usize, bool)>) -> (Vec<usize>, usize) {
-    let rest = finished.split_off(finished.len().min(MAX_BATCH));
+/// Takes up to so many finished slots: those to forgive first, and how many those are.
+fn take_finished(finished: &mut Vec<(usize, bool)>, most: usize) -> (Vec<usize>, usize) {
+    let rest = finished.split_off(finished.len().min(most));
     let mut taken = std::mem::replace(finished, rest);
     let forgive = taken.iter().filter(|(_, forgive)| *forgive).count();
     if forgive > 0 {

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use delayed::testing::{Fault, Requests, Side};
 use redis::Commands;
 
 use crate::support::trial::{PATIENCE, Trial, alone, call, count, marks, open};
@@ -119,6 +120,30 @@ fn few_messages_are_claimed_before_it_is_known_how_large_they_are() {
     let put_back = trial.commands().get("lpush").copied().unwrap_or(0);
     assert!((1..20).contains(&put_back), "expected only the first claim to read too much, not {put_back}");
     assert_eq!(count(&trial.stop(&mut worker), "succeeded"), 40);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn what_waits_is_claimed_by_two_claims_that_do_not_wait_for_each_other() {
+    let mut trial = Trial::new();
+    let gate = trial.gate("gate");
+    let held = |n: usize| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    trial.push(&(0..400).map(held).collect::<Vec<_>>());
+    let proxy = trial.server.proxy();
+    let claims = || Requests::script("claim");
+    // The first is of few, as it is not known how large they are. It tells how many wait.
+    let second = proxy.trap(Side::Reply, claims().nth(2), Fault::Hold);
+    let all = proxy.trap(Side::Request, claims().nth(u32::MAX), Fault::Drop);
+    let mut worker = trial.worker_at(proxy.url(), &["--concurrency", "200", "--prefetch", "0"]);
+    wait::until("a third claim while the second has no reply", PATIENCE, || {
+        second.struck() == 1 && all.met() == 3
+    });
+    second.release();
+    trial.wait_runs(200);
+    assert_eq!((all.met(), trial.redis.hlen::<_, u64>("q_processing").unwrap()), (3, 200));
+    open(&gate);
+    trial.wait_settled();
+    assert_eq!(count(&trial.stop(&mut worker), "succeeded"), 400);
     trial.assert_only(&[]);
 }
 
