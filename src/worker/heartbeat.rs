@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 use crate::broker::{BrokerError, BrokerErrorKind, LeaseKeeper, Order};
 use crate::protocol::names::WorkerId;
@@ -35,24 +36,44 @@ pub(super) struct Pulse {
 /// A thread that beats until it is told to stop. Stop it after the last message is settled, not when draining
 /// begins: a draining worker still owns messages, and a silent owner's messages are requeued.
 pub(super) struct Heartbeat {
-    stop: Sender<()>,
+    /// Tells the thread to begin. Without it the thread ends.
+    tell: Option<Sender<FirstBeat>>,
+    /// Once it has begun.
+    beats: bool,
     thread: Option<JoinHandle<()>>,
 }
 
+/// Hears what became of the first beat.
+type FirstBeat = oneshot::Sender<Result<(), BrokerError>>;
+
 impl Heartbeat {
-    /// Starts the thread. The first beat should have been made: see [`Pulse::beat`].
+    /// Starts the thread, which connects at once.
     pub(super) fn start(pulse: Pulse) -> std::io::Result<Self> {
-        let (stop, stopped) = channel();
+        let (tell, told) = channel();
         let thread = std::thread::Builder::new()
             .name("delayed-beat".into())
             .stack_size(256 << 10)
-            .spawn(move || run(pulse, &stopped))?;
-        Ok(Self { stop, thread: Some(thread) })
+            .spawn(move || run(pulse, &told))?;
+        Ok(Self { tell: Some(tell), beats: false, thread: Some(thread) })
+    }
+
+    /// Makes the first beat, and one each period from then on. Once.
+    ///
+    /// # Errors
+    /// It could not connect, or the beat failed: then no other follows.
+    pub(super) async fn begin(&mut self) -> Result<(), BrokerError> {
+        let (first, heard) = oneshot::channel();
+        if let Some(tell) = &self.tell {
+            let _ = tell.send(first);
+        }
+        heard.await.expect("the thread that beats tells of its first beat")?;
+        self.beats = true;
+        Ok(())
     }
 
     /// Stops beating; returns when a beat that is under way has ended.
     pub(super) fn stop(&mut self) {
-        let _ = self.stop.send(());
+        self.tell = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -63,18 +84,31 @@ impl Heartbeat {
 
 impl Drop for Heartbeat {
     fn drop(&mut self) {
-        self.stop();
+        // One that still connects is not waited for: it ends by itself.
+        if self.beats {
+            self.stop();
+        }
     }
 }
 
-/// Beats every period until told to stop. A beat that fails is tried again soon: the lease is four periods long.
-fn run(mut pulse: Pulse, stopped: &Receiver<()>) {
+/// Connects, and when it is told to begin, beats every period until it is told to stop. A beat that fails is tried again
+/// soon: the lease is four periods long.
+fn run(mut pulse: Pulse, told: &Receiver<FirstBeat>) {
+    let connected = pulse.keeper.connect();
+    let Ok(first) = told.recv() else { return };
+    // Nothing is owned yet: a short lease is no reason not to start.
+    let beat = connected.and_then(|()| pulse.beat());
+    pulse.keeper.hurry(pulse.period);
+    let begins = beat.is_ok();
+    if first.send(beat).is_err() || !begins {
+        return;
+    }
     let mut last_success = Instant::now();
     let mut pause = pulse.period;
     loop {
-        match stopped.recv_timeout(pause) {
+        match told.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(_) | Err(RecvTimeoutError::Disconnected) => return,
         }
         // The thread of the runtime that last looked for news of its sockets may be held by a task that blocks, while the
         // others sleep until they are given something. This wakes one of them, which then looks.

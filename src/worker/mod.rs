@@ -151,25 +151,10 @@ impl Worker {
             .map(|entry| Arc::new(Lane::new(entry.queue.clone(), &self.id, config.slots() + SPARES)))
             .collect();
         let (order, orders) = unbounded_channel();
-        let mut pulse = self.pulse(&lanes, order);
         // It connects while the queues are registered, and beats when they are.
-        let connecting = tokio::task::spawn_blocking(move || {
-            let connected = pulse.keeper.connect();
-            (pulse, connected)
-        });
+        let mut heartbeat = Heartbeat::start(self.pulse(&lanes, order)).map_err(Error::Io)?;
         try_join_all(lanes.iter().map(|lane| self.register(lane))).await?;
-        let (mut pulse, connected) = connecting.await.expect("connecting does not panic");
-        connected?;
-        let (pulse, first) = tokio::task::spawn_blocking(move || {
-            // Nothing is owned yet: a short lease is no reason not to start.
-            let first = pulse.beat();
-            pulse.keeper.hurry(pulse.period);
-            (pulse, first)
-        })
-        .await
-        .expect("the first beat does not panic");
-        first?;
-        let mut heartbeat = Heartbeat::start(pulse).map_err(Error::Io)?;
+        heartbeat.begin().await?;
 
         let (done, ended) = unbounded_channel();
         let processes = match zygote {
