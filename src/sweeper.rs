@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use futures_util::future::join;
+
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, DeadLimits, DeathLimits};
 use crate::config::{Config, DeadConfig, SweeperConfig};
 use crate::error::Error;
@@ -112,7 +114,7 @@ impl Sweeper {
         let mut total = SweepReport::default();
         let mut result = Ok(());
         for keys in self.in_use().await? {
-            match self.sweep_queue(&keys).await {
+            match async { self.sweep_queue(&keys, self.broker.server_time().await?).await }.await {
                 Ok(report) => {
                     total.requeued += report.requeued;
                     total.buried += report.buried;
@@ -181,10 +183,13 @@ impl Sweeper {
         }
     }
 
-    /// Sweeps one queue once.
-    pub(crate) async fn sweep_queue(&self, keys: &QueueKeys) -> Result<SweepReport, BrokerError> {
+    /// Sweeps one queue once, `began` just now by the server's clock.
+    pub(crate) async fn sweep_queue(
+        &self,
+        keys: &QueueKeys,
+        began: Duration,
+    ) -> Result<SweepReport, BrokerError> {
         let mut report = SweepReport::default();
-        let began = self.broker.server_time().await?;
         let deaths = DeathLimits {
             max_deaths: self.config.max_deaths,
             forget: SweeperConfig::FORGET_DEATHS,
@@ -220,7 +225,9 @@ impl Sweeper {
                 break;
             }
         }
-        let mut gap = self.broker.gap(keys).await?;
+        // Asked together: what the one comes to is nothing to the other.
+        let (gap, forgotten) = join(self.broker.gap(keys), self.broker.forget_workers(keys, began)).await;
+        let mut gap = gap?;
         loop {
             // Also without a gap: a token that was left in the hand is dropped.
             let changed = self.broker.balance(keys, gap).await?;
@@ -230,7 +237,6 @@ impl Sweeper {
                 break;
             }
         }
-        self.broker.forget_workers(keys, began).await?;
-        Ok(report)
+        forgotten.map(|()| report)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join;
 use tokio::time::sleep;
 
 use crate::broker::Broker;
@@ -25,9 +26,12 @@ pub(super) async fn run(
     let turn = interval.mul_f64(0.9);
     loop {
         for (queue, keys) in &queues {
-            match broker.take_turn(keys, worker.as_str(), turn).await {
+            // Asked together, for whoever gets the turn.
+            let (taken, now) =
+                join(broker.take_turn(keys, worker.as_str(), turn), broker.server_time()).await;
+            match taken {
                 Ok(false) => {}
-                Ok(true) => match sweeper.sweep_queue(keys).await {
+                Ok(true) => match async { sweeper.sweep_queue(keys, now?).await }.await {
                     Ok(report) if report != SweepReport::default() => {
                         tracing::info!(%queue, requeued = report.requeued, buried = report.buried, balanced = report.balanced, "swept");
                     }
