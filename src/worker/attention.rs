@@ -187,6 +187,8 @@ mod tests {
             "expected others not to rest while nobody looks"
         );
 
+        // Each time anew: this thread may have been held up for longer than it looks.
+        attention.came();
         assert!(attention.looks(true), "expected it to go on");
         REST_UNTIL.store(since_start(Instant::now() + Duration::from_secs(60)), Relaxed);
         let resting_thread = thread::spawn(before_park);
@@ -207,6 +209,7 @@ mod tests {
         attention.answered(NEAR / 2, false);
         assert!(!attention.looks(true), "expected none where calls run elsewhere");
         attention.answered(NEAR / 2, true);
+        attention.came();
         assert!(attention.looks(true));
     }
 }
