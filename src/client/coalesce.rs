@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,10 @@ const REQUESTS: usize = 2;
 /// For how long a call that is alone looks for its answer: to wake a thread that sleeps takes longer than a Redis nearby
 /// takes to answer.
 const ATTENTION: Duration = Duration::from_micros(50);
+/// Calls with longer pauses between them are made now and then, others one after the other.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long a timer goes on that is kept while calls are made now and then: less than a time-out of theirs.
+const HOLD: Duration = Duration::from_millis(200);
 /// A Redis that takes longer is not looked for.
 const NEAR: Duration = Duration::from_micros(200);
 
@@ -49,6 +53,11 @@ pub(super) struct Coalescer {
     requests: Arc<Semaphore>,
     /// Whether the last call that was alone had its answer soon.
     is_near: Arc<AtomicBool>,
+    started: Instant,
+    /// When the last call that was alone began: microseconds since the start.
+    called: Arc<AtomicU64>,
+    /// Keeps a timer going; full while that is certain.
+    timer: Sender<()>,
 }
 
 impl Coalescer {
@@ -57,7 +66,10 @@ impl Coalescer {
         let (pending, incoming) = channel(CAPACITY);
         let requests = Arc::new(Semaphore::new(REQUESTS));
         tokio::spawn(run(broker.clone(), incoming, Arc::clone(&requests)));
-        Self { broker, pending, requests, is_near: Arc::new(AtomicBool::new(true)) }
+        let (timer, used) = channel(1);
+        tokio::spawn(keep_timer(used));
+        let (is_near, called) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
+        Self { broker, pending, requests, is_near, started: Instant::now(), called, timer }
     }
 
     /// Enqueues one message, together with those of others that came meanwhile.
@@ -70,6 +82,7 @@ impl Coalescer {
                 return answer.await.map(drop);
             }
             let began = Instant::now();
+            self.note_call(began);
             let answered = if self.is_near.load(Relaxed) { attentively(answer).await } else { answer.await };
             self.is_near.store(began.elapsed() < NEAR, Relaxed);
             return answered.map(drop);
@@ -81,6 +94,16 @@ impl Coalescer {
             .await
             .map_err(|_| gone(BrokerErrorKind::Unreachable))?;
         answered.await.map_err(|_| gone(BrokerErrorKind::Uncertain))?
+    }
+
+    /// Sees to it that a timer is kept where calls are made now and then.
+    fn note_call(&self, now: Instant) {
+        let now = u64::try_from((now - self.started).as_micros()).unwrap_or(u64::MAX);
+        let pause = now.saturating_sub(self.called.swap(now, Relaxed));
+        if Duration::from_micros(pause) > PAUSE {
+            // Full: it is kept already.
+            let _ = self.timer.try_send(());
+        }
     }
 }
 
@@ -96,6 +119,17 @@ async fn attentively<F: Future>(answer: F) -> F::Output {
             return answer.await;
         }
         tokio::task::yield_now().await;
+    }
+}
+
+/// Keeps a timer going while calls are made now and then.
+///
+/// Each call has a time-out. One that ends before all other timers of the runtime wakes the thread that waits for events,
+/// so that this one waits less long: before the call is sent, and in the way of what it is to wake. Where one call follows
+/// the other that thread is awake anyway, and hears of the reply the sooner.
+async fn keep_timer(mut used: Receiver<()>) {
+    while used.recv().await.is_some() {
+        tokio::time::sleep(HOLD).await;
     }
 }
 
