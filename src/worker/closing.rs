@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::broker::{BrokerError, MAX_BATCH, Place, ReconcileRequest};
 use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::doubt::JUMP;
-use crate::worker::lane::LaneState;
+use crate::worker::lane_state::LaneState;
 use crate::worker::slots::Stop;
 use crate::worker::stats::count;
 

@@ -14,6 +14,7 @@ mod doubt;
 mod heartbeat;
 pub(crate) mod known;
 mod lane;
+mod lane_state;
 mod orders;
 mod prefetch;
 mod request;
