@@ -176,3 +176,23 @@ async fn send(broker: &Broker, batch: Vec<Pending>) {
     });
     join_all(requests).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_timer_is_kept_while_there_are_calls_and_ends_with_the_client() {
+        let (timer, used) = channel(1);
+        let kept = tokio::spawn(keep_timer(used));
+        let began = Instant::now();
+        // The first begins one, the second asks for the next, which has begun when there is room for the third.
+        for _ in 0..3 {
+            timer.send(()).await.unwrap();
+        }
+        assert!(began.elapsed() >= HOLD);
+        drop(timer);
+        kept.await.unwrap();
+        assert!(began.elapsed() >= 3 * HOLD);
+    }
+}
