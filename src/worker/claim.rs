@@ -36,15 +36,21 @@ impl ClaimLoop {
         (limit + lane.finished.len()).saturating_sub(self.slots.taken())
     }
 
+    /// For how many messages of a lane one claim may ask.
+    fn at_most(&self, index: usize) -> usize {
+        let lane = &self.lanes[index];
+        let turn = if lane.weight > 0 { self.concurrency.max(TURN) } else { MAX_BATCH };
+        let fit = CLAIM_BYTES.checked_div(lane.size).unwrap_or(UNSEEN);
+        fit.clamp(1, turn.min(MAX_BATCH))
+    }
+
     /// Releases what finished in a lane and claims as many as there is room for.
     pub(super) fn claim(&mut self, index: usize) -> Option<Request> {
         self.outlook.look();
         let (chunk, room) = (self.chunk(index), self.room(index));
+        let at_most = self.at_most(index);
         let lane = &mut self.lanes[index];
         let ready = room.min(lane.finished.len() + self.slots.free());
-        let turn = if lane.weight > 0 { self.concurrency.max(TURN) } else { MAX_BATCH };
-        let fit = CLAIM_BYTES.checked_div(lane.size).unwrap_or(UNSEEN);
-        let at_most = fit.clamp(1, turn.min(MAX_BATCH));
         // A little less than a half is worth a second claim.
         let second = (chunk - chunk / 8).min(at_most);
         let enough = if lane.claims == 0 { 1 } else { second };
@@ -70,17 +76,25 @@ impl ClaimLoop {
         Some(self.numbered(index, kind))
     }
 
-    /// Releases what finished in a lane from which nothing is claimed now.
+    /// Releases what finished in a lane that is dry, or that others come before. While all are dry, it claims for the same
+    /// slots again: what has come meanwhile is here a round trip sooner.
     pub(super) fn release(&mut self, index: usize) -> Option<Request> {
+        let again = if self.may_have_more(index) { self.room(index).min(self.at_most(index)) } else { 0 };
         let lane = &mut self.lanes[index];
         if lane.finished.is_empty() || !lane.is_open() || lane.claims > 0 {
             return None;
         }
         let (slots, forgive) = take_finished(&mut lane.finished, MAX_BATCH);
         let released = slots.len();
-        let (kept, in_hand, standing) = (released, None, false);
+        let (kept, in_hand, standing) = (released.saturating_sub(again), None, false);
         let kind = RequestKind::Claim { slots, released, kept, forgive, in_hand, standing };
         Some(self.numbered(index, kind))
+    }
+
+    /// Whether a lane that is dry may be claimed from, since nobody else would use its slots meanwhile.
+    fn may_have_more(&self, index: usize) -> bool {
+        let all_dry = self.lanes.iter().all(|lane| lane.dry && lane.token.is_none());
+        all_dry && self.accepts() && !self.lanes[index].rests()
     }
 
     /// What a claim has brought, and which slots are free again.

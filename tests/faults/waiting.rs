@@ -385,6 +385,28 @@ fn a_wait_that_began_beside_a_run_gets_its_claim_when_the_run_has_ended() {
 }
 
 #[test]
+fn what_comes_while_a_run_goes_on_is_claimed_with_its_release() {
+    let mut trial = Watched::new();
+    let mut worker = trial.worker(&ALONE);
+    let gate = trial.gate("gate");
+    idle(&mut trial, 1);
+    // The wait beside that run never begins, so nothing tells the worker of what comes.
+    let held = trial.proxy.trap(Side::Request, Requests::command("BLMOVE").nth(1), Fault::Hold);
+    trial.push(&[call("trial.gated", &["h".into(), gate.to_str().unwrap().into()])]);
+    trial.wait_runs(1);
+    wait::until("a wait beside the run", PATIENCE, || held.struck() == 1);
+    let others = trial.proxy.trap(Side::Request, Requests::command("BLMOVE").nth(u32::MAX), Fault::Drop);
+    trial.push(&[mark("beside")]);
+    open(&gate);
+    trial.wait_runs(3);
+    assert_eq!(others.met(), 0, "expected it before the worker gave the wait up");
+    held.release();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["+h", "-h", "beside"]);
+    trial.assert_only(&[]);
+}
+
+#[test]
 fn a_token_that_comes_to_a_quiet_worker_goes_back() {
     let mut trial = Watched::new();
     let mut worker = trial.worker(&ALONE);
