@@ -18,9 +18,11 @@ redis.call('ZCARD', KEYS[2])
 local orders = redis.call('HGETALL', KEYS[3])
 
 local lease = tonumber(ARGV[1])
-redis.call('PEXPIRE', KEYS[1], 4 * lease)
+local known = redis.call('PEXPIRE', KEYS[1], 4 * lease)
 redis.call('HSET', KEYS[1], 'info', ARGV[3])
-redis.call('PEXPIRE', KEYS[1], 4 * lease)
+if known == 0 then
+  redis.call('PEXPIRE', KEYS[1], 4 * lease)
+end
 local now = redis.call('TIME')
 redis.call('ZADD', KEYS[2], now[1] * 1000 + math.floor(now[2] / 1000) + lease, ARGV[2])
 for i = 4, #KEYS do

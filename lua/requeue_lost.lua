@@ -29,10 +29,13 @@
 -- Returns an array: the next cursor, the number of messages requeued, the number buried, the wire ids of
 -- their dead slots, and the number of messages that could not be buried.
 
+local owned, counts = redis.call('HLEN', KEYS[3]), redis.call('HLEN', KEYS[5])
+if owned == 0 and counts == 0 then
+  return { 0, 0, 0, {}, 0 }
+end
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 local may_bury = type(redis.pcall('XLEN', KEYS[4])) == 'number'
-local counts = redis.call('HLEN', KEYS[5])
 
 local FEW, MANY = 20, 2000 -- counts that are looked at, and slots whose names are a short list
 local max_deaths = tonumber(ARGV[3])
@@ -42,7 +45,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local oldest, since = math.max(0, now - tonumber(ARGV[6])), tonumber(ARGV[7])
 local count = tonumber(ARGV[2])
 local cursor, slots, step = 0, nil, 1
-if redis.call('HLEN', KEYS[3]) <= MANY then
+if owned <= MANY then
   slots = redis.call('HKEYS', KEYS[3])
 else
   local scan = redis.call('HSCAN', KEYS[3], ARGV[1], 'COUNT', count)

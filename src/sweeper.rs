@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::future::join;
+use futures_util::future::join3;
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, DeadLimits, DeathLimits};
 use crate::config::{Config, DeadConfig, SweeperConfig};
@@ -225,17 +225,18 @@ impl Sweeper {
                 break;
             }
         }
-        // Asked together: what the one comes to is nothing to the other.
-        let (gap, forgotten) = join(self.broker.gap(keys), self.broker.forget_workers(keys, began)).await;
-        let mut gap = gap?;
-        loop {
-            // Also without a gap: a token that was left in the hand is dropped.
+        // Asked together: what the one comes to is nothing to the others.
+        let (gap, hand, forgotten) =
+            join3(self.broker.gap(keys), self.broker.in_hand(keys), self.broker.forget_workers(keys, began))
+                .await;
+        let (mut gap, hand) = (gap?, hand?);
+        // Also without a gap: a token that was left in the hand is dropped.
+        let mut is_even = gap == 0 && hand == 0;
+        while !is_even {
             let changed = self.broker.balance(keys, gap).await?;
             report.balanced += changed;
             gap -= changed;
-            if gap == 0 || changed == 0 {
-                break;
-            }
+            is_even = gap == 0 || changed == 0;
         }
         forgotten.map(|()| report)
     }

@@ -124,6 +124,11 @@ impl Broker {
         Ok(gap)
     }
 
+    /// How many tokens are in the hand of a queue: of workers that were just woken, or left there.
+    pub(crate) async fn in_hand(&self, keys: &QueueKeys) -> Result<u64, BrokerError> {
+        self.read("in_hand", redis::cmd("LLEN").arg(&keys.hand)).await
+    }
+
     /// Adds up to `gap` tokens, or takes them away when it is negative, as far as the gap is still there.
     pub(crate) async fn balance(&self, keys: &QueueKeys, gap: i64) -> Result<i64, BrokerError> {
         let mut command = script::BALANCE.command(&[&keys.queue, &keys.notifications, &keys.hand], 1, 24);
