@@ -7,8 +7,8 @@ mod support;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use delayed::config::Prefetch;
@@ -24,13 +24,17 @@ struct Counting;
 
 thread_local! {
     static OF_THREAD: Cell<u64> = const { Cell::new(0) };
+    /// Whether this thread is one of the worker's: other tests run beside it.
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
-static OF_ALL: AtomicU64 = AtomicU64::new(0);
+static OF_WORKER: AtomicU64 = AtomicU64::new(0);
 
 fn note() {
     // Not of a thread that ends.
     let _ = OF_THREAD.try_with(|count| count.set(count.get() + 1));
-    OF_ALL.fetch_add(1, Relaxed);
+    if IS_WORKER.try_with(Cell::get) == Ok(true) {
+        OF_WORKER.fetch_add(1, Relaxed);
+    }
 }
 
 // SAFETY: the system's, with a count beside it that asks for no memory.
@@ -56,9 +60,6 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One test at a time: all threads are counted.
-static ALONE: Mutex<()> = Mutex::new(());
-
 #[delayed::task(name = "numbers")]
 fn numbers(one: i64, two: bool) {
     black_box((one, two));
@@ -76,7 +77,6 @@ async fn text(one: i64, text: String) {
 
 #[test]
 fn a_call_itself_asks_for_its_boxed_future_and_what_its_arguments_own() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let registry = Registry::collect().unwrap();
     let (states, cancellation, queue) = (States::new(), Cancellation::new(), QueueName::default());
     let run = |bytes: &[u8]| {
@@ -124,8 +124,8 @@ async fn drained(number: u64) {
         SPAWNED.fetch_add(1, Relaxed);
     }
     match RUNS.fetch_add(1, Relaxed) + 1 {
-        WARM => WARM_AT.store(OF_ALL.load(Relaxed), Relaxed),
-        runs if runs == WARM + MEASURED => ENDED_AT.store(OF_ALL.load(Relaxed), Relaxed),
+        WARM => WARM_AT.store(OF_WORKER.load(Relaxed), Relaxed),
+        runs if runs == WARM + MEASURED => ENDED_AT.store(OF_WORKER.load(Relaxed), Relaxed),
         _ => {}
     }
 }
@@ -140,8 +140,9 @@ fn a_worker_that_drains_asks_for_little_beside() {
     const OF_SPAWN: f64 = 2.0;
     const OF_REQUEST: f64 = 24.0;
 
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    IS_WORKER.set(true);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.enable_all().on_thread_start(|| IS_WORKER.set(true)).build().unwrap();
     let (auto, none) = (Prefetch::Auto, Prefetch::Fixed(0));
     for (concurrency, prefetch) in [(10, auto), (64, auto), (10, none), (64, none)] {
         let server = TestRedis::start();
