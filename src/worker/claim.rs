@@ -79,11 +79,12 @@ impl ClaimLoop {
     /// Releases what finished in a lane that is dry, or that others come before. While all are dry, it claims for the same
     /// slots again: what has come meanwhile is here a round trip sooner.
     pub(super) fn release(&mut self, index: usize) -> Option<Request> {
-        let again = if self.may_have_more(index) { self.room(index).min(self.at_most(index)) } else { 0 };
-        let lane = &mut self.lanes[index];
+        let lane = &self.lanes[index];
         if lane.finished.is_empty() || !lane.is_open() || lane.claims > 0 {
             return None;
         }
+        let again = if self.may_have_more(index) { self.room(index).min(self.at_most(index)) } else { 0 };
+        let lane = &mut self.lanes[index];
         let (slots, forgive) = take_finished(&mut lane.finished, MAX_BATCH);
         let released = slots.len();
         let (kept, in_hand, standing) = (released.saturating_sub(again), None, false);
