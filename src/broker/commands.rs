@@ -210,6 +210,10 @@ fn check_transaction(replies: Vec<Value>, number: &str) -> RedisResult<Vec<Value
                 Some(first) if end.code() == "EXECABORT" || taken.is_empty() => {
                     first.extract_error().map(|_| Vec::new())
                 }
+                // It took them, and refuses to do them: it became full meanwhile, or a replica.
+                None if end.code() == "EXECABORT" && end.details().is_some_and(|why| why.contains(": ")) => {
+                    Value::ServerError(end).extract_error().map(|_| Vec::new())
+                }
                 first => {
                     Err(misplaced(&first.into_iter().chain([Value::ServerError(end)]).collect::<Vec<_>>()))
                 }
@@ -269,6 +273,7 @@ mod tests {
             ("+OK, +QUEUED, +QUEUED, *2|-WRONGTYPE no|$1|7", Ok(1)),
             ("+OK, -OOM full, +QUEUED, -EXECABORT discarded", Err("OOM")),
             ("-NOAUTH no, -NOAUTH no, -NOAUTH no, -NOAUTH no", Err("NOAUTH")),
+            ("+OK, +QUEUED, +QUEUED, -EXECABORT discarded because of: OOM full", Err("OOM")),
             // Of another transaction, or of one of which a part is missing.
             ("+OK, +QUEUED, +QUEUED, *2|:3|$1|6", Err("another request")),
             ("+OK, +QUEUED, +QUEUED, *1|$1|7", Err("another request")),

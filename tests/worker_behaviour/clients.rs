@@ -5,7 +5,8 @@ use delayed::{Client, Fate, GoTask};
 use redis::Commands;
 
 use crate::support::redis::everything;
-use crate::support::trial::{QUEUE, Trial, alone, call, count, mark};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, alone, call, count, mark};
+use crate::support::wait;
 
 fn marking(n: impl ToString) -> delayed::Call {
     GoTask::new("trial.mark").arg(n.to_string()).queue(QUEUE)
@@ -123,6 +124,35 @@ fn a_single_call_whose_reply_is_lost_may_have_been_applied() {
         assert_eq!(trial.state().waiting.len(), there, "{lose:?}");
         trial.assert_only(&["q", "q_noti"]);
     }
+}
+
+#[test]
+fn calls_that_find_redis_full_only_in_the_end_are_refused() {
+    let mut trial = Trial::new();
+    let proxy = trial.server.proxy();
+    let client = Client::connect_blocking(proxy.url()).unwrap();
+    client.enqueue_blocking(marking("first")).unwrap();
+    let held = proxy.trap(Side::Request, Requests::command("EXEC").nth(1), Fault::Hold);
+    let sending = std::thread::spawn({
+        let client = client.clone();
+        move || client.enqueue_blocking(marking("second"))
+    });
+    wait::until("Redis to have all but the end", PATIENCE, || {
+        let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut trial.redis).unwrap();
+        clients.contains(" multi=3 ")
+    });
+    let mut room = |bytes: u32| {
+        let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).query(&mut trial.redis).unwrap();
+    };
+    room(1);
+    held.release();
+    let error = sending.join().unwrap().unwrap_err();
+    assert_eq!(error.broker_kind(), Some(delayed::BrokerErrorKind::Full), "{error}");
+    assert!(!error.may_have_been_applied(), "{error}");
+    room(0);
+    client.enqueue_blocking(marking("third")).unwrap();
+    assert_eq!(trial.state().waiting, [mark("first"), mark("third")]);
+    trial.assert_only(&["q", "q_noti"]);
 }
 
 #[test]
