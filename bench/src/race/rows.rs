@@ -236,7 +236,7 @@ impl<'a> Rows<'a> {
             let amount = Amount { calls: few, ..effort.other };
             let counted = Row { name: &row, like: &like, amount, filled: false };
             let sized = self.sized(trial, counted, |count| {
-                let work = Work { left: left.saturating_sub(count), ..PLAIN };
+                let work = Work { left, ..PLAIN };
                 let mut drained = trial.drain(work, count)?;
                 // By the rate of the first, all take about as long.
                 let (mut seconds, each) = (0.0, count as f64 / drained.rate);

@@ -18,7 +18,11 @@ use crate::tally::{self, Tally};
 use crate::worker::Worker;
 
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// For the first call: a worker may need but a few milliseconds until it runs.
+const LOOK_OFTEN: Duration = Duration::from_micros(100);
 const LOOK_SELDOM: Duration = Duration::from_millis(20);
+/// Among so many is the first that runs: a short look.
+const OLDEST: u64 = 1000;
 /// By which the processes of a worker are known.
 const MARK: &str = "BENCH_WORKER";
 /// So many calls does a sender make at a time.
@@ -132,7 +136,7 @@ impl Trial<'_> {
         let mut known = 0;
         // Those far behind have not run yet, and looking at them takes time.
         let seen = calls + work.left.min(calls);
-        let (first, _) = scene.wait(self, &mut known, seen, 1)?;
+        let (first, _) = scene.wait(self, &mut known, seen.min(OLDEST), 1)?;
         let (begun, ran_before) = scene.wait(self, &mut known, seen, warm)?;
         let before = scene.used(self, &mut known, seen)?;
         let (ended, ran_after) = scene.wait(self, &mut known, seen, calls)?;
@@ -306,7 +310,7 @@ impl Scene {
             if progress.elapsed() > Duration::from_secs(trial.effort.patience) || began.elapsed() > LONGEST {
                 return Err(format!("{ran} of {wanted} calls had run in time"));
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(if wanted == 1 { LOOK_OFTEN } else { LOOK_EVERY });
         }
     }
 
