@@ -14,6 +14,8 @@ pub struct BrokerError {
     kind: BrokerErrorKind,
     advice: Cow<'static, str>,
     detail: String,
+    /// A script was stopped on its way, perhaps behind its first write.
+    is_partial: bool,
 }
 
 /// What kind of failure it was.
@@ -48,7 +50,7 @@ pub enum BrokerErrorKind {
 
 impl BrokerError {
     pub(crate) fn new(op: &'static str, kind: BrokerErrorKind, detail: impl Into<String>) -> Self {
-        Self { op, kind, advice: advice(kind).into(), detail: detail.into() }
+        Self { op, kind, advice: advice(kind).into(), detail: detail.into(), is_partial: false }
     }
 
     /// The same, with another word on what to do.
@@ -111,6 +113,7 @@ impl BrokerError {
         }
         // A script's error may come wrapped in another one (before Redis 7), so its word is looked for.
         let says = |word: &str| error.code() == Some(word) || text.contains(word);
+        let is_partial = IN_A_SCRIPT.iter().any(|words| says(words));
         let kind = match error.kind() {
             // Only met while a connection is being made: nothing was sent.
             ErrorKind::Io if error.is_connection_refusal() => Kind::Unreachable,
@@ -123,7 +126,7 @@ impl BrokerError {
                 () if says("OOM") => Kind::Full,
                 () if says("WRONGTYPE") => Kind::WrongType,
                 () if says("READONLY") || says("MISCONF") || says("NOREPLICAS") => Kind::ReadOnly,
-                () if says("NOAUTH") || says("WRONGPASS") || says("NOPERM") => Kind::Denied,
+                () if says("NOAUTH") || says("WRONGPASS") || says("NOPERM") || is_partial => Kind::Denied,
                 () if says("LOADING") || says("MASTERDOWN") || says("BUSY") || says("CLUSTERDOWN") => {
                     Kind::NotReady
                 }
@@ -132,8 +135,8 @@ impl BrokerError {
             _ if text.contains("uthentication") => Kind::Denied,
             _ => Kind::Reply,
         };
-        let is_right_missing = kind == Kind::Denied && says("NOPERM");
-        let error = Self::new(op, kind, text);
+        let is_right_missing = kind == Kind::Denied && (says("NOPERM") || is_partial);
+        let error = Self { is_partial, ..Self::new(op, kind, text) };
         if is_right_missing { error.advised(RIGHTS) } else { error }
     }
 
@@ -157,7 +160,7 @@ impl BrokerError {
     /// Whether the call may have been applied although it failed.
     #[must_use]
     pub fn may_have_been_applied(&self) -> bool {
-        matches!(self.kind, BrokerErrorKind::Uncertain | BrokerErrorKind::Reply)
+        self.is_partial || matches!(self.kind, BrokerErrorKind::Uncertain | BrokerErrorKind::Reply)
     }
 
     /// Whether the same call may succeed later without anybody changing anything here.
@@ -181,6 +184,10 @@ impl fmt::Display for BrokerError {
 }
 
 impl std::error::Error for BrokerError {}
+
+/// What is said of a user that may call a script, and may not do what it does: by Redis 6.2 and 7.0, and by later ones and
+/// Valkey.
+const IN_A_SCRIPT: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
 
 /// What to do about a user that is known and may not do this.
 const RIGHTS: &str =
@@ -213,5 +220,39 @@ fn advice(kind: BrokerErrorKind) -> &'static str {
         }
         BrokerErrorKind::Tls => "a connection with TLS cannot be made with these settings",
         BrokerErrorKind::Reply => "Redis answered something unexpected",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_that_is_missing_is_told_by_each_server() {
+        for (text, may_be_done) in [
+            ("NOPERM this user has no permissions to run the 'evalsha' command", false),
+            (
+                "ERR The user executing the script can't run this command or subcommand script: f7, on @user_script:1.",
+                true,
+            ),
+            (
+                "ERR Error running script (call to f_f7): @user_script:1: The user executing the script can't run this command",
+                true,
+            ),
+            (
+                "ERR ACL failure in script: User poor has no permissions to run the 'rpush' command script: f7",
+                true,
+            ),
+        ] {
+            let reply =
+                redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error of the server");
+            let error = BrokerError::from_redis("retry", &reply.extract_error().expect_err("an error"));
+            assert_eq!(error.kind(), BrokerErrorKind::Denied, "{error}");
+            assert_eq!(
+                (error.advice.as_ref(), error.may_have_been_applied()),
+                (RIGHTS, may_be_done),
+                "{error}"
+            );
+        }
     }
 }

@@ -3,8 +3,10 @@
 use std::time::{Duration, Instant};
 
 use delayed::task::Registry;
+use delayed::testing::{Fault, Requests, Side};
+use redis::Commands;
 
-use crate::support::trial::{PATIENCE, Trial, call, count, mark, marks};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks, open};
 use crate::support::wait;
 
 mod tasks {
@@ -123,4 +125,69 @@ fn ours_do_not_wait_for_those_of_others_before_them() {
         "expected them to wait still"
     );
     trial.assert_only(&["q", "q_noti"]);
+}
+
+/// A worker that may not put back what it does not know, until that is mended: each waits once then, and has no slot.
+#[track_caller]
+fn goes_back(advice: &str, refuse: impl Fn(&mut redis::Connection), mend: impl Fn(&mut redis::Connection)) {
+    const SLOTS: usize = 4;
+    let mut trial = Trial::new();
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("poor").arg(&["on", ">secret", "~*", "&*", "+@all"]);
+    let () = user.query(&mut trial.redis).unwrap();
+    let proxy = trial.server.proxy();
+    let put_back = || Requests::script("put_back");
+    let first = proxy.trap(Side::Request, put_back().nth(1), Fault::Hold);
+    let all = proxy.trap(Side::Request, put_back().nth(u32::MAX), Fault::Drop);
+    let foreign: Vec<_> = (0..SLOTS).map(|n| call("trial.known_elsewhere", &[n.into()])).collect();
+    trial.push(&foreign);
+    let (url, slots) = (format!("{}?user=poor&pass=secret", proxy.url()), SLOTS.to_string());
+    let words = ["--unknown", "requeue", "--no-sweep", "--lease", "60s", "--prefetch", "0"];
+    let mut worker = trial.worker_at(&url, &[&words[..], &["--concurrency", &slots]].concat());
+    wait::until("them to be put back", PATIENCE, || first.struck() == 1);
+    trial.commands();
+    refuse(&mut trial.redis);
+    first.release();
+    wait::until("that to be refused again and again", PATIENCE, || all.met() >= 4);
+    worker.wait_for_line(advice);
+    let mut owned: Vec<Vec<u8>> = trial.redis.hvals("q_processing").unwrap();
+    owned.sort();
+    assert_eq!(owned, foreign, "expected each to be owned still");
+    let kind: String = redis::cmd("TYPE").arg(QUEUE).query(&mut trial.redis).unwrap();
+    assert_ne!(kind, "list", "expected none of them to wait");
+    mend(&mut trial.redis);
+    wait::until("all to wait", PATIENCE, || trial.left() == (SLOTS as u64, 0));
+    assert!(!trial.commands().contains_key("lpush"), "expected them to go to the tail");
+    // As many at a time as there are slots.
+    let gate = trial.gate("gate");
+    let held = |n: usize| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    trial.push(&(0..SLOTS).map(held).collect::<Vec<_>>());
+    trial.wait_runs(SLOTS);
+    open(&gate);
+    trial.wait_runs(2 * SLOTS);
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (SLOTS as u64, 0), "{stopped}");
+    let mut waiting = trial.state().waiting;
+    waiting.sort();
+    assert_eq!(waiting, foreign, "expected each to wait once");
+    trial.assert_only(&["q", "q_noti"]);
+}
+
+#[test]
+fn it_goes_back_when_the_queue_is_a_list_again() {
+    for key in [QUEUE, "q_noti"] {
+        let advice = "holds another type";
+        goes_back(advice, |redis| redis.set(key, "no list").unwrap(), |redis| redis.del(key).unwrap());
+    }
+}
+
+#[test]
+fn it_goes_back_when_the_user_may_push_again() {
+    let rule = |redis: &mut redis::Connection, rule: &str| {
+        let () = redis::cmd("ACL").arg("SETUSER").arg("poor").arg(rule).query(redis).unwrap();
+    };
+    // Without its keys the script does not begin; without the command it ends at its first push.
+    let advice = "give it the right";
+    goes_back(advice, |redis| rule(redis, "resetkeys"), |redis| rule(redis, "allkeys"));
+    goes_back(advice, |redis| rule(redis, "-rpush"), |redis| rule(redis, "+rpush"));
 }

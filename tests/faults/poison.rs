@@ -211,30 +211,123 @@ fn a_poison_begins_when_what_has_ended_is_released() {
     assert_eq!(trial.ledger.lines(), ["+held", "-held", "poison"]);
 }
 
+/// A worker that has not heard yet of a poison that it has claimed, and asks for the retry of what failed meanwhile: the
+/// traps that hold the one's reply, and the other's request.
+fn fails_beside(trial: &mut Trial, proxy: &Proxy, poison: &[u8]) -> (Program, Trap, Trap) {
+    let gate = trial.gate("held");
+    let failing = call("trial.gated_failing", &["held".into(), gate.to_str().unwrap().into()]);
+    let worker = trial.worker_at(proxy.url(), &[&ALONE[..], &["--concurrency", "2"]].concat());
+    trial.push(&[failing]);
+    trial.wait_runs(1);
+    let claim = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::Hold);
+    let retry = proxy.trap(Side::Request, Requests::script("retry").nth(1), Fault::Hold);
+    two_died_of(trial, poison);
+    trial.push(&[poison]);
+    wait::until("it to be claimed", PATIENCE, || claim.struck() == 1);
+    open(&gate);
+    wait::until("the retry to be asked for", PATIENCE, || retry.struck() == 1);
+    (worker, claim, retry)
+}
+
+/// The retry waits, and the poison alone was owned when it took its worker down.
+#[track_caller]
+fn died_of_it_alone(trial: &mut Trial, worker: &mut Program, poison: &[u8]) {
+    assert!(!worker.wait_exit(PATIENCE).success(), "expected it to die");
+    assert_eq!(owned(trial), [poison], "expected it to own nothing else when it died");
+    assert_eq!(trial.left(), (1, 1), "expected the retry to wait");
+    assert_eq!(trial.ledger.lines(), ["+held", "-held", "poison"]);
+}
+
 #[test]
-fn what_redis_refuses_in_one_queue_does_not_keep_a_suspect_of_another() {
+fn a_poison_begins_when_a_retry_that_was_refused_is_done() {
     let mut trial = Trial::new();
+    let proxy = trial.server.proxy();
+    let poison = call("trial.double_panic", &["poison".into()]);
+    let (mut worker, claim, retry) = fails_beside(&mut trial, &proxy, &poison);
+    let replica_of = |trial: &mut Trial, host: &str, port: &str| {
+        let () = redis::cmd("REPLICAOF").arg(host).arg(port).query(&mut trial.redis).unwrap();
+    };
+    // It takes no writes.
+    replica_of(&mut trial, "127.0.0.1", "1");
+    let again = proxy.trap(Side::Request, Requests::script("retry").nth(u32::MAX), Fault::Drop);
+    claim.release();
+    retry.release();
+    wait::until("the retry to be refused", PATIENCE, || again.met() >= 3 || worker.has_ended());
+    assert_eq!(trial.ledger.total(), 2, "expected the poison to wait for the retry");
+    assert_eq!(owned(&mut trial).len(), 2, "expected neither to be settled");
+    replica_of(&mut trial, "NO", "ONE");
+    died_of_it_alone(&mut trial, &mut worker, &poison);
+}
+
+#[test]
+fn a_poison_begins_when_it_is_known_what_became_of_a_retry() {
+    let mut trial = Trial::new();
+    let proxy = trial.server.proxy();
+    let poison = call("trial.double_panic", &["poison".into()]);
+    let (mut worker, claim, _) = fails_beside(&mut trial, &proxy, &poison);
+    claim.release();
+    // It hears of the poison meanwhile.
+    beats(&mut trial, 2);
+    let asked = proxy.trap(Side::Request, Requests::script("reconcile").nth(1), Fault::Hold);
+    proxy.cut();
+    wait::until("it to ask", PATIENCE, || asked.struck() == 1 || worker.has_ended());
+    assert_eq!(trial.ledger.total(), 2, "expected the poison to wait for the answer");
+    assert_eq!(owned(&mut trial).len(), 2, "expected neither to be settled");
+    asked.release();
+    died_of_it_alone(&mut trial, &mut worker, &poison);
+}
+
+/// A suspect runs while another queue of its worker refuses what has ended there, until that is mended.
+#[track_caller]
+fn runs_beside_a_refusal(
+    refuse: impl FnOnce(&mut redis::Connection),
+    mend: impl FnOnce(&mut redis::Connection),
+) {
+    let mut trial = Trial::new();
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("poor").arg(&["on", ">secret", "~*", "&*", "+@all"]);
+    let () = user.query(&mut trial.redis).unwrap();
+    let url = format!("{}?user=poor&pass=secret", trial.server.url());
     let gate = trial.gate("gate");
     let failing = |name: &str| call("trial.gated_failing", &[name.into(), gate.to_str().unwrap().into()]);
-    let mut worker = trial.worker(&[&ALONE[..], &["--queue", "other", "--concurrency", "4"]].concat());
+    let mut worker =
+        trial.worker_at(&url, &[&ALONE[..], &["--queue", "other", "--concurrency", "4"]].concat());
     trial.push_to("other", &[failing("a"), failing("b")]);
     trial.wait_runs(2);
-    let () = trial.redis.del("other_noti").unwrap();
-    let () = trial.redis.set("other_noti", "x").unwrap();
+    refuse(&mut trial.redis);
     open(&gate);
     worker.wait_for_lines("it is asked again", 2);
     let suspect = mark("suspect");
     two_died_of(&mut trial, &suspect);
     trial.push(&[suspect, mark("behind")]);
+    // Each of the two has begun and ended.
     trial.wait_runs(6);
     assert_eq!(trial.redis.hlen::<_, u64>("other_processing").unwrap(), 2, "expected both to be owned still");
-    let () = trial.redis.del("other_noti").unwrap();
+    mend(&mut trial.redis);
     // Each has three retries.
     wait::until("both to be dead", PATIENCE, || snapshot(&mut trial.redis, "other").dead.len() == 2);
     trial.wait_settled();
     let stopped = trial.stop(&mut worker);
     assert_eq!((count(&stopped, "retried"), count(&stopped, "lost")), (6, 0), "{stopped}");
     assert_eq!(trial.ledger.executions()["suspect"], 1);
+}
+
+#[test]
+fn what_redis_refuses_in_one_queue_does_not_keep_a_suspect_of_another() {
+    let refuse = |redis: &mut redis::Connection| {
+        let () = redis.del("other_noti").unwrap();
+        let () = redis.set("other_noti", "x").unwrap();
+    };
+    runs_beside_a_refusal(refuse, |redis| redis.del("other_noti").unwrap());
+}
+
+#[test]
+fn what_a_user_may_not_do_in_a_script_does_not_keep_a_suspect_of_another_queue() {
+    let rule = |redis: &mut redis::Connection, rule: &str| {
+        let () = redis::cmd("ACL").arg("SETUSER").arg("poor").arg(rule).query(redis).unwrap();
+    };
+    // A retry asks whether the slot owns something; a claim does not.
+    runs_beside_a_refusal(|redis| rule(redis, "-hexists"), |redis| rule(redis, "+hexists"));
 }
 
 #[test]

@@ -220,6 +220,48 @@ fn what_is_put_back_at_the_end_is_there_once() {
 }
 
 #[test]
+fn what_is_put_back_for_other_workers_is_there_once() {
+    const SLOTS: usize = 4;
+    for lose in [Side::Reply, Side::Request] {
+        let mut trial = Trial::new();
+        let proxy = trial.server.proxy();
+        let foreign: Vec<_> = (0..SLOTS).map(|n| call("trial.of_others", &[n.into()])).collect();
+        trial.push(&foreign);
+        let trap = proxy.trap(lose, Requests::script("put_back").nth(1), Fault::End);
+        let asked = proxy.trap(Side::Request, Requests::script("reconcile").nth(1), Fault::Hold);
+        let slots = SLOTS.to_string();
+        let words = ["--no-sweep", "--unknown", "requeue", "--prefetch", "0", "--concurrency", &slots];
+        let mut worker = trial.worker_at(proxy.url(), &[&LEASE[..], &words].concat());
+        wait::until("it to ask what became of them", PATIENCE, || asked.struck() == 1);
+        let (state, all) = (trial.state(), foreign.len());
+        let expected = if lose == Side::Reply { (all, all as u64, 0) } else { (0, 0, all) };
+        assert_eq!(
+            (state.waiting.len(), state.tokens, state.processing.len()),
+            expected,
+            "{lose:?}: {state:#?}"
+        );
+        assert_eq!(trap.struck(), 1, "expected one put_back to be cut");
+        trial.commands();
+        asked.release();
+        worker.wait_for_line("reconciled what");
+        // As many as there are slots, at a time: none is lost.
+        let gate = trial.gate("gate");
+        let held = |n: usize| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+        trial.push(&(0..SLOTS).map(held).collect::<Vec<_>>());
+        trial.wait_runs(SLOTS);
+        assert!(!trial.commands().contains_key("lpush"), "expected them to go to the tail");
+        open(&gate);
+        trial.wait_runs(2 * SLOTS);
+        let stopped = trial.stop(&mut worker);
+        assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (SLOTS as u64, 0), "{stopped}");
+        let mut waiting = trial.state().waiting;
+        waiting.sort();
+        assert_eq!(waiting, foreign, "{lose:?}: expected each to wait once");
+        trial.assert_only(&["q", "q_noti"]);
+    }
+}
+
+#[test]
 fn a_reply_that_is_lost_again_and_again() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
