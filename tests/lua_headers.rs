@@ -41,7 +41,7 @@ impl Script {
             .filter(|path| path.extension().is_some_and(|extension| extension == "lua"))
             .collect();
         paths.sort();
-        assert!(paths.len() >= 12, "expected the scripts in lua/, found {paths:?}");
+        assert!(paths.len() >= 13, "expected the scripts in lua/, found {paths:?}");
         let read = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap();
         paths.iter().map(|path| Self::new(path.file_stem().unwrap().to_str().unwrap(), &read(path))).collect()
     }

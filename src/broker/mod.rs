@@ -18,7 +18,9 @@ pub(crate) use self::enqueue::Ready;
 pub use self::error::{BrokerError, BrokerErrorKind};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys, ReconcileRequest, Reconciled};
 pub(crate) use self::orders::{Order, OrderAnswer, OrderRequest, Ordered, digest};
-pub(crate) use self::queue::{Buried, BuryRequest, ClaimRequest, Claimed, MAX_BATCH, Place, Token};
+pub(crate) use self::queue::{
+    Buried, BuryRequest, ClaimRequest, Claimed, MAX_BATCH, PickUpRequest, Place, Token,
+};
 pub(crate) use self::read::{DeadEntry, ServerFacts};
 pub(crate) use self::recovery::{DeadLimits, DeathLimits};
 #[cfg(feature = "testing")]

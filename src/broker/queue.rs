@@ -1,14 +1,15 @@
-//! The moves of a message that is in its queue: claim with release, retry, put back, bury, revive, purge.
+//! The moves of a message that is in its queue: claim with release, pick up, retry, put back, bury, revive, purge.
 
 use std::time::Duration;
 
 use redis::Value;
+use redis::aio::MultiplexedConnection;
 
 use crate::broker::Broker;
-use crate::broker::commands::Calls;
+use crate::broker::commands::Checked;
 use crate::broker::error::BrokerError;
 use crate::broker::recovery::DeadLimits;
-use crate::broker::script;
+use crate::broker::script::{self, Script};
 use crate::protocol::keys::QueueKeys;
 
 /// The most slots, or messages, that one call moves.
@@ -48,7 +49,20 @@ pub(crate) struct ClaimRequest<'a> {
     pub(crate) wire_ids: &'a [&'a str],
 }
 
-/// What `claim` answered.
+/// What a worker asks of `pick_up`: see `lua/pick_up.lua`.
+#[derive(Debug)]
+pub(crate) struct PickUpRequest<'a> {
+    /// HASH of the worker.
+    pub(crate) worker_key: &'a str,
+    /// The number of this call.
+    pub(crate) seq: u64,
+    /// How long the live key is good for.
+    pub(crate) lease: Duration,
+    /// The free slot's.
+    pub(crate) wire_id: &'a str,
+}
+
+/// What `claim` or `pick_up` answered.
 #[derive(Debug)]
 pub(crate) struct Claimed {
     /// Released messages that this worker owned no more.
@@ -101,50 +115,40 @@ pub(crate) enum Buried {
     WrongType,
 }
 
-impl ClaimRequest<'_> {
+impl PickUpRequest<'_> {
     /// Sends it over `connection`.
-    pub(super) async fn send<C: Calls>(
+    pub(super) async fn send(
         &self,
         keys: &QueueKeys,
-        connection: &mut C,
+        connection: &mut Checked<MultiplexedConnection>,
     ) -> Result<Claimed, BrokerError> {
         let script_keys =
             [&keys.queue, &keys.notifications, &keys.processing, self.worker_key, &keys.deaths, &keys.hand];
-        let bytes = self.wire_ids.iter().map(|id| id.len()).sum::<usize>() + 64;
-        let mut command = script::CLAIM.command(&script_keys, self.wire_ids.len() + 7, bytes);
-        let in_hand = match self.in_hand {
-            None => 0,
-            Some(Token::Popped) => 1,
-            Some(Token::Moved) => 2,
-        };
-        command
-            .arg(self.seq)
-            .arg(milliseconds(self.lease))
-            .arg(in_hand)
-            .arg(u8::from(self.renew))
-            .arg(self.forgive)
-            .arg(self.released)
-            .arg(self.kept);
-        for id in self.wire_ids {
-            command.arg(*id);
-        }
-        let reply = script::CLAIM.run(connection, command).await?;
-        let Value::Array(reply) = reply else { return Err(script::CLAIM.unexpected(&reply)) };
+        let mut command = script::PICK_UP.command(&script_keys, 3, self.wire_id.len() + 32);
+        command.arg(self.seq).arg(milliseconds(self.lease)).arg(self.wire_id);
+        let reply = script::PICK_UP.run(connection, command).await?;
+        Claimed::read(&script::PICK_UP, reply)
+    }
+}
+
+impl Claimed {
+    fn read(script: &Script, reply: Value) -> Result<Self, BrokerError> {
+        let Value::Array(reply) = reply else { return Err(script.unexpected(&reply)) };
         let mut values = reply.into_iter();
         let (Some(Value::Int(lost)), Some(Value::Int(waiting)), Some(Value::Int(suspects))) =
             (values.next(), values.next(), values.next())
         else {
-            return Err(script::CLAIM.unexpected(&Value::Nil));
+            return Err(script.unexpected(&Value::Nil));
         };
         let mut messages = Vec::with_capacity(values.len());
         for value in values {
             match value {
                 Value::BulkString(message) => messages.push(message),
-                other => return Err(script::CLAIM.unexpected(&other)),
+                other => return Err(script.unexpected(&other)),
             }
         }
         let (lost, waiting) = (lost.unsigned_abs(), waiting.unsigned_abs());
-        Ok(Claimed { lost, waiting, suspects: suspects > 0, alone: suspects == 2, messages })
+        Ok(Self { lost, waiting, suspects: suspects > 0, alone: suspects == 2, messages })
     }
 }
 
@@ -155,7 +159,28 @@ impl Broker {
         keys: &QueueKeys,
         ask: &ClaimRequest<'_>,
     ) -> Result<Claimed, BrokerError> {
-        ask.send(keys, &mut self.commands.clone()).await
+        let script_keys =
+            [&keys.queue, &keys.notifications, &keys.processing, ask.worker_key, &keys.deaths, &keys.hand];
+        let bytes = ask.wire_ids.iter().map(|id| id.len()).sum::<usize>() + 64;
+        let mut command = script::CLAIM.command(&script_keys, ask.wire_ids.len() + 7, bytes);
+        let in_hand = match ask.in_hand {
+            None => 0,
+            Some(Token::Popped) => 1,
+            Some(Token::Moved) => 2,
+        };
+        command
+            .arg(ask.seq)
+            .arg(milliseconds(ask.lease))
+            .arg(in_hand)
+            .arg(u8::from(ask.renew))
+            .arg(ask.forgive)
+            .arg(ask.released)
+            .arg(ask.kept);
+        for id in ask.wire_ids {
+            command.arg(*id);
+        }
+        let reply = script::CLAIM.run(&mut self.commands.clone(), command).await?;
+        Claimed::read(&script::CLAIM, reply)
     }
 
     /// Moves a message from its slot to the tail of the queue. False: the slot owned nothing any more.

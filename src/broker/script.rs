@@ -31,6 +31,7 @@ macro_rules! scripts {
 
 scripts! {
     CLAIM = "claim";
+    PICK_UP = "pick_up";
     RETRY = "retry";
     PUT_BACK = "put_back";
     BURY = "bury";

@@ -11,7 +11,7 @@ use redis::{RedisError, Value};
 use crate::broker::Broker;
 use crate::broker::commands::Checked;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
-use crate::broker::queue::{ClaimRequest, Claimed, Token};
+use crate::broker::queue::{Claimed, PickUpRequest, Token};
 use crate::crash;
 use crate::protocol::keys::QueueKeys;
 
@@ -78,11 +78,11 @@ impl Waiter {
         }
     }
 
-    /// As [`Broker::claim`], but behind a wait that is under way: Redis runs it as soon as that has ended.
-    pub(crate) async fn claim(
+    /// Claims one message at the most, behind a wait that is under way: Redis does it as soon as that has ended.
+    pub(crate) async fn pick_up(
         &mut self,
         keys: &QueueKeys,
-        ask: &ClaimRequest<'_>,
+        ask: &PickUpRequest<'_>,
     ) -> Result<Claimed, BrokerError> {
         let claimed = ask.send(keys, &mut Checked(self.connection.clone())).await;
         if claimed.as_ref().is_err_and(|error| error.kind() == BrokerErrorKind::Uncertain) {

@@ -100,7 +100,7 @@ impl ClaimLoop {
 
     /// What a claim has brought, and which slots are free again.
     pub(super) fn on_claimed(&mut self, request: Request, claimed: Claimed) {
-        let RequestKind::Claim { slots, kept, .. } = request.kind else { return };
+        let RequestKind::Claim { slots, kept, standing, .. } = request.kind else { return };
         let Claimed { lost, waiting, suspects, alone, messages } = claimed;
         self.on_lost(request.lane, lost);
         let lane = &mut self.lanes[request.lane];
@@ -118,7 +118,9 @@ impl ClaimLoop {
         if !open.is_empty() {
             // Where there are suspects, or messages are large, a claim may bring less than there is.
             let held_back = waiting > 0 && !messages.is_empty();
-            if messages.len() == open.len() || held_back {
+            // One that stood behind a wait asked for one message, which was the only one as a rule.
+            let has_all = messages.len() == open.len() && !standing;
+            if has_all || held_back {
                 self.wake(request.lane);
             } else {
                 lane.dry = true;

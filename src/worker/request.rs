@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::broker::{
-    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, Place, ReconcileRequest,
-    Reconciled, Token, Waiter,
+    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, PickUpRequest, Place,
+    ReconcileRequest, Reconciled, Token, Waiter,
 };
 use crate::worker::lane::Lane;
 use crate::worker::slots::Settlement;
@@ -109,20 +109,24 @@ impl Sender {
                 let free = &slots[*kept..];
                 // One that is standing is run later, when what is left of a lease may be little.
                 let renew = *standing || (!free.is_empty() && lane.needs_cover(free, now, self.lease));
-                let ask = ClaimRequest {
-                    worker_key,
-                    seq,
-                    lease: self.lease,
-                    in_hand: *in_hand,
-                    renew,
-                    forgive: *forgive,
-                    released: *released,
-                    kept: *kept,
-                    wire_ids: &lane.ids(slots),
-                };
-                let claimed = match waiter {
-                    Some(mut waiter) => waiter.claim(keys, &ask).await?,
-                    None => self.broker.claim(keys, &ask).await?,
+                let lease = self.lease;
+                let claimed = if let Some(mut waiter) = waiter {
+                    let slot = *free.first().expect("a claim behind a wait is for one slot");
+                    let wire_id = lane.wire_ids[slot].as_str();
+                    waiter.pick_up(keys, &PickUpRequest { worker_key, seq, lease, wire_id }).await?
+                } else {
+                    let ask = ClaimRequest {
+                        worker_key,
+                        seq,
+                        lease,
+                        in_hand: *in_hand,
+                        renew,
+                        forgive: *forgive,
+                        released: *released,
+                        kept: *kept,
+                        wire_ids: &lane.ids(slots),
+                    };
+                    self.broker.claim(keys, &ask).await?
                 };
                 if renew {
                     lane.cover(&free[..claimed.messages.len()], now, self.lease);

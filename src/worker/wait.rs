@@ -29,10 +29,6 @@ const EACH_LANE: Duration = Duration::from_micros(50);
 const FEW_LANES: usize = 16;
 const LASTS: Duration = Duration::from_millis(20);
 
-/// For how many slots a claim stands behind a wait: a token comes for one message, and each wire id costs Redis time. When
-/// more have come, the next claim is for all slots.
-const STANDING: usize = 4;
-
 /// What a wait ended with: a lane and its token, or nothing.
 pub(super) type Woken = Option<(usize, Token)>;
 
@@ -268,9 +264,10 @@ impl ClaimLoop {
         }
     }
 
+    /// For one slot: a token comes for one message, which Redis moves by fewer commands than many. When more have come, the
+    /// next claim is for all slots.
     fn standing_claim(&mut self) -> Request {
-        self.outlook.look();
-        let slots = self.slots.take(STANDING.min(self.outlook.limit(self.lanes[0].size)));
+        let slots = self.slots.take(1);
         let (released, kept, forgive, in_hand) = (0, 0, 0, Some(Token::Moved));
         self.numbered(0, RequestKind::Claim { slots, released, kept, forgive, in_hand, standing: true })
     }

@@ -41,7 +41,7 @@ impl Strike {
         };
         let side = [Side::Request, Side::Reply][roll(2)];
         let requests: &[&str] = match role {
-            Role::Rust(_) => &["claim", "beat", "EVALSHA", "ECHO", "BLPOP", ANY],
+            Role::Rust(_) => &["claim", "pick_up", "beat", "EVALSHA", "ECHO", "BLPOP", ANY],
             Role::OurSweeper => &["EVALSHA", "ECHO", "TIME", "LLEN", ANY],
             // Of the Rust producer alone: those of other languages share its network.
             _ => &["MULTI", "RPUSH", "ECHO", "EXEC"],

@@ -69,6 +69,7 @@ fn a_worker_runs_each_call_once() {
         let mut runs: Vec<String> = Vec::new();
         for (name, requests, task) in [
             ("claim", Requests::script("claim").nth(1), "trial.mark"),
+            ("pick_up", Requests::script("pick_up").nth(1), "trial.mark"),
             ("release", Requests::script("claim").nth(2), "trial.mark_blocking"),
             ("wait", Requests::command("BLMOVE").nth(1), "trial.mark"),
             ("retry", Requests::script("retry").nth(1), "trial.flaky"),

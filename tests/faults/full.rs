@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use delayed::testing::{Fault, Requests, Side};
 use redis::Commands;
 
 use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks};
@@ -77,21 +76,6 @@ fn a_sweeper_balances_a_full_redis() {
     let sweeper = trial.sweeper(&["--queue", QUEUE, "--interval", "100ms"]);
     wait::until("five tokens", SOON, || trial.redis.llen::<_, u64>("q_noti").unwrap() == 5);
     drop(sweeper);
-}
-
-#[test]
-fn a_token_in_hand_outlives_a_claim_that_did_not_arrive() {
-    let mut trial = Trial::new();
-    let proxy = trial.server.proxy();
-    let mut worker = trial.worker_at(proxy.url(), &["--no-sweep", "--lease", "120s"]);
-    trial.push(&[mark("warm")]);
-    trial.wait_runs(1);
-    trial.wait_settled();
-    wait::pause(Duration::from_millis(200));
-    proxy.trap(Side::Request, Requests::script("claim").nth(1), Fault::End);
-    trial.push(&[mark("alone")]);
-    wait::until("it to run", SOON, || trial.ledger.lines().len() == 2);
-    trial.stop(&mut worker);
 }
 
 #[test]

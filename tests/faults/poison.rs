@@ -184,6 +184,28 @@ fn a_poison_begins_when_the_other_has_been_put_back() {
 }
 
 #[test]
+fn a_suspect_that_wakes_a_worker_runs_alone() {
+    let mut trial = Trial::new();
+    let proxy = trial.server.proxy();
+    let suspect = gated(&trial, "suspect");
+    two_died_of(&mut trial, &suspect);
+    let picked_up = proxy.trap(Side::Reply, Requests::script("pick_up").nth(1), Fault::Hold);
+    let mut worker = trial.worker_at(proxy.url(), &[&ALONE[..], &["--concurrency", "2"]].concat());
+    wait::until("a claim to stand behind the wait", PATIENCE, || picked_up.met() == 1);
+    trial.push(&[suspect.clone(), mark("behind")]);
+    wait::until("it to be picked up", PATIENCE, || picked_up.struck() == 1);
+    picked_up.release();
+    trial.wait_runs(1);
+    beats(&mut trial, 2);
+    assert_eq!(owned(&mut trial), [suspect], "expected it to be alone");
+    open(&trial.gate("suspect"));
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (2, 0), "{stopped}");
+    assert_eq!(trial.ledger.lines(), ["+suspect", "-suspect", "behind"]);
+}
+
+#[test]
 fn a_poison_begins_when_what_has_ended_is_released() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();

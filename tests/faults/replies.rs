@@ -41,11 +41,11 @@ fn loses(lose: Side, script: &str, nth: u32, messages: &[Vec<u8>], runs: &[&str]
 #[test]
 fn what_a_claim_gave_runs_once() {
     for lose in [Side::Reply, Side::Request] {
-        // The first claim is made at the start; the second is for the messages, later ones release too.
-        for nth in 1..=3 {
+        // The first claim is made at the start; one message is picked up, and later claims are for the others, and release.
+        for (script, nth) in [("claim", 1), ("pick_up", 1), ("claim", 2), ("claim", 3)] {
             let names: Vec<String> = (0..12).map(|n| n.to_string()).collect();
             let runs: Vec<&str> = names.iter().map(String::as_str).collect();
-            let mut trial = loses(lose, "claim", nth, &marks(12), &runs);
+            let mut trial = loses(lose, script, nth, &marks(12), &runs);
             trial.assert_only(&[]);
         }
     }

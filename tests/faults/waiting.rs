@@ -216,14 +216,28 @@ fn a_connection_that_is_cut_after_the_claim_was_run() {
 #[test]
 fn a_claim_that_does_not_arrive_behind_its_wait() {
     let mut trial = Watched::new();
-    // The first one finds the queue empty; the second stands behind the wait.
-    let trap = trial.proxy.trap(Side::Request, Requests::script("claim").nth(2), Fault::End);
+    let trap = trial.proxy.trap(Side::Request, Requests::script("pick_up").nth(1), Fault::End);
     let mut worker = trial.worker(&ALONE);
     worker.wait_for_line("reconciled what");
     assert_eq!(trap.struck(), 1, "expected the claim to be cut");
     idle(&mut trial, 1);
     trial.push(&marks(2));
     ends_well(&mut trial, &mut worker, &["0", "1"]);
+}
+
+#[test]
+fn a_lone_message_takes_two_calls_of_scripts() {
+    let mut trial = Watched::new();
+    let mut worker = trial.worker(&ALONE);
+    idle(&mut trial, 1);
+    trial.commands();
+    trial.push(&[mark("lone")]);
+    trial.wait_settled();
+    idle(&mut trial, 1);
+    let commands = trial.commands();
+    // It is picked up, and released: each asks for the number of the last call. The next claim stands behind the wait.
+    assert_eq!(commands.get("hget"), Some(&2), "{commands:?}");
+    ends_well(&mut trial, &mut worker, &["lone"]);
 }
 
 #[test]

@@ -39,6 +39,7 @@ fn any_step() -> impl Strategy<Value = Step> {
                 worker, number, in_hand, renew, forgive, released, kept, wires
             }
         ),
+        3 => (worker(), number(), slot()).prop_map(|(worker, number, slot)| Step::PickUp { worker, number, slot }),
         3 => (worker(), number(), slot()).prop_map(|(worker, number, slot)| Step::Retry { worker, number, slot }),
         2 => (worker(), number(), place, some_slots(0)).prop_map(|(worker, number, place, slots)| Step::PutBack {
             worker, number, place, slots

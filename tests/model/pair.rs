@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redis::{Commands, RedisResult, Value};
 
-use super::world::{Claim, Message, Numbers, Place, Seq, Stale, Wire, World};
+use super::world::{Claim, MOVED, Message, Numbers, Place, Seq, Stale, Wire, World};
 use crate::scripts::{Bench, DEAD, DEATHS, HAND, LEASE, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest};
 
 /// Workers, and the slots of each.
@@ -33,6 +33,11 @@ pub(crate) enum Step {
         released: u8,
         kept: u8,
         wires: Vec<u8>,
+    },
+    PickUp {
+        worker: u8,
+        number: Number,
+        slot: u8,
     },
     Retry {
         worker: u8,
@@ -165,6 +170,15 @@ impl Pair {
         self.check(made)
     }
 
+    /// Picks one message up on both sides.
+    ///
+    /// # Errors
+    /// Where they differ.
+    pub(crate) fn pick_up(&mut self, worker: u8, seq: Seq, slot: u8) -> Result<(), String> {
+        let made = self.make_pick_up(worker, seq, slot);
+        self.check(made)
+    }
+
     fn check(&mut self, (reply, expected): Made) -> Result<(), String> {
         let reply = match reply {
             Ok(reply) => Ok(reply),
@@ -230,6 +244,9 @@ impl Pair {
                     wires: wires(*worker, slots),
                 };
                 self.make_claim(*worker, self.seq(*worker, *number), &ask, *renew)
+            }
+            Step::PickUp { worker, number, slot } => {
+                self.make_pick_up(*worker, self.seq(*worker, *number), *slot)
             }
             Step::Retry { worker, number, slot } => {
                 let (seq, wire, message) =
@@ -369,13 +386,25 @@ impl Pair {
                 call.arg(wire_id(*wire));
             });
         });
-        let expected = self.world.claim(usize::from(worker), seq, ask);
-        let expected = expected.map(|claimed| {
-            let numbers = [int(claimed.lost), int(claimed.waiting), int(usize::from(claimed.suspects))];
-            let messages = claimed.messages.into_iter().map(|message| message_value(Some(message)));
-            Value::Array(numbers.into_iter().chain(messages).collect())
+        (reply, self.claimed(worker, seq, ask))
+    }
+
+    fn make_pick_up(&mut self, worker: u8, seq: Seq, slot: u8) -> Made {
+        let wires = wires(worker, &[slot]);
+        let reply = self.bench.call("pick_up", |call| {
+            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(worker)).key(DEATHS).key(HAND);
+            call.arg(seq).arg(LEASE).arg(wire_id(wires[0]));
         });
-        (reply, expected)
+        let ask = Claim { in_hand: MOVED, forgive: 0, released: 0, kept: 0, wires };
+        (reply, self.claimed(worker, seq, &ask))
+    }
+
+    /// What the model answers a claim.
+    fn claimed(&mut self, worker: u8, seq: Seq, ask: &Claim) -> Result<Value, Stale> {
+        let claimed = self.world.claim(usize::from(worker), seq, ask)?;
+        let numbers = [int(claimed.lost), int(claimed.waiting), int(usize::from(claimed.suspects))];
+        let messages = claimed.messages.into_iter().map(|message| message_value(Some(message)));
+        Ok(Value::Array(numbers.into_iter().chain(messages).collect()))
     }
 
     fn revive(&mut self, which: usize) -> Made {

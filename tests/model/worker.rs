@@ -277,7 +277,8 @@ impl Worker {
                 let released = slots.len();
                 let (claims, standing) = (ask != Ask::Release, ask == Ask::Standing);
                 if claims {
-                    slots.extend(self.these(|slot| *slot == Slot::Free));
+                    let free = self.these(|slot| *slot == Slot::Free);
+                    slots.extend(free.into_iter().take(if standing { 1 } else { usize::MAX }));
                 }
                 self.mark(&slots);
                 let in_hand = if standing { Some(Token::Moved) } else { self.token.take_if(|_| claims) };

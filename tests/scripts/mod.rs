@@ -6,6 +6,7 @@ mod beat;
 mod bury;
 mod claim;
 mod kill;
+mod pick_up;
 mod purge;
 mod put_back;
 mod reconcile;

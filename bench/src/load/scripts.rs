@@ -11,10 +11,11 @@ const LEAST_US: u64 = 20;
 /// More than any part makes.
 const MOST_CALLS: u32 = 200_000;
 
-const SCRIPTS: [(&str, &str); 5] = [
+const SCRIPTS: [(&str, &str); 6] = [
     ("balance", include_str!("../../../lua/balance.lua")),
     ("beat", include_str!("../../../lua/beat.lua")),
     ("claim", include_str!("../../../lua/claim.lua")),
+    ("pick_up", include_str!("../../../lua/pick_up.lua")),
     ("requeue_lost", include_str!("../../../lua/requeue_lost.lua")),
     ("resign", include_str!("../../../lua/resign.lua")),
 ];

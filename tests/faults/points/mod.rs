@@ -216,7 +216,7 @@ fn what_is_missing_in_the_document_is_found() {
         ("| purge | operator |", "| urge | operator |", "expected \"purge\" in docs"),
         ("| purge | operator |", "| purge | worker |", "a operator die in \"purge\""),
         ("| dead, never | waiting, once | waiting", "| dead, never | – | waiting", "\"sent\" of \"revive\""),
-        ("| 7 | bury |", "| 8 | bury |", "the number 7 instead of 8"),
+        ("| 8 | bury |", "| 9 | bury |", "the number 8 instead of 9"),
         ("    waiting --> [*]: purge", "    waiting --> [*]: forget", "the crash points of forget"),
         ("| middle | owned, again |", "| centre | owned, again |", "\"middle\" of a run"),
         ("| its child dies, a retry is left |", "| its child dies |", "other columns"),

@@ -81,7 +81,7 @@ const USUAL: Scene = Scene {
 /// Only Rust's workers have something to do with it.
 const OURS: fn(Party, Place) -> bool = |party, _| party == Party::Rust;
 
-pub(super) static REQUESTS: [Scene; 20] = [
+pub(super) static REQUESTS: [Scene; 21] = [
     Scene {
         row: "enqueue",
         who: Who::Producer,
@@ -98,15 +98,15 @@ pub(super) static REQUESTS: [Scene; 20] = [
         row: "wait for a token, a claim behind it (`BLMOVE`)",
         script: "wait",
         play: |stage| {
-            let claims = || Requests::script("claim");
+            let claims = || Requests::script("pick_up");
             let behind = stage.proxy.trap(Side::Request, claims().nth(u32::MAX), Fault::Hold);
             if stage.case.step == "replied" {
                 // Redis answers the claim too, which is not to be heard before the token.
-                stage.trap = stage.proxy.trap(Side::Reply, claims().nth(2), Fault::Hold);
+                stage.trap = stage.proxy.trap(Side::Reply, claims().nth(1), Fault::Hold);
             }
             stage.start_worker("1s");
             if let "committed" | "replied" = stage.case.step {
-                wait::until("a claim to be behind the wait", PATIENCE, || behind.met() >= 2);
+                wait::until("a claim to be behind the wait", PATIENCE, || behind.met() >= 1);
             }
             push_to_waiting(stage);
         },
@@ -122,6 +122,15 @@ pub(super) static REQUESTS: [Scene; 20] = [
         ..USUAL
     },
     Scene { row: "claim", script: "claim", ..USUAL },
+    Scene {
+        row: "pick_up",
+        script: "pick_up",
+        play: |stage| {
+            stage.start_worker("1s");
+            push_to_waiting(stage);
+        },
+        ..USUAL
+    },
     Scene { row: "release", script: "claim", nth: 2, ..USUAL },
     Scene {
         row: "retry",
