@@ -72,7 +72,7 @@ impl ClaimLoop {
         let kept = released.saturating_sub(batch);
         slots.extend(self.slots.take(batch.saturating_sub(released)));
         let in_hand = lane.token.take();
-        let kind = RequestKind::Claim { slots, released, kept, forgive, in_hand, standing: false };
+        let kind = RequestKind::Claim { slots, released, kept, forgive, in_hand };
         Some(self.numbered(index, kind))
     }
 
@@ -87,8 +87,8 @@ impl ClaimLoop {
         let lane = &mut self.lanes[index];
         let (slots, forgive) = take_finished(&mut lane.finished, MAX_BATCH);
         let released = slots.len();
-        let (kept, in_hand, standing) = (released.saturating_sub(again), None, false);
-        let kind = RequestKind::Claim { slots, released, kept, forgive, in_hand, standing };
+        let kept = released.saturating_sub(again);
+        let kind = RequestKind::Claim { slots, released, kept, forgive, in_hand: None };
         Some(self.numbered(index, kind))
     }
 
@@ -100,7 +100,13 @@ impl ClaimLoop {
 
     /// What a claim has brought, and which slots are free again.
     pub(super) fn on_claimed(&mut self, request: Request, claimed: Claimed) {
-        let RequestKind::Claim { slots, kept, standing, .. } = request.kind else { return };
+        // A token comes for one message, which is the only one as a rule.
+        let expects_more = !request.is_pick_up();
+        let (slots, kept) = match request.kind {
+            RequestKind::Claim { slots, kept, .. } => (slots, kept),
+            RequestKind::PickUp { slot, .. } => (vec![slot], 0),
+            _ => return,
+        };
         let Claimed { lost, waiting, suspects, alone, messages } = claimed;
         self.on_lost(request.lane, lost);
         let lane = &mut self.lanes[request.lane];
@@ -118,9 +124,8 @@ impl ClaimLoop {
         if !open.is_empty() {
             // Where there are suspects, or messages are large, a claim may bring less than there is.
             let held_back = waiting > 0 && !messages.is_empty();
-            // One that stood behind a wait asked for one message, which was the only one as a rule.
-            let has_all = messages.len() == open.len() && !standing;
-            if has_all || held_back {
+            let got_all = messages.len() == open.len() && expects_more;
+            if got_all || held_back {
                 self.wake(request.lane);
             } else {
                 lane.dry = true;

@@ -16,7 +16,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::sync::watch;
 use tokio::task::{unconstrained, yield_now};
 
-use crate::broker::Waiter;
 use crate::config::Unknown;
 use crate::runner::{Done, Processes};
 use crate::worker::attention::Attention;
@@ -261,7 +260,7 @@ impl ClaimLoop {
         loop {
             let more = self.begin_ahead(&mut batch);
             while let Some(request) = self.next_request() {
-                self.issue(request, None);
+                self.issue(request);
             }
             if !more {
                 break;
@@ -271,17 +270,17 @@ impl ClaimLoop {
         self.mind_doorbell();
     }
 
-    /// Sends a request; behind the wait of `waiter`, if there is one.
-    pub(super) fn issue(&mut self, request: Request, waiter: Option<Waiter>) {
+    /// Sends a request.
+    pub(super) fn issue(&mut self, request: Request) {
         let lane = &mut self.lanes[request.lane];
         lane.requests += 1;
-        lane.claims += usize::from(matches!(request.kind, RequestKind::Claim { .. }));
-        lane.standing |= request.is_standing();
-        if let RequestKind::Claim { slots, kept, standing: false, .. } = &request.kind {
+        lane.claims += usize::from(request.is_claim());
+        lane.standing |= request.is_pick_up();
+        if let RequestKind::Claim { slots, kept, .. } = &request.kind {
             // A reply may take longer than a lease.
             slots[*kept..].iter().for_each(|slot| lane.lane.may_own(*slot));
         }
-        self.under_way.push(Box::pin(self.sender.clone().send(Arc::clone(&lane.lane), request, waiter)));
+        self.under_way.push(Box::pin(self.sender.clone().send(Arc::clone(&lane.lane), request)));
         // Polled once, so that requests go out in the order of their numbers, and now.
         if let Some(Some(reply)) = unconstrained(self.under_way.next()).now_or_never() {
             self.early.push_back(reply);
@@ -290,11 +289,11 @@ impl ClaimLoop {
 
     pub(super) fn on_reply(&mut self, reply: Reply) {
         let Reply { request, result } = reply;
-        let took = (!request.is_standing()).then(|| request.made.elapsed());
+        let took = (!request.is_pick_up()).then(|| request.made.elapsed());
         let lane = &mut self.lanes[request.lane];
         lane.requests -= 1;
-        lane.claims -= usize::from(matches!(request.kind, RequestKind::Claim { .. }));
-        lane.standing &= !request.is_standing();
+        lane.claims -= usize::from(request.is_claim());
+        lane.standing &= !request.is_pick_up();
         match result {
             Ok(effect) => {
                 lane.applied = lane.applied.max(request.seq);

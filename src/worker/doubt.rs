@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::broker::{BrokerError, BrokerErrorKind, Reconciled};
+use crate::broker::{BrokerError, BrokerErrorKind, Reconciled, Token};
 use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::request::{Request, RequestKind};
 use crate::worker::stats::count;
@@ -54,6 +54,11 @@ impl ClaimLoop {
                     }
                 }
                 lane.token = lane.token.or(in_hand);
+            }
+            RequestKind::PickUp { slot, .. } => {
+                lane.lane.disown(slot);
+                self.slots.give(slot);
+                lane.token = lane.token.or(Some(Token::Moved));
             }
             RequestKind::Settle { slot, settlement } => lane.settle_later(slot, settlement),
             RequestKind::PutBack { slots, place } => {
@@ -106,6 +111,16 @@ impl ClaimLoop {
                                 lane.lane.disown(slot);
                                 self.slots.give(slot);
                             }
+                        }
+                    }
+                }
+                RequestKind::PickUp { slot, .. } => {
+                    lane.token = lane.token.or((!applied).then_some(Token::Moved));
+                    match owned.remove(&slot).flatten() {
+                        Some(message) => found.push((slot, message)),
+                        None => {
+                            lane.lane.disown(slot);
+                            self.slots.give(slot);
                         }
                     }
                 }

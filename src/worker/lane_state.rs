@@ -51,7 +51,7 @@ pub(super) struct LaneState {
     pub(super) dry: bool,
     /// The token in hand.
     pub(super) token: Option<Token>,
-    /// A claim stands behind a wait: Redis runs it when the wait has ended.
+    /// A pick-up stands behind a wait: Redis runs it when the wait has ended.
     pub(super) standing: bool,
     pub(super) waiting: u64,
     /// The mean size in bytes of the messages that the last claim brought.
@@ -180,12 +180,12 @@ impl LaneState {
         self.requests == 0 && (self.barred || is_settled)
     }
 
-    /// Whether something is left to do about what it owned, as far as that can be done. A claim that stood behind a wait
-    /// when the connection broke has hardly taken anything.
+    /// Whether something is left to do about what it owned, as far as that can be done. A pick-up that stood behind a
+    /// wait when the connection broke has hardly taken anything.
     pub(super) fn has_work(&self) -> bool {
         !self.finished.is_empty()
             || !self.settlements.is_empty()
-            || self.doubt.iter().any(|request| !request.is_standing())
+            || self.doubt.iter().any(|request| !request.is_pick_up())
             || self.requests > 0
     }
 }

@@ -23,15 +23,9 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) enum RequestKind {
     /// Releases the first `released` of `slots` and claims for all but the first `kept` of them.
-    /// One that is standing is sent behind a wait.
-    Claim {
-        slots: Vec<usize>,
-        released: usize,
-        kept: usize,
-        forgive: usize,
-        in_hand: Option<Token>,
-        standing: bool,
-    },
+    Claim { slots: Vec<usize>, released: usize, kept: usize, forgive: usize, in_hand: Option<Token> },
+    /// Claims one message behind the wait of `waiter`, with the token that ends it.
+    PickUp { slot: usize, waiter: Waiter },
     /// Carries out what was decided about one slot.
     Settle { slot: usize, settlement: Settlement },
     /// Puts messages back into their queue: to the head last claim first.
@@ -77,59 +71,59 @@ impl Request {
             RequestKind::Claim { slots, .. }
             | RequestKind::PutBack { slots, .. }
             | RequestKind::Reconcile { slots } => slots,
-            RequestKind::Settle { slot, .. } => std::slice::from_ref(slot),
+            RequestKind::PickUp { slot, .. } | RequestKind::Settle { slot, .. } => std::slice::from_ref(slot),
         }
     }
 
-    /// Whether this is a claim that was sent behind a wait.
-    pub(super) fn is_standing(&self) -> bool {
-        matches!(self.kind, RequestKind::Claim { standing: true, .. })
+    /// Whether this is to bring messages.
+    pub(super) fn is_claim(&self) -> bool {
+        matches!(self.kind, RequestKind::Claim { .. }) || self.is_pick_up()
+    }
+
+    /// Whether this is run only when a wait has ended.
+    pub(super) fn is_pick_up(&self) -> bool {
+        matches!(self.kind, RequestKind::PickUp { .. })
     }
 }
 
 impl Sender {
     /// Sends a request and waits for its reply. Dropping the future leaves open whether it was applied.
-    ///
-    /// A claim that is standing goes behind the wait of `waiter`.
-    pub(super) async fn send(self, lane: Arc<Lane>, request: Request, waiter: Option<Waiter>) -> Reply {
-        let result = self.call(&lane, &request, waiter).await;
+    pub(super) async fn send(self, lane: Arc<Lane>, request: Request) -> Reply {
+        let result = self.call(&lane, &request).await;
         Reply { request, result }
     }
 
-    async fn call(
-        &self,
-        lane: &Lane,
-        request: &Request,
-        waiter: Option<Waiter>,
-    ) -> Result<Effect, BrokerError> {
+    async fn call(&self, lane: &Lane, request: &Request) -> Result<Effect, BrokerError> {
         let (keys, worker_key, seq) = (&lane.keys, lane.worker_key.as_str(), request.seq);
         match &request.kind {
-            RequestKind::Claim { slots, released, kept, forgive, in_hand, standing } => {
+            RequestKind::Claim { slots, released, kept, forgive, in_hand } => {
                 let now = lane.now();
                 let free = &slots[*kept..];
-                // One that is standing is run later, when what is left of a lease may be little.
-                let renew = *standing || (!free.is_empty() && lane.needs_cover(free, now, self.lease));
-                let lease = self.lease;
-                let claimed = if let Some(mut waiter) = waiter {
-                    let slot = *free.first().expect("a claim behind a wait is for one slot");
-                    let wire_id = lane.wire_ids[slot].as_str();
-                    waiter.pick_up(keys, &PickUpRequest { worker_key, seq, lease, wire_id }).await?
-                } else {
-                    let ask = ClaimRequest {
-                        worker_key,
-                        seq,
-                        lease,
-                        in_hand: *in_hand,
-                        renew,
-                        forgive: *forgive,
-                        released: *released,
-                        kept: *kept,
-                        wire_ids: &lane.ids(slots),
-                    };
-                    self.broker.claim(keys, &ask).await?
+                let renew = !free.is_empty() && lane.needs_cover(free, now, self.lease);
+                let ask = ClaimRequest {
+                    worker_key,
+                    seq,
+                    lease: self.lease,
+                    in_hand: *in_hand,
+                    renew,
+                    forgive: *forgive,
+                    released: *released,
+                    kept: *kept,
+                    wire_ids: &lane.ids(slots),
                 };
+                let claimed = self.broker.claim(keys, &ask).await?;
                 if renew {
                     lane.cover(&free[..claimed.messages.len()], now, self.lease);
+                }
+                Ok(Effect::Claimed(claimed))
+            }
+            RequestKind::PickUp { slot, waiter } => {
+                let now = lane.now();
+                let wire_id = lane.wire_ids[*slot].as_str();
+                let ask = PickUpRequest { worker_key, seq, lease: self.lease, wire_id };
+                let claimed = waiter.clone().pick_up(keys, &ask).await?;
+                if !claimed.messages.is_empty() {
+                    lane.cover(std::slice::from_ref(slot), now, self.lease);
                 }
                 Ok(Effect::Claimed(claimed))
             }

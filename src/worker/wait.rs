@@ -1,6 +1,6 @@
 //! Has something come for a queue that was empty? Waits on the server while the worker has nothing better to do.
 //!
-//! A worker of one queue waits in `BLMOVE`, and while it is idle a claim stands behind the wait, on the same connection:
+//! A worker of one queue waits in `BLMOVE`, and while it is idle a pick-up stands behind the wait, on the same connection:
 //! Redis runs it right after the token has come, and the message arrives without a round trip more. A worker of
 //! several queues waits in `BLPOP` and claims when it has the token.
 
@@ -15,7 +15,7 @@ use tokio::task::unconstrained;
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, Token, Waiter};
 use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::lane::Lane;
-use crate::worker::request::{Request, RequestKind};
+use crate::worker::request::RequestKind;
 
 /// The first and the longest pause after an error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -249,8 +249,8 @@ impl ClaimLoop {
         }
     }
 
-    /// Lets a claim stand behind the wait that is under way, while the worker of one queue is idle: it then makes no
-    /// other request until that claim is answered, so that its number stays the next one.
+    /// Lets a pick-up stand behind the wait that is under way, while the worker of one queue is idle: it then makes no
+    /// other request until that is answered, so that its number stays the next one.
     fn follow_wait(&mut self) {
         let [lane] = &self.lanes[..] else { return };
         let has_nothing_to_do = lane.dry && lane.token.is_none() && !lane.has_work();
@@ -259,17 +259,12 @@ impl ClaimLoop {
             return;
         }
         if let Some(waiter) = self.doorbell.follow() {
-            let request = self.standing_claim();
-            self.issue(request, Some(waiter));
+            // For one slot: a token comes for one message, which Redis moves by fewer commands than many. When more have
+            // come, the next claim is for all slots.
+            let slot = self.slots.take(1)[0];
+            let request = self.numbered(0, RequestKind::PickUp { slot, waiter });
+            self.issue(request);
         }
-    }
-
-    /// For one slot: a token comes for one message, which Redis moves by fewer commands than many. When more have come, the
-    /// next claim is for all slots.
-    fn standing_claim(&mut self) -> Request {
-        let slots = self.slots.take(1);
-        let (released, kept, forgive, in_hand) = (0, 0, 0, Some(Token::Moved));
-        self.numbered(0, RequestKind::Claim { slots, released, kept, forgive, in_hand, standing: true })
     }
 
     /// Ends a wait and gives back the tokens that are in hand. Before the loop ends.
