@@ -10,7 +10,7 @@ use delayed::{BrokerErrorKind, Client, GoTask};
 use crate::support::certificates::{Authority, Certificate};
 use crate::support::process::{DELAYED, Program};
 use crate::support::redis::{Options, TestRedis};
-use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, call, count, mark, open, ready};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, count, gated, mark, open, ready};
 use crate::support::wait;
 
 /// A Redis whose certificate is for `localhost`, and what more it is started with.
@@ -71,7 +71,7 @@ fn a_worker_a_client_a_sweeper_and_the_tools_work_over_tls() {
         first.printed()
     );
     let gate = trial.gate("gate");
-    trial.push(&[call("trial.gated", &["held".into(), gate.to_str().unwrap().into()])]);
+    trial.push(&[gated("held", &gate)]);
     trial.wait_runs(1);
     let client = Client::with_config_blocking(&config(&url, Some(ca.clone()))).unwrap();
     client

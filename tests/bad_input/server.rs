@@ -5,7 +5,7 @@ use redis::Commands;
 use delayed::{BrokerErrorKind, Client, GoTask};
 
 use crate::support::redis::{Options, TestRedis};
-use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, count, gated, mark, marks, open};
 use crate::support::wait;
 
 fn set(redis: &mut redis::Connection, name: &str, value: &str) {
@@ -57,13 +57,12 @@ fn a_master_that_becomes_a_replica_for_a_while_loses_nothing() {
     let mut trial = Trial::new();
     let mut worker = trial.worker(&["--concurrency", "4", "--lease", "2s"]);
     let gate = trial.gate("gate");
-    let held: Vec<Vec<u8>> =
-        (0..4).map(|n| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()])).collect();
+    let held: Vec<Vec<u8>> = (0..4).map(|n| gated(n, &gate)).collect();
     trial.push(&held);
     trial.push(&marks(20));
     trial.wait_runs(4);
     let () = redis::cmd("REPLICAOF").arg("127.0.0.1").arg(1).query(&mut trial.redis).unwrap();
-    crate::support::trial::open(&gate);
+    open(&gate);
     worker.wait_for_line("takes no writes");
     let () = redis::cmd("REPLICAOF").arg("NO").arg("ONE").query(&mut trial.redis).unwrap();
     trial.wait_settled();
@@ -120,13 +119,13 @@ fn a_redis_that_is_loading_is_waited_for() {
     let () = trial.redis.del("fill").unwrap();
     let mut worker = trial.worker(&["--concurrency", "2"]);
     let gate = trial.gate("gate");
-    let held = |n: u32| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    let held = |n: u32| gated(n, &gate);
     trial.push(&[held(0), held(1), mark("behind")]);
     trial.wait_runs(2);
     let client = Client::connect_blocking(&trial.server.url()).unwrap();
     client.enqueue_blocking(GoTask::new("trial.mark").arg("before").queue(QUEUE)).unwrap();
     trial.server.kill();
-    crate::support::trial::open(&gate);
+    open(&gate);
     let asking = std::thread::spawn(move || {
         client.enqueue_blocking(GoTask::new("trial.mark").arg("meanwhile").queue(QUEUE))
     });

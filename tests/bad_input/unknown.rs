@@ -6,7 +6,7 @@ use delayed::task::Registry;
 use delayed::testing::{Fault, Requests, Side};
 use redis::Commands;
 
-use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks, open};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks};
 use crate::support::wait;
 
 mod tasks {
@@ -158,19 +158,7 @@ fn goes_back(advice: &str, refuse: impl Fn(&mut redis::Connection), mend: impl F
     mend(&mut trial.redis);
     wait::until("all to wait", PATIENCE, || trial.left() == (SLOTS as u64, 0));
     assert!(!trial.commands().contains_key("lpush"), "expected them to go to the tail");
-    // As many at a time as there are slots.
-    let gate = trial.gate("gate");
-    let held = |n: usize| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
-    trial.push(&(0..SLOTS).map(held).collect::<Vec<_>>());
-    trial.wait_runs(SLOTS);
-    open(&gate);
-    trial.wait_runs(2 * SLOTS);
-    let stopped = trial.stop(&mut worker);
-    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (SLOTS as u64, 0), "{stopped}");
-    let mut waiting = trial.state().waiting;
-    waiting.sort();
-    assert_eq!(waiting, foreign, "expected each to wait once");
-    trial.assert_only(&["q", "q_noti"]);
+    trial.stop_all_free(&mut worker, SLOTS, &foreign);
 }
 
 #[test]

@@ -10,7 +10,9 @@ use redis::Commands;
 
 use crate::support::process::{DELAYED, Program};
 use crate::support::redis::Options;
-use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, alone, call, count, mark, marks, open, ready};
+use crate::support::trial::{
+    PATIENCE, QUEUE, Trial, WORKER, alone, call, count, gated, mark, marks, open, ready,
+};
 use crate::support::wait;
 
 /// After this time without a reply a party gives a connection up; on a busy machine it takes that long to be in time.
@@ -121,7 +123,7 @@ fn a_worker_keeps_its_lease() {
         ready(&worker);
         let mut sweeper = trial.sweeper(&["--queue", QUEUE, "--interval", "100ms"]);
         let gate = trial.gate("gate");
-        trial.push(&[call("trial.gated", &["held".into(), gate.to_str().unwrap().into()])]);
+        trial.push(&[gated("held", &gate)]);
         trial.wait_runs(1);
         let (trap, beats) = (
             proxy.trap(side, Requests::script("beat").nth(1), fault),

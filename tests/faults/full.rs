@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redis::Commands;
 
-use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, gated, mark, marks, open};
 use crate::support::wait;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -56,12 +56,12 @@ fn what_a_dead_worker_owned_comes_back_at_a_full_redis() {
     let other = trial.worker(&["--lease", "1s"]);
     let mut worker = trial.worker(&["--lease", "1s"]);
     let gate = trial.gate("gate");
-    let held = |n: u32| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    let held = |n: u32| gated(n, &gate);
     trial.push(&(0..20).map(held).collect::<Vec<_>>());
     trial.wait_runs(20);
     fill(&mut trial);
     worker.kill9();
-    crate::support::trial::open(&gate);
+    open(&gate);
     wait::until("all to have run to their ends", SOON, || {
         trial.ledger.lines().iter().filter(|line| line.starts_with('-')).count() == 20
     });

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crate::support::process::Program;
-use crate::support::trial::{Dice, PATIENCE, Trial, alone, call, mark, marks, open};
+use crate::support::trial::{Dice, PATIENCE, Trial, alone, at_gate, gated, mark, marks, open};
 use crate::support::wait;
 
 #[test]
@@ -59,7 +59,7 @@ fn ten_kills(prefetch: &str, slots: usize) -> u32 {
 /// Kills the only busy worker; gives how long it takes until its runs have begun again elsewhere.
 fn recovery(trial: &mut Trial, mut busy: Program, idle: impl FnOnce(&Trial) -> Vec<Program>) -> Duration {
     let gate = trial.gate("gate");
-    let held = |n: usize| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    let held = |n: usize| gated(n, &gate);
     trial.push(&(0..10).map(held).collect::<Vec<_>>());
     trial.wait_runs(10);
     let mut others = idle(trial);
@@ -110,7 +110,7 @@ fn a_sweeper_of_its_own_brings_work_back_within_ten_seconds() {
 fn a_killed_workers_blocking_runs_begin_again_too() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
-    let held = call("trial.gated_blocking", &["b".into(), gate.to_str().unwrap().into()]);
+    let held = at_gate("trial.gated_blocking", "b", &gate);
     let mut first = trial.worker(&["--lease", "1s", "--concurrency", "1"]);
     trial.push(&[held, mark("behind")]);
     trial.wait_runs(1);

@@ -6,7 +6,7 @@ use delayed::testing::{Fault, Mode, Proxy, Requests, Side};
 use serde_json::json;
 
 use crate::support::redis::Options;
-use crate::support::trial::{Dice, PATIENCE, Trial, alone, call, count, marks, open};
+use crate::support::trial::{Dice, PATIENCE, Trial, alone, call, count, gated, marks, open};
 use crate::support::wait;
 
 #[test]
@@ -112,12 +112,12 @@ fn a_network_that_holds_everything_for_longer_than_the_time_out() {
     let proxy = trial.server.proxy();
     let mut worker = trial.worker_at(proxy.url(), &["--concurrency", "4", "--lease", "30s"]);
     let gate = trial.gate("gate");
-    let held = |n: u32| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    let held = |n: u32| gated(n, &gate);
     trial.push(&[held(0), held(1)]);
     trial.push(&marks(20));
     trial.wait_runs(22);
     proxy.set(Mode::Hold);
-    crate::support::trial::open(&gate);
+    open(&gate);
     worker.wait_for_line("it is asked again");
     proxy.set(Mode::Pass);
     trial.wait_settled();

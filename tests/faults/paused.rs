@@ -5,7 +5,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use redis::Commands;
 
-use crate::support::trial::{PATIENCE, Trial, alone, call, count, mark, marks, open};
+use crate::support::trial::{PATIENCE, Trial, alone, at_gate, call, count, gated, mark, marks, open};
 use crate::support::wait;
 
 /// What the first worker stands still for, beyond its lease.
@@ -22,8 +22,8 @@ fn releases_nothing_that_is_not_its_own(pause: &Pause) {
     let words = ["--lease", "1s", "--concurrency", "4"];
     let gate = trial.gate("gate");
     let mut first = trial.worker(&words);
-    let held = |n: u32| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
-    let flaky = call("trial.gated_blocking", &["3".into(), gate.to_str().unwrap().into()]);
+    let held = |n: u32| gated(n, &gate);
+    let flaky = at_gate("trial.gated_blocking", "3", &gate);
     trial.push(&[held(0), held(1), held(2), flaky]);
     trial.wait_runs(4);
     let slot = trial.state().processing.into_keys().next().expect("it owns four");
@@ -108,7 +108,7 @@ fn pauses_under_load_lose_nothing() {
 fn a_long_end_does_not_lose_ownership() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
-    let held = |task: &str, n: u32| call(task, &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    let held = |task: &str, n: u32| at_gate(task, n, &gate);
     let mut first = trial.worker(&["--lease", "1s", "--shutdown", "60s"]);
     trial.push(&[held("trial.gated", 0), held("trial.gated_blocking", 1)]);
     trial.wait_runs(2);

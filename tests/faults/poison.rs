@@ -5,7 +5,7 @@ use redis::Commands;
 
 use crate::support::process::Program;
 use crate::support::redis::snapshot;
-use crate::support::trial::{PATIENCE, Trial, call, count, mark, open};
+use crate::support::trial::{PATIENCE, Trial, at_gate, call, count, gated, mark, open};
 use crate::support::wait;
 
 /// Nobody but the worker brings anything back, and it tells soon and often that it lives.
@@ -14,8 +14,8 @@ const ALONE: [&str; 3] = ["--no-sweep", "--lease", "1s"];
 const SLOTS: usize = 18;
 
 /// A call that waits at a gate of that name.
-fn gated(trial: &Trial, name: &str) -> Vec<u8> {
-    call("trial.gated", &[name.into(), trial.gate(name).to_str().unwrap().into()])
+fn held(trial: &Trial, name: &str) -> Vec<u8> {
+    gated(name, &trial.gate(name))
 }
 
 /// Notes that two processes died while they owned this message, a minute ago.
@@ -43,7 +43,7 @@ fn look_alikes_that_only_stood_by_are_forgiven() {
     let mut trial = Trial::new();
     let poison = call("trial.double_panic", &["poison".into()]);
     let gate = trial.gate("gate");
-    let alike = call("trial.gated", &["alike".into(), gate.to_str().unwrap().into()]);
+    let alike = gated("alike", &gate);
     // All alike to the byte, and owned by a process that dies of something else.
     trial.push(&vec![alike; 20]);
     let mut worker = trial.worker(&["--concurrency", "21", "--lease", "1s"]);
@@ -84,7 +84,7 @@ fn look_alikes_that_only_stood_by_are_forgiven() {
 fn what_is_found_after_a_broken_connection_runs_alone_too() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
-    let (one, other) = (gated(&trial, "one"), mark("other"));
+    let (one, other) = (held(&trial, "one"), mark("other"));
     two_died_of(&mut trial, &one);
     two_died_of(&mut trial, &other);
     trial.push(&[one, other.clone()]);
@@ -112,7 +112,7 @@ fn busy() -> impl Iterator<Item = String> {
 fn claims_both(trial: &mut Trial, proxy: &Proxy, one: &[u8], other: &[u8], told: bool) -> (Program, Trap) {
     let slots = SLOTS.to_string();
     let worker = trial.worker_at(proxy.url(), &[&ALONE[..], &["--concurrency", &slots]].concat());
-    let calls: Vec<_> = busy().map(|name| gated(trial, &name)).collect();
+    let calls: Vec<_> = busy().map(|name| held(trial, &name)).collect();
     trial.push(&calls);
     trial.wait_runs(SLOTS);
     let held = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::Hold);
@@ -143,7 +143,7 @@ fn owned(trial: &mut Trial) -> Vec<Vec<u8>> {
 fn of_two_that_are_to_run_alone_one_is_put_back() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
-    let (one, other) = (gated(&trial, "one"), mark("other"));
+    let (one, other) = (held(&trial, "one"), mark("other"));
     let (mut worker, held) = claims_both(&mut trial, &proxy, &one, &other, true);
     held.release();
     trial.wait_runs(2 * SLOTS + 1);
@@ -187,7 +187,7 @@ fn a_poison_begins_when_the_other_has_been_put_back() {
 fn a_suspect_that_wakes_a_worker_runs_alone() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
-    let suspect = gated(&trial, "suspect");
+    let suspect = held(&trial, "suspect");
     two_died_of(&mut trial, &suspect);
     let picked_up = proxy.trap(Side::Reply, Requests::script("pick_up").nth(1), Fault::Hold);
     let mut worker = trial.worker_at(proxy.url(), &[&ALONE[..], &["--concurrency", "2"]].concat());
@@ -209,7 +209,7 @@ fn a_suspect_that_wakes_a_worker_runs_alone() {
 fn a_poison_begins_when_what_has_ended_is_released() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
-    let (poison, held) = (call("trial.double_panic", &["poison".into()]), gated(&trial, "held"));
+    let (poison, held) = (call("trial.double_panic", &["poison".into()]), held(&trial, "held"));
     let mut worker = trial.worker_at(proxy.url(), &[&ALONE[..], &["--concurrency", "2"]].concat());
     trial.push(&[held]);
     trial.wait_runs(1);
@@ -237,7 +237,7 @@ fn a_poison_begins_when_what_has_ended_is_released() {
 /// traps that hold the one's reply, and the other's request.
 fn fails_beside(trial: &mut Trial, proxy: &Proxy, poison: &[u8]) -> (Program, Trap, Trap) {
     let gate = trial.gate("held");
-    let failing = call("trial.gated_failing", &["held".into(), gate.to_str().unwrap().into()]);
+    let failing = at_gate("trial.gated_failing", "held", &gate);
     let worker = trial.worker_at(proxy.url(), &[&ALONE[..], &["--concurrency", "2"]].concat());
     trial.push(&[failing]);
     trial.wait_runs(1);
@@ -311,7 +311,7 @@ fn runs_beside_a_refusal(
     let () = user.query(&mut trial.redis).unwrap();
     let url = format!("{}?user=poor&pass=secret", trial.server.url());
     let gate = trial.gate("gate");
-    let failing = |name: &str| call("trial.gated_failing", &[name.into(), gate.to_str().unwrap().into()]);
+    let failing = |name: &str| at_gate("trial.gated_failing", name, &gate);
     let mut worker =
         trial.worker_at(&url, &[&ALONE[..], &["--queue", "other", "--concurrency", "4"]].concat());
     trial.push_to("other", &[failing("a"), failing("b")]);
@@ -378,7 +378,7 @@ fn innocents_beside_a_poison_are_not_buried_with_it() {
 #[test]
 fn a_suspect_that_is_claimed_ahead_does_not_run_beside_what_fills_its_worker() {
     let mut trial = Trial::new();
-    let (held, suspect) = (gated(&trial, "held"), mark("suspect"));
+    let (held, suspect) = (held(&trial, "held"), mark("suspect"));
     let mut worker = trial.worker(&[&ALONE[..], &["--concurrency", "1", "--prefetch", "8"]].concat());
     trial.push(&[held]);
     trial.wait_runs(1);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::support::redis::Options;
-use crate::support::trial::{PATIENCE, Trial, alone, call, count, mark, marks, open, ready};
+use crate::support::trial::{PATIENCE, Trial, alone, at_gate, call, count, gated, mark, marks, open, ready};
 use crate::support::wait;
 
 fn durable() -> Options {
@@ -47,7 +47,7 @@ fn redis_is_killed_in_the_middle_of_20_000_tasks() {
 fn runs_that_end_while_redis_is_away_are_settled_when_it_is_back() {
     let mut trial = Trial::with(durable());
     let gate = trial.gate("gate");
-    let held = |task: &str, n: u32| call(task, &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    let held = |task: &str, n: u32| at_gate(task, n, &gate);
     let mut worker = trial.worker(&["--concurrency", "3"]);
     let flaky = call("trial.flaky", &["again".into(), 1.into()]);
     trial.push(&[held("trial.gated", 0), held("trial.gated_blocking", 1)]);
@@ -71,7 +71,7 @@ fn redis_is_away_until_the_pauses_of_its_worker_are_long() {
     let mut trial = Trial::with(durable());
     let gate = trial.gate("gate");
     let mut worker = trial.worker(&["--concurrency", "1", "--lease", "60s"]);
-    trial.push(&[call("trial.gated", &["held".into(), gate.to_str().unwrap().into()])]);
+    trial.push(&[gated("held", &gate)]);
     trial.wait_runs(1);
     trial.server.kill();
     open(&gate);
@@ -95,7 +95,7 @@ fn redis_stops_for_eight_seconds() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
     let mut worker = trial.worker(&["--concurrency", "4", "--lease", "20s"]);
-    let held = |n: u32| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    let held = |n: u32| gated(n, &gate);
     trial.push(&[held(0), held(1), held(2), held(3)]);
     trial.push(&marks(50));
     trial.wait_runs(4);

@@ -6,7 +6,7 @@ use delayed::testing::{Fault, Requests, Side};
 use nix::sys::signal::Signal;
 use redis::Commands;
 
-use crate::support::trial::{PATIENCE, Trial, call, count, mark, marks, message, open};
+use crate::support::trial::{PATIENCE, Trial, call, count, gated, mark, marks, message, open};
 use crate::support::wait;
 
 /// No lease ends within a test.
@@ -202,7 +202,7 @@ fn what_is_put_back_at_the_end_is_there_once() {
         let words = [&LEASE[..], &["--concurrency", "4", "--shutdown", "100ms"]].concat();
         let mut worker = trial.worker_at(proxy.url(), &words);
         let gate = trial.gate("gate");
-        let held = |n: u32| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+        let held = |n: u32| gated(n, &gate);
         let messages: Vec<_> = (0..4).map(held).collect();
         trial.push(&messages);
         trial.wait_runs(4);
@@ -244,20 +244,8 @@ fn what_is_put_back_for_other_workers_is_there_once() {
         trial.commands();
         asked.release();
         worker.wait_for_line("reconciled what");
-        // As many as there are slots, at a time: none is lost.
-        let gate = trial.gate("gate");
-        let held = |n: usize| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
-        trial.push(&(0..SLOTS).map(held).collect::<Vec<_>>());
-        trial.wait_runs(SLOTS);
+        trial.stop_all_free(&mut worker, SLOTS, &foreign);
         assert!(!trial.commands().contains_key("lpush"), "expected them to go to the tail");
-        open(&gate);
-        trial.wait_runs(2 * SLOTS);
-        let stopped = trial.stop(&mut worker);
-        assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (SLOTS as u64, 0), "{stopped}");
-        let mut waiting = trial.state().waiting;
-        waiting.sort();
-        assert_eq!(waiting, foreign, "{lose:?}: expected each to wait once");
-        trial.assert_only(&["q", "q_noti"]);
     }
 }
 

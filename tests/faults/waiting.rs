@@ -8,7 +8,7 @@ use nix::sys::signal::Signal;
 use redis::Commands;
 
 use crate::support::process::Program;
-use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks, open};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, count, gated, mark, marks, open};
 use crate::support::wait;
 
 /// Nobody but the worker itself brings anything back, and no lease ends within a test.
@@ -335,7 +335,7 @@ fn two_idle_workers_share_two_messages() {
     let mut trial = Watched::new();
     let mut workers = [trial.worker(&ALONE), trial.worker(&ALONE)];
     let gate = trial.gate("gate");
-    let held = |n: usize| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    let held = |n: usize| gated(n, &gate);
     idle(&mut trial, 2);
     trial.push(&[held(0), held(1)]);
     trial.wait_runs(2);
@@ -382,7 +382,7 @@ fn a_wait_that_began_beside_a_run_gets_its_claim_when_the_run_has_ended() {
     let mut worker = trial.worker(&ALONE);
     let gate = trial.gate("gate");
     idle(&mut trial, 1);
-    trial.push(&[call("trial.gated", &["h".into(), gate.to_str().unwrap().into()])]);
+    trial.push(&[gated("h", &gate)]);
     trial.wait_runs(1);
     waits_only(&mut trial, "blmove");
     // Woken so, it takes the token from the hand.
@@ -406,7 +406,7 @@ fn what_comes_while_a_run_goes_on_is_claimed_with_its_release() {
     idle(&mut trial, 1);
     // The wait beside that run never begins, so nothing tells the worker of what comes.
     let held = trial.proxy.trap(Side::Request, Requests::command("BLMOVE").nth(1), Fault::Hold);
-    trial.push(&[call("trial.gated", &["h".into(), gate.to_str().unwrap().into()])]);
+    trial.push(&[gated("h", &gate)]);
     trial.wait_runs(1);
     wait::until("a wait beside the run", PATIENCE, || held.struck() == 1);
     let others = trial.proxy.trap(Side::Request, Requests::command("BLMOVE").nth(u32::MAX), Fault::Drop);
@@ -426,7 +426,7 @@ fn a_token_that_comes_to_a_quiet_worker_goes_back() {
     let mut worker = trial.worker(&ALONE);
     let gate = trial.gate("gate");
     idle(&mut trial, 1);
-    trial.push(&[call("trial.gated", &["h".into(), gate.to_str().unwrap().into()])]);
+    trial.push(&[gated("h", &gate)]);
     trial.wait_runs(1);
     // The next wait beside that run, of which the worker shall hear late.
     let held = trial.proxy.trap(Side::Reply, Requests::command("BLMOVE").nth(1), Fault::Hold);

@@ -1,7 +1,7 @@
 //! A queue of one test's own: a Redis, workers that are processes, and a ledger of what they ran.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -53,6 +53,16 @@ pub(crate) fn mark(n: impl ToString) -> Vec<u8> {
 /// Calls that note the numbers up to `count`.
 pub(crate) fn marks(count: usize) -> Vec<Vec<u8>> {
     (0..count).map(mark).collect()
+}
+
+/// A call of a task that notes `n`, and ends when the gate is open.
+pub(crate) fn at_gate(task: &str, n: impl ToString, gate: &Path) -> Vec<u8> {
+    call(task, &[n.to_string().into(), gate.to_str().unwrap().into()])
+}
+
+/// A call of the one that does not block.
+pub(crate) fn gated(n: impl ToString, gate: &Path) -> Vec<u8> {
+    at_gate("trial.gated", n, gate)
 }
 
 /// A Redis, a ledger, and where the test looks at them.
@@ -190,6 +200,25 @@ impl Trial {
         self.ended(worker)
     }
 
+    /// Stops a worker that is to have all of its `slots` free: it runs as many calls at a time. What was to wait, in any
+    /// order, does so once, and nothing else is left.
+    #[track_caller]
+    pub(crate) fn stop_all_free(&mut self, worker: &mut Program, slots: usize, waiting: &[Vec<u8>]) {
+        let gate = self.gate("all_free");
+        let before = self.ledger.lines().len();
+        self.push(&(0..slots).map(|n| gated(n, &gate)).collect::<Vec<_>>());
+        self.wait_runs(before + slots);
+        open(&gate);
+        self.wait_runs(before + 2 * slots);
+        let stopped = self.stop(worker);
+        assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (slots as u64, 0), "{stopped}");
+        let (mut found, mut expected) = (self.state().waiting, waiting.to_vec());
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "expected each to wait once");
+        self.assert_only(&["q", "q_noti"]);
+    }
+
     /// Waits for a worker's end, which is expected to be a good one: the fields of its last line.
     #[track_caller]
     pub(crate) fn ended(&self, worker: &mut Program) -> Value {
@@ -248,7 +277,7 @@ pub(crate) fn ready(worker: &Program) {
 }
 
 /// Opens a gate.
-pub(crate) fn open(gate: &std::path::Path) {
+pub(crate) fn open(gate: &Path) {
     std::fs::File::create(gate).unwrap();
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use delayed::testing::{Fault, Requests, Side};
 use redis::Commands;
 
-use crate::support::trial::{PATIENCE, Trial, alone, call, count, marks, open};
+use crate::support::trial::{PATIENCE, Trial, alone, at_gate, call, count, gated, marks, open};
 use crate::support::wait;
 
 /// The most runs at a time, by `+n` and `-n` in the ledger.
@@ -68,7 +68,7 @@ fn a_task_that_blocks_for_long_does_not_hold_up_those_behind_it() {
         trial.push(&[call("trial.mark_blocking", &[format!("b{n}").into()])]);
     }
     trial.wait_runs(400);
-    let held = |n: &str| call("trial.gated_blocking", &[n.into(), gate.to_str().unwrap().into()]);
+    let held = |n: &str| at_gate("trial.gated_blocking", n, &gate);
     trial.push(&[held("a"), held("b")]);
     trial.push(&marks(50));
     trial.wait_runs(452);
@@ -126,7 +126,7 @@ fn few_messages_are_claimed_before_it_is_known_how_large_they_are() {
 fn what_waits_is_claimed_by_two_claims_that_do_not_wait_for_each_other() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
-    let held = |n: usize| call("trial.gated", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    let held = |n: usize| gated(n, &gate);
     trial.push(&(0..400).map(held).collect::<Vec<_>>());
     let proxy = trial.server.proxy();
     let claims = || Requests::script("claim");

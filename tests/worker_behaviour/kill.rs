@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use redis::Commands;
 use serde_json::Value;
 
-use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, open};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, at_gate, call, count, gated, open};
 use crate::support::wait;
 
 /// Gives an order and waits for what becomes of it.
@@ -98,7 +98,7 @@ fn a_slot_that_went_on_to_another_call_is_not_hit() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
     let mut worker = trial.worker(&["--concurrency", "1"]);
-    let held = call("trial.gated", &["held".into(), gate.to_str().unwrap().into()]);
+    let held = gated("held", &gate);
     trial.push(&[&held]);
     trial.wait_runs(1);
     let slot = slot_of(&mut trial, "held");
@@ -131,7 +131,7 @@ fn a_function_that_blocks_goes_on_and_a_success_is_a_success() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
     let mut worker = trial.worker(&["--concurrency", "1"]);
-    trial.push(&[call("trial.gated_blocking", &["held".into(), gate.to_str().unwrap().into()])]);
+    trial.push(&[at_gate("trial.gated_blocking", "held", &gate)]);
     trial.wait_runs(1);
     let slot = slot_of(&mut trial, "held");
     for _ in 0..2 {
@@ -155,7 +155,7 @@ fn a_function_that_blocks_and_fails_in_the_end_was_killed() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
     let mut worker = trial.worker(&["--concurrency", "1"]);
-    trial.push(&[call("trial.gated_failing", &["held".into(), gate.to_str().unwrap().into()])]);
+    trial.push(&[at_gate("trial.gated_failing", "held", &gate)]);
     trial.wait_runs(1);
     let slot = slot_of(&mut trial, "held");
     assert_eq!(ending(&trial, &slot), Ending::Blocks);
@@ -226,7 +226,7 @@ fn an_order_that_no_beat_takes_expires_and_the_run_goes_on() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
     let mut worker = trial.worker(&["--lease", "1s"]);
-    trial.push(&[call("trial.gated", &["held".into(), gate.to_str().unwrap().into()])]);
+    trial.push(&[gated("held", &gate)]);
     trial.wait_runs(1);
     let slot = slot_of(&mut trial, "held");
     worker.signal(Signal::SIGSTOP);

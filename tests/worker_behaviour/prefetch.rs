@@ -1,8 +1,6 @@
 //! What is claimed ahead begins when something ends, in its order, and is nobody's secret: it can be killed, is put back
 //! when its worker stops, and is run by others when that dies.
 
-use std::path::Path;
-
 use delayed::CallId;
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -10,12 +8,8 @@ use serde_json::Value;
 use super::concurrency::most;
 use super::kill::{kill, with_id};
 use crate::support::process::{DELAYED, Program};
-use crate::support::trial::{PATIENCE, Trial, call, count, mark, marks, open};
+use crate::support::trial::{PATIENCE, Trial, call, count, gated, mark, marks, open};
 use crate::support::wait;
-
-fn gated(n: &str, gate: &Path) -> Vec<u8> {
-    call("trial.gated", &[n.into(), gate.to_str().unwrap().into()])
-}
 
 /// A worker that runs one call and has claimed four more of six.
 fn ahead() -> (Trial, Program, std::path::PathBuf) {
@@ -201,7 +195,7 @@ fn by_itself_a_worker_asks_once_for_many_quick_calls() {
 fn by_itself_a_worker_claims_nothing_ahead_of_what_takes_long() {
     let mut trial = Trial::new();
     let gates: Vec<_> = (0..8).map(|n| trial.gate(&format!("gate{n}"))).collect();
-    let calls: Vec<Vec<u8>> = gates.iter().enumerate().map(|(n, gate)| gated(&n.to_string(), gate)).collect();
+    let calls: Vec<Vec<u8>> = gates.iter().enumerate().map(|(n, gate)| gated(n, gate)).collect();
     trial.push(&calls);
     let mut worker = trial.worker(&["--concurrency", "2"]);
     for (n, gate) in gates.iter().enumerate() {
@@ -222,7 +216,7 @@ fn by_itself_a_worker_claims_nothing_ahead_of_what_takes_long() {
 fn slots_that_are_held_do_not_make_it_claim_and_put_back() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
-    let held: Vec<Vec<u8>> = (0..15).map(|n| gated(&n.to_string(), &gate)).collect();
+    let held: Vec<Vec<u8>> = (0..15).map(|n| gated(n, &gate)).collect();
     trial.push(&held);
     let mut worker = trial.worker(&["--concurrency", "16"]);
     trial.wait_runs(15);

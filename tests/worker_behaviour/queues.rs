@@ -6,7 +6,7 @@ use delayed::testing::{Fault, Requests, Side};
 use redis::Commands;
 
 use crate::support::redis::{TestRedis, snapshot};
-use crate::support::trial::{PATIENCE, Trial, call, count, mark, open};
+use crate::support::trial::{PATIENCE, Trial, at_gate, call, count, gated, mark, open};
 use crate::support::wait;
 
 fn marks(name: &str, count: usize) -> Vec<Vec<u8>> {
@@ -63,7 +63,7 @@ fn large_messages_of_the_first_queue_go_before_what_waits_in_the_second() {
 fn what_comes_into_the_first_queue_goes_before_what_waits_in_the_second() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
-    trial.push_to("b", &[call("trial.gated", &["b".into(), gate.to_str().unwrap().into()])]);
+    trial.push_to("b", &[gated("b", &gate)]);
     trial.push_to("b", &marks("b", 20));
     let words = ["--queue", "a", "--queue", "b", "--concurrency", "1"];
     let mut worker = trial.start_at(&trial.server.url(), &words);
@@ -142,9 +142,8 @@ fn weights_count_for_what_is_claimed_ahead() {
 fn a_queue_that_was_empty_for_long_does_not_make_up_for_it_after_a_retry() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
-    let gated =
-        |task: &str, name: &str| call(task, &[name.into(), trial.gate(name).to_str().unwrap().into()]);
-    let (failing, busy) = (gated("trial.gated_failing", "failing"), gated("trial.gated", "busy"));
+    let held = |task: &str, name: &str| at_gate(task, name, &trial.gate(name));
+    let (failing, busy) = (held("trial.gated_failing", "failing"), gated("busy", &trial.gate("busy")));
     let (failing_gate, busy_gate) = (trial.gate("failing"), trial.gate("busy"));
     let words = ["--queue", "a=1", "--queue", "b=1", "--concurrency", "2", "--prefetch", "0", "--no-sweep"];
     let mut worker = trial.start_at(proxy.url(), &words);

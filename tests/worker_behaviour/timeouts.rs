@@ -7,7 +7,7 @@ use delayed::protocol::message::Message;
 
 use crate::support::process::{DELAYED, Program};
 use crate::support::redis::State;
-use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks, open};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, gated, mark, marks, open};
 use crate::support::wait;
 
 fn timed(task: &str, arguments: &[&str], meta: Meta) -> Vec<u8> {
@@ -319,7 +319,7 @@ fn what_waits_for_its_end_does_not_wake_the_worker() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
     let mut worker = trial.worker(&["--timeout", "1h"]);
-    trial.push(&[call("trial.gated", &["a".into(), gate.to_str().unwrap().into()])]);
+    trial.push(&[gated("a", &gate)]);
     trial.wait_runs(1);
     wait::until("hardly any processor time", PATIENCE, || {
         let time = || {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::trial::{Trial, mark};
+use crate::support::trial::{Trial, gated, mark, open};
 use crate::support::wait;
 
 #[test]
@@ -64,10 +64,10 @@ fn a_worker_whose_slots_are_full_takes_the_next_as_soon_as_one_ends() {
     let mut trial = Trial::new();
     let mut worker = trial.worker(&["--concurrency", "1"]);
     let gate = trial.gate("gate");
-    let held = crate::support::trial::call("trial.gated", &["h".into(), gate.to_str().unwrap().into()]);
+    let held = gated("h", &gate);
     trial.push(&[held, mark("next")]);
     trial.wait_runs(1);
-    crate::support::trial::open(&gate);
+    open(&gate);
     trial.wait_runs(3);
     trial.wait_settled();
     trial.stop(&mut worker);
