@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
-use delayed::testing::{Fault, Mode, Proxy, Requests, Side};
+use delayed::testing::{Fault, Mode, Proxy, Requests, Side, Trap};
 use nix::sys::signal::Signal;
 use redis::Commands;
 
@@ -78,6 +78,11 @@ fn waits_only(trial: &mut Watched, command: &str) {
     wait::until("a wait with nothing behind it", PATIENCE, || {
         waits(trial) == [command] && trial.proxy.unanswered() == 1
     });
+}
+
+/// What happens to the wait that is begun as the `nth` from now.
+fn next_wait(trial: &Watched, nth: u32, fault: Fault) -> Trap {
+    trial.proxy.trap(Side::Request, Requests::command("BLMOVE").nth(nth), fault)
 }
 
 /// Waits until nobody waits.
@@ -319,7 +324,7 @@ fn a_wait_that_times_out_is_begun_again() {
     let mut trial = Watched::new();
     let mut worker = trial.worker(&ALONE);
     idle(&mut trial, 1);
-    let again = trial.proxy.trap(Side::Request, Requests::command("BLMOVE").nth(u32::MAX), Fault::Drop);
+    let again = next_wait(&trial, u32::MAX, Fault::Drop);
     wait::until("another wait", PATIENCE, || again.met() >= 1);
     idle(&mut trial, 1);
     assert!(!trial.redis.exists::<_, bool>("q_hand").unwrap(), "expected no token from nowhere");
@@ -371,9 +376,35 @@ fn a_claim_that_is_stale_takes_nothing_and_its_token_is_used() {
     let hash = keys.iter().find(|key| key.matches(':').count() == 1).expect("the worker has a hash");
     // As if the call before it had not been applied.
     let () = redis::cmd("HINCRBY").arg(hash).arg("seq").arg(-1).query(&mut trial.redis).unwrap();
+    let (held, waits) = (next_wait(&trial, 1, Fault::Hold), next_wait(&trial, u32::MAX, Fault::Drop));
     trial.push(&[mark("stale")]);
     worker.wait_for_line("reconciled what");
+    trial.wait_runs(1);
+    assert_eq!(waits.met(), 1, "expected its token to be used at once, and not found behind another wait");
+    held.release();
     ends_well(&mut trial, &mut worker, &["stale"]);
+}
+
+#[test]
+fn a_pick_up_that_is_refused_keeps_neither_its_token_nor_its_slot() {
+    const SLOTS: usize = 4;
+    let mut trial = Watched::new();
+    let mut worker = trial.worker(&[&ALONE[..], &["--prefetch", "0"]].concat());
+    idle(&mut trial, 1);
+    let again = trial.proxy.trap(Side::Request, Requests::script("pick_up").nth(u32::MAX), Fault::Drop);
+    let () = trial.redis.set("q_processing", "no hash").unwrap();
+    let gate = trial.gate("gate");
+    trial.push(&(0..SLOTS).map(|n| gated(n, &gate)).collect::<Vec<_>>());
+    worker.wait_for_line("holds another type");
+    let () = trial.redis.del("q_processing").unwrap();
+    // As many as there are slots, at a time.
+    trial.wait_runs(SLOTS);
+    assert_eq!(again.met(), 0, "expected its token to be used at once, and not found behind another wait");
+    open(&gate);
+    trial.wait_settled();
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (SLOTS as u64, 0), "{stopped}");
+    trial.assert_only(&[]);
 }
 
 #[test]
