@@ -16,7 +16,7 @@ pub struct Part {
     pub why: &'static str,
 }
 
-/// Fewer calls than these run while the first look at what they have cost is taken.
+/// With fewer calls, most have run before the first look at what they cost.
 const ENOUGH: u64 = 5_000;
 
 /// Name, unit and value of each.
@@ -59,9 +59,9 @@ pub const PARTS: [Part; 5] = [
         sizes: &[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
         measure: waiting,
         why: "A hundred thousand of them are drained, or all: a thousand are gone in some milliseconds, in which the worker \
-              begins with small claims, and which are too few to tell what one costs. Redis takes from the head of a list, \
-              which it does not have to walk, so a call costs the same however many stand behind it; each has its bytes \
-              and those of its token.",
+              begins with small claims, and are too few to tell what one costs, which is left out. Redis takes from the \
+              head of a list, which it does not have to walk, so a call costs the same however many stand behind it; each \
+              has its bytes and those of its token.",
     },
     Part {
         name: "idle",
