@@ -80,7 +80,7 @@ impl Waiter {
 
     /// Claims one message at the most, behind a wait that is under way: Redis does it as soon as that has ended.
     pub(crate) async fn pick_up(
-        &mut self,
+        &self,
         keys: &QueueKeys,
         ask: &PickUpRequest<'_>,
     ) -> Result<Claimed, BrokerError> {

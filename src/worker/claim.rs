@@ -98,26 +98,30 @@ impl ClaimLoop {
         all_dry && self.accepts() && !self.lanes[index].rests()
     }
 
+    /// Notes that a slot owns nothing and may be claimed for.
+    pub(super) fn free(&mut self, index: usize, slot: usize) {
+        self.lanes[index].lane.disown(slot);
+        self.slots.give(slot);
+    }
+
     /// What a claim has brought, and which slots are free again.
     pub(super) fn on_claimed(&mut self, request: Request, claimed: Claimed) {
-        // A token comes for one message, which is the only one as a rule.
-        let expects_more = !request.is_pick_up();
-        let (slots, kept) = match request.kind {
-            RequestKind::Claim { slots, kept, .. } => (slots, kept),
-            RequestKind::PickUp { slot, .. } => (vec![slot], 0),
+        let (slots, kept, expects_more) = match request.kind {
+            RequestKind::Claim { slots, kept, .. } => (slots, kept, true),
+            // A token comes for one message, which is the only one as a rule.
+            RequestKind::PickUp { slot, .. } => (vec![slot], 0, false),
             _ => return,
         };
         let Claimed { lost, waiting, suspects, alone, messages } = claimed;
         self.on_lost(request.lane, lost);
-        let lane = &mut self.lanes[request.lane];
         let (over, open) = slots.split_at(kept);
         let (filled, empty) = open.split_at(messages.len().min(open.len()));
+        for slot in empty.iter().rev().chain(over) {
+            self.free(request.lane, *slot);
+        }
+        let lane = &mut self.lanes[request.lane];
         for slot in filled {
             lane.claimed_by[*slot] = request.seq;
-        }
-        for slot in empty.iter().rev().chain(over) {
-            lane.lane.disown(*slot);
-            self.slots.give(*slot);
         }
         lane.waiting = waiting;
         lane.suspects = suspects;

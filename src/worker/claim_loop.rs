@@ -277,7 +277,7 @@ impl ClaimLoop {
         lane.claims += usize::from(request.is_claim());
         lane.standing |= request.is_pick_up();
         if let RequestKind::Claim { slots, kept, .. } = &request.kind {
-            // A reply may take longer than a lease.
+            // A reply may take longer than a lease. A pick-up owns nothing while it stands, and gives its slot a whole one.
             slots[*kept..].iter().for_each(|slot| lane.lane.may_own(*slot));
         }
         self.under_way.push(Box::pin(self.sender.clone().send(Arc::clone(&lane.lane), request)));

@@ -42,23 +42,23 @@ impl ClaimLoop {
 
     /// A request was not applied: its slots are as they were before it.
     fn take_back(&mut self, request: Request) {
-        let lane = &mut self.lanes[request.lane];
+        let index = request.lane;
+        let lane = &mut self.lanes[index];
         match request.kind {
             RequestKind::Claim { slots, released, forgive, in_hand, .. } => {
                 for (place, slot) in slots.into_iter().enumerate() {
                     if place < released {
-                        lane.finished.push((slot, place < forgive));
+                        self.lanes[index].finished.push((slot, place < forgive));
                     } else {
-                        lane.lane.disown(slot);
-                        self.slots.give(slot);
+                        self.free(index, slot);
                     }
                 }
+                let lane = &mut self.lanes[index];
                 lane.token = lane.token.or(in_hand);
             }
             RequestKind::PickUp { slot, .. } => {
-                lane.lane.disown(slot);
-                self.slots.give(slot);
                 lane.token = lane.token.or(Some(Token::Moved));
+                self.free(index, slot);
             }
             RequestKind::Settle { slot, settlement } => lane.settle_later(slot, settlement),
             RequestKind::PutBack { slots, place } => {
@@ -103,13 +103,12 @@ impl ClaimLoop {
                         match owned.remove(&slot).flatten() {
                             // Not released yet, and known to be done.
                             Some(_) if !applied && place < released => {
-                                lane.finished.push((slot, place < forgive))
+                                self.lanes[index].finished.push((slot, place < forgive))
                             }
                             Some(message) => found.push((slot, message)),
                             None => {
                                 lost += u64::from(place < released && !is_surely_applied);
-                                lane.lane.disown(slot);
-                                self.slots.give(slot);
+                                self.free(index, slot);
                             }
                         }
                     }
@@ -118,10 +117,7 @@ impl ClaimLoop {
                     lane.token = lane.token.or((!applied).then_some(Token::Moved));
                     match owned.remove(&slot).flatten() {
                         Some(message) => found.push((slot, message)),
-                        None => {
-                            lane.lane.disown(slot);
-                            self.slots.give(slot);
-                        }
+                        None => self.free(index, slot),
                     }
                 }
                 RequestKind::Settle { slot, settlement } => match owned.remove(&slot).flatten() {
@@ -130,20 +126,18 @@ impl ClaimLoop {
                     None => {
                         lost += u64::from(!is_surely_applied);
                         self.orders.on_settled(slot, applied);
-                        lane.lane.disown(slot);
-                        self.slots.give(slot);
+                        self.free(index, slot);
                     }
                 },
                 RequestKind::PutBack { slots, place } => {
                     for slot in slots {
                         if owned.remove(&slot).flatten().is_some() {
-                            lane.put_back_later(slot, place);
+                            self.lanes[index].put_back_later(slot, place);
                             continue;
                         }
                         lost += u64::from(!is_surely_applied);
                         self.orders.on_settled(slot, applied);
-                        lane.lane.disown(slot);
-                        self.slots.give(slot);
+                        self.free(index, slot);
                     }
                 }
                 RequestKind::Reconcile { .. } => {}

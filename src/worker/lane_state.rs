@@ -45,7 +45,7 @@ pub(super) struct LaneState {
     pub(super) refused: bool,
     /// What it asks is refused until somebody mends a key or gives a right.
     pub(super) barred: bool,
-    /// Requests of which we do not know whether they were applied.
+    /// Requests of which we do not know whether they were applied. A pick-up keeps the connection of its wait until then.
     pub(super) doubt: Vec<Request>,
     /// The last claim got less than it asked for.
     pub(super) dry: bool,

@@ -24,7 +24,7 @@ pub(super) struct Request {
 pub(super) enum RequestKind {
     /// Releases the first `released` of `slots` and claims for all but the first `kept` of them.
     Claim { slots: Vec<usize>, released: usize, kept: usize, forgive: usize, in_hand: Option<Token> },
-    /// Claims one message behind the wait of `waiter`, with the token that ends it.
+    /// Claims one message at the most, when the wait of `waiter` has ended.
     PickUp { slot: usize, waiter: Waiter },
     /// Carries out what was decided about one slot.
     Settle { slot: usize, settlement: Settlement },
@@ -75,7 +75,7 @@ impl Request {
         }
     }
 
-    /// Whether this is to bring messages.
+    /// Whether this may bring messages.
     pub(super) fn is_claim(&self) -> bool {
         matches!(self.kind, RequestKind::Claim { .. }) || self.is_pick_up()
     }
@@ -121,7 +121,7 @@ impl Sender {
                 let now = lane.now();
                 let wire_id = lane.wire_ids[*slot].as_str();
                 let ask = PickUpRequest { worker_key, seq, lease: self.lease, wire_id };
-                let claimed = waiter.clone().pick_up(keys, &ask).await?;
+                let claimed = waiter.pick_up(keys, &ask).await?;
                 if !claimed.messages.is_empty() {
                     lane.cover(std::slice::from_ref(slot), now, self.lease);
                 }

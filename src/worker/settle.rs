@@ -115,9 +115,7 @@ impl ClaimLoop {
     /// A verdict was carried out, or came too late.
     pub(super) fn on_settled(&mut self, request: &Request, owned: bool) {
         let RequestKind::Settle { slot, settlement } = &request.kind else { return };
-        let lane = &mut self.lanes[request.lane];
-        lane.lane.disown(*slot);
-        self.slots.give(*slot);
+        self.free(request.lane, *slot);
         self.orders.on_settled(*slot, owned);
         if !owned {
             self.on_lost(request.lane, 1);
@@ -126,7 +124,7 @@ impl ClaimLoop {
         match settlement {
             // It may be the only one in the queue, and a round that was foreign till now has one of ours again.
             Settlement::Retry(_) => {
-                lane.on_known();
+                self.lanes[request.lane].on_known();
                 self.wake(request.lane);
             }
             Settlement::Bury { .. } => self.on_buried(request.lane),
@@ -136,14 +134,13 @@ impl ClaimLoop {
     /// Messages were put back, as far as they were still ours: so many of them.
     pub(super) fn on_put_back(&mut self, request: Request, count: u64) {
         let RequestKind::PutBack { slots, place } = request.kind else { return };
-        let lane = &mut self.lanes[request.lane];
         let lost = (slots.len() as u64).saturating_sub(count);
         for slot in slots {
-            lane.lane.disown(slot);
-            self.slots.give(slot);
+            self.free(request.lane, slot);
             self.orders.on_settled(slot, lost == 0);
         }
         if count > 0 {
+            let lane = &mut self.lanes[request.lane];
             match place {
                 // As after a retry.
                 Place::Head => lane.on_known(),

@@ -98,8 +98,8 @@ impl Doorbell {
         self.wait = Some(Wait { lanes, lasts_until, token, may_be_followed, end });
     }
 
-    /// The connection on which a claim may be sent behind the wait that is under way. Once for each wait: from then on
-    /// its token is that claim's.
+    /// The connection on which a pick-up may be sent behind the wait that is under way. Once for each wait: from then on
+    /// its token is that pick-up's.
     pub(super) fn follow(&mut self) -> Option<Waiter> {
         let wait = self.wait.as_mut()?;
         if std::mem::take(&mut wait.may_be_followed) { self.connection.clone() } else { None }
@@ -261,7 +261,7 @@ impl ClaimLoop {
         if let Some(waiter) = self.doorbell.follow() {
             // For one slot: a token comes for one message, which Redis moves by fewer commands than many. When more have
             // come, the next claim is for all slots.
-            let slot = self.slots.take(1)[0];
+            let slot = self.slots.take(1).pop().expect("all slots are free");
             let request = self.numbered(0, RequestKind::PickUp { slot, waiter });
             self.issue(request);
         }
