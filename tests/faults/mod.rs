@@ -9,6 +9,7 @@ mod log;
 mod many_lost;
 mod network;
 mod paused;
+mod pick_up;
 mod points;
 mod poison;
 mod redis_down;

@@ -6,7 +6,7 @@ use delayed::testing::{Fault, Mode, Proxy, Requests, Side};
 use serde_json::json;
 
 use crate::support::redis::Options;
-use crate::support::trial::{Dice, PATIENCE, Trial, alone, call, count, gated, marks, open};
+use crate::support::trial::{Dice, PATIENCE, Trial, alone, at_gate, call, count, gated, marks, open};
 use crate::support::wait;
 
 #[test]
@@ -15,7 +15,7 @@ fn a_connection_with_many_requests_under_way_that_is_cut_is_one_failure() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
     let gate = trial.gate("gate");
-    let failing = |n: usize| call("trial.gated_failing", &[json!(n.to_string()), json!(gate)]);
+    let failing = |n: usize| at_gate("trial.gated_failing", n, &gate);
     let words = ["--concurrency", "20", "--lease", "60s", "--no-sweep"];
     let mut worker = trial.worker_at(proxy.url(), &words);
     trial.push(&(0..RETRIES).map(failing).collect::<Vec<_>>());

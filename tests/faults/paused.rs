@@ -140,7 +140,7 @@ fn tasks_that_starve_the_runtime_do_not_lose_ownership() {
     });
     let mut first = trial.worker(&["--lease", "1s", "--concurrency", "16"]);
     // Asynchronous tasks that block every thread of the runtime.
-    let blocks = |n: u32| call("trial.starve", &[n.to_string().into(), gate.to_str().unwrap().into()]);
+    let blocks = |n: u32| at_gate("trial.starve", n, &gate);
     let calls: Vec<_> = (0..16).map(blocks).collect();
     trial.push(&calls);
     trial.wait_runs(1);

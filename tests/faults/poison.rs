@@ -14,7 +14,7 @@ const ALONE: [&str; 3] = ["--no-sweep", "--lease", "1s"];
 const SLOTS: usize = 18;
 
 /// A call that waits at a gate of that name.
-fn held(trial: &Trial, name: &str) -> Vec<u8> {
+fn at_own_gate(trial: &Trial, name: &str) -> Vec<u8> {
     gated(name, &trial.gate(name))
 }
 
@@ -84,7 +84,7 @@ fn look_alikes_that_only_stood_by_are_forgiven() {
 fn what_is_found_after_a_broken_connection_runs_alone_too() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
-    let (one, other) = (held(&trial, "one"), mark("other"));
+    let (one, other) = (at_own_gate(&trial, "one"), mark("other"));
     two_died_of(&mut trial, &one);
     two_died_of(&mut trial, &other);
     trial.push(&[one, other.clone()]);
@@ -112,7 +112,7 @@ fn busy() -> impl Iterator<Item = String> {
 fn claims_both(trial: &mut Trial, proxy: &Proxy, one: &[u8], other: &[u8], told: bool) -> (Program, Trap) {
     let slots = SLOTS.to_string();
     let worker = trial.worker_at(proxy.url(), &[&ALONE[..], &["--concurrency", &slots]].concat());
-    let calls: Vec<_> = busy().map(|name| held(trial, &name)).collect();
+    let calls: Vec<_> = busy().map(|name| at_own_gate(trial, &name)).collect();
     trial.push(&calls);
     trial.wait_runs(SLOTS);
     let held = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::Hold);
@@ -143,7 +143,7 @@ fn owned(trial: &mut Trial) -> Vec<Vec<u8>> {
 fn of_two_that_are_to_run_alone_one_is_put_back() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
-    let (one, other) = (held(&trial, "one"), mark("other"));
+    let (one, other) = (at_own_gate(&trial, "one"), mark("other"));
     let (mut worker, held) = claims_both(&mut trial, &proxy, &one, &other, true);
     held.release();
     trial.wait_runs(2 * SLOTS + 1);
@@ -187,7 +187,7 @@ fn a_poison_begins_when_the_other_has_been_put_back() {
 fn a_suspect_that_wakes_a_worker_runs_alone() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
-    let suspect = held(&trial, "suspect");
+    let suspect = at_own_gate(&trial, "suspect");
     two_died_of(&mut trial, &suspect);
     let picked_up = proxy.trap(Side::Reply, Requests::script("pick_up").nth(1), Fault::Hold);
     let mut worker = trial.worker_at(proxy.url(), &[&ALONE[..], &["--concurrency", "2"]].concat());
@@ -209,7 +209,7 @@ fn a_suspect_that_wakes_a_worker_runs_alone() {
 fn a_poison_begins_when_what_has_ended_is_released() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
-    let (poison, held) = (call("trial.double_panic", &["poison".into()]), held(&trial, "held"));
+    let (poison, held) = (call("trial.double_panic", &["poison".into()]), at_own_gate(&trial, "held"));
     let mut worker = trial.worker_at(proxy.url(), &[&ALONE[..], &["--concurrency", "2"]].concat());
     trial.push(&[held]);
     trial.wait_runs(1);
@@ -378,7 +378,7 @@ fn innocents_beside_a_poison_are_not_buried_with_it() {
 #[test]
 fn a_suspect_that_is_claimed_ahead_does_not_run_beside_what_fills_its_worker() {
     let mut trial = Trial::new();
-    let (held, suspect) = (held(&trial, "held"), mark("suspect"));
+    let (held, suspect) = (at_own_gate(&trial, "held"), mark("suspect"));
     let mut worker = trial.worker(&[&ALONE[..], &["--concurrency", "1", "--prefetch", "8"]].concat());
     trial.push(&[held]);
     trial.wait_runs(1);

@@ -225,6 +225,7 @@ fn what_is_put_back_for_other_workers_is_there_once() {
     for lose in [Side::Reply, Side::Request] {
         let mut trial = Trial::new();
         let proxy = trial.server.proxy();
+        println!("{lose:?}");
         let foreign: Vec<_> = (0..SLOTS).map(|n| call("trial.of_others", &[n.into()])).collect();
         trial.push(&foreign);
         let trap = proxy.trap(lose, Requests::script("put_back").nth(1), Fault::End);

@@ -1,9 +1,9 @@
-//! A worker that waits, with a claim behind its wait: what happens to both when something happens to it.
+//! A worker that waits, with a pick-up behind its wait: what happens to both when something happens to it.
 
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
-use delayed::testing::{Fault, Mode, Proxy, Requests, Side, Trap};
+use delayed::testing::{Fault, Proxy, Requests, Side, Trap};
 use nix::sys::signal::Signal;
 use redis::Commands;
 
@@ -12,23 +12,23 @@ use crate::support::trial::{PATIENCE, QUEUE, Trial, count, gated, mark, marks, o
 use crate::support::wait;
 
 /// Nobody but the worker itself brings anything back, and no lease ends within a test.
-const ALONE: [&str; 5] = ["--no-sweep", "--lease", "120s", "--concurrency", "4"];
+pub(super) const ALONE: [&str; 5] = ["--no-sweep", "--lease", "120s", "--concurrency", "4"];
 
 /// A trial whose workers reach Redis through a network that knows what they wait for.
-struct Watched {
+pub(super) struct Watched {
     trial: Trial,
-    proxy: Proxy,
+    pub(super) proxy: Proxy,
 }
 
 impl Watched {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let trial = Trial::new();
         let proxy = trial.server.proxy();
         Self { trial, proxy }
     }
 
     /// A worker that serves when this returns.
-    fn worker(&self, words: &[&str]) -> Program {
+    pub(super) fn worker(&self, words: &[&str]) -> Program {
         self.trial.worker_at(self.proxy.url(), words)
     }
 }
@@ -57,16 +57,16 @@ fn waits(trial: &mut Trial) -> Vec<String> {
     blocked.map(|line| field(line, "cmd")).collect()
 }
 
-/// Waits until Redis knows of so many waits and of nothing else that blocks, each with a claim behind it.
+/// Waits until Redis knows of so many waits and of nothing else that blocks, each with a pick-up behind it.
 #[track_caller]
-fn idle(trial: &mut Watched, workers: usize) {
+pub(super) fn idle(trial: &mut Watched, workers: usize) {
     wait::until_ok(PATIENCE, || {
         let (waits, unanswered) = (waits(trial), trial.proxy.unanswered());
         let all = waits.len() == workers && waits.iter().all(|command| command == "blmove");
-        // The wait, the claim, and what tells that the claim's reply is its own.
+        // The wait, the pick-up, and what tells that the pick-up's reply is its own.
         (all && unanswered == 3 * workers).then_some(()).ok_or_else(|| {
             format!(
-                "{workers} waits with a claim behind each, there are {waits:?}, and {unanswered} requests"
+                "{workers} waits with a pick-up behind each, there are {waits:?}, and {unanswered} requests"
             )
         })
     });
@@ -81,7 +81,7 @@ fn waits_only(trial: &mut Watched, command: &str) {
 }
 
 /// What happens to the wait that is begun as the `nth` from now.
-fn next_wait(trial: &Watched, nth: u32, fault: Fault) -> Trap {
+pub(super) fn next_wait(trial: &Watched, nth: u32, fault: Fault) -> Trap {
     trial.proxy.trap(Side::Request, Requests::command("BLMOVE").nth(nth), fault)
 }
 
@@ -92,13 +92,13 @@ fn nobody_waits(trial: &mut Trial) {
 }
 
 /// How many messages are owned.
-fn owned(trial: &mut Trial) -> usize {
+pub(super) fn owned(trial: &mut Trial) -> usize {
     trial.state().processing.len()
 }
 
 /// Ends the worker and sees that each of `runs` ran once, within the life of the worker.
 #[track_caller]
-fn ends_well(trial: &mut Trial, worker: &mut Program, runs: &[&str]) {
+pub(super) fn ends_well(trial: &mut Trial, worker: &mut Program, runs: &[&str]) {
     trial.wait_runs(runs.len());
     trial.wait_settled();
     let stopped = trial.stop(worker);
@@ -109,7 +109,7 @@ fn ends_well(trial: &mut Trial, worker: &mut Program, runs: &[&str]) {
 }
 
 /// Whether each thread of a process is stopped.
-fn stands_still(program: &Program) -> bool {
+pub(super) fn stands_still(program: &Program) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{}/task", program.pid())).unwrap();
     threads.flatten().all(|thread| {
         let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
@@ -132,65 +132,6 @@ fn a_worker_that_is_killed_while_it_waits_takes_nothing_with_it() {
 }
 
 #[test]
-fn a_worker_that_is_killed_right_after_its_claim_was_run_is_taken_over() {
-    let mut trial = Watched::new();
-    let words = ["--lease", "1s", "--concurrency", "4"];
-    let mut first = trial.worker(&words);
-    idle(&mut trial, 1);
-    // It stands still, and Redis runs its claim all the same.
-    first.signal(Signal::SIGSTOP);
-    wait::until("all threads to stand still", PATIENCE, || stands_still(&first));
-    trial.push(&[mark("taken")]);
-    wait::until("it to be owned", PATIENCE, || owned(&mut trial) == 1);
-    assert_eq!((trial.state().tokens, trial.ledger.total()), (0, 0), "expected it to be taken and not run");
-    first.kill9();
-    let mut second = trial.worker(&words);
-    ends_well(&mut trial, &mut second, &["taken"]);
-}
-
-#[test]
-fn a_token_whose_claim_never_came_is_taken_from_the_hand_by_the_next_that_waits() {
-    let mut trial = Watched::new();
-    // What a crash leaves between the two: Redis has moved the token, and has not run the claim.
-    trial.push(&[mark("left")]);
-    let () = redis::cmd("LMOVE")
-        .arg("q_noti")
-        .arg("q_hand")
-        .arg("LEFT")
-        .arg("RIGHT")
-        .query(&mut trial.redis)
-        .unwrap();
-    let mut worker = trial.worker(&ALONE);
-    let began = Instant::now();
-    ends_well(&mut trial, &mut worker, &["left"]);
-    assert!(began.elapsed() < Duration::from_secs(20), "expected a wait, not a lease: {:?}", began.elapsed());
-}
-
-#[test]
-fn a_token_whose_claim_never_came_is_brought_back_by_a_sweeper() {
-    let mut trial = Watched::new();
-    trial.push(&[mark("left")]);
-    let () = redis::cmd("LMOVE")
-        .arg("q_noti")
-        .arg("q_hand")
-        .arg("LEFT")
-        .arg("RIGHT")
-        .query(&mut trial.redis)
-        .unwrap();
-    let mut sweeper = trial.sweeper(&["--queue", QUEUE, "--interval", "100ms"]);
-    wait::until("the token to be back", PATIENCE, || {
-        let state = trial.state();
-        state.tokens == 1 && !state.keys.contains(&"q_hand".to_owned())
-    });
-    // One too many, which no message lacks, is dropped.
-    let () = trial.redis.rpush("q_hand", "1").unwrap();
-    wait::until("the hand to be empty", PATIENCE, || !trial.redis.exists::<_, bool>("q_hand").unwrap());
-    sweeper.kill9();
-    assert_eq!(trial.state().tokens, 1, "expected no token to be made");
-    trial.assert_only(&["q", "q_noti"]);
-}
-
-#[test]
 fn a_connection_that_is_cut_while_it_waits() {
     let mut trial = Watched::new();
     let mut worker = trial.worker(&ALONE);
@@ -202,47 +143,6 @@ fn a_connection_that_is_cut_while_it_waits() {
     }
     trial.push(&marks(3));
     ends_well(&mut trial, &mut worker, &["0", "1", "2"]);
-}
-
-#[test]
-fn a_connection_that_is_cut_after_the_claim_was_run() {
-    let mut trial = Watched::new();
-    let mut worker = trial.worker(&ALONE);
-    idle(&mut trial, 1);
-    trial.proxy.set(Mode::Hold);
-    trial.push(&[mark("claimed")]);
-    wait::until("it to be owned", PATIENCE, || owned(&mut trial) == 1);
-    trial.proxy.cut();
-    trial.proxy.set(Mode::Pass);
-    worker.wait_for_line("reconciled what");
-    ends_well(&mut trial, &mut worker, &["claimed"]);
-}
-
-#[test]
-fn a_claim_that_does_not_arrive_behind_its_wait() {
-    let mut trial = Watched::new();
-    let trap = trial.proxy.trap(Side::Request, Requests::script("pick_up").nth(1), Fault::End);
-    let mut worker = trial.worker(&ALONE);
-    worker.wait_for_line("reconciled what");
-    assert_eq!(trap.struck(), 1, "expected the claim to be cut");
-    idle(&mut trial, 1);
-    trial.push(&marks(2));
-    ends_well(&mut trial, &mut worker, &["0", "1"]);
-}
-
-#[test]
-fn a_lone_message_takes_two_calls_of_scripts() {
-    let mut trial = Watched::new();
-    let mut worker = trial.worker(&ALONE);
-    idle(&mut trial, 1);
-    trial.commands();
-    trial.push(&[mark("lone")]);
-    trial.wait_settled();
-    idle(&mut trial, 1);
-    let commands = trial.commands();
-    // It is picked up, and released: each asks for the number of the last call. The next claim stands behind the wait.
-    assert_eq!(commands.get("hget"), Some(&2), "{commands:?}");
-    ends_well(&mut trial, &mut worker, &["lone"]);
 }
 
 #[test]
@@ -364,46 +264,6 @@ fn two_idle_workers_share_two_messages() {
     let executions = trial.ledger.executions();
     assert!(held.into_iter().all(|name| executions[&name] == 1), "{executions:?}");
     assert!((0..200).all(|n| executions[&n.to_string()] == 1), "{executions:?}");
-    trial.assert_only(&[]);
-}
-
-#[test]
-fn a_claim_that_is_stale_takes_nothing_and_its_token_is_used() {
-    let mut trial = Watched::new();
-    let mut worker = trial.worker(&ALONE);
-    idle(&mut trial, 1);
-    let keys: Vec<String> = trial.redis.keys("q:*").unwrap();
-    let hash = keys.iter().find(|key| key.matches(':').count() == 1).expect("the worker has a hash");
-    // As if the call before it had not been applied.
-    let () = redis::cmd("HINCRBY").arg(hash).arg("seq").arg(-1).query(&mut trial.redis).unwrap();
-    let (held, waits) = (next_wait(&trial, 1, Fault::Hold), next_wait(&trial, u32::MAX, Fault::Drop));
-    trial.push(&[mark("stale")]);
-    worker.wait_for_line("reconciled what");
-    trial.wait_runs(1);
-    assert_eq!(waits.met(), 1, "expected its token to be used at once, and not found behind another wait");
-    held.release();
-    ends_well(&mut trial, &mut worker, &["stale"]);
-}
-
-#[test]
-fn a_pick_up_that_is_refused_keeps_neither_its_token_nor_its_slot() {
-    const SLOTS: usize = 4;
-    let mut trial = Watched::new();
-    let mut worker = trial.worker(&[&ALONE[..], &["--prefetch", "0"]].concat());
-    idle(&mut trial, 1);
-    let again = trial.proxy.trap(Side::Request, Requests::script("pick_up").nth(u32::MAX), Fault::Drop);
-    let () = trial.redis.set("q_processing", "no hash").unwrap();
-    let gate = trial.gate("gate");
-    trial.push(&(0..SLOTS).map(|n| gated(n, &gate)).collect::<Vec<_>>());
-    worker.wait_for_line("holds another type");
-    let () = trial.redis.del("q_processing").unwrap();
-    // As many as there are slots, at a time.
-    trial.wait_runs(SLOTS);
-    assert_eq!(again.met(), 0, "expected its token to be used at once, and not found behind another wait");
-    open(&gate);
-    trial.wait_settled();
-    let stopped = trial.stop(&mut worker);
-    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (SLOTS as u64, 0), "{stopped}");
     trial.assert_only(&[]);
 }
 

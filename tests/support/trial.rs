@@ -200,16 +200,15 @@ impl Trial {
         self.ended(worker)
     }
 
-    /// Stops a worker that is to have all of its `slots` free: it runs as many calls at a time. What was to wait, in any
-    /// order, does so once, and nothing else is left.
+    /// Stops a worker that has run nothing, claims nothing ahead and is to have all of its `slots` free: it runs as many
+    /// calls at a time. What was to wait, in any order, does so once, and nothing else is left.
     #[track_caller]
     pub(crate) fn stop_all_free(&mut self, worker: &mut Program, slots: usize, waiting: &[Vec<u8>]) {
         let gate = self.gate("all_free");
-        let before = self.ledger.lines().len();
         self.push(&(0..slots).map(|n| gated(n, &gate)).collect::<Vec<_>>());
-        self.wait_runs(before + slots);
+        self.wait_runs(slots);
         open(&gate);
-        self.wait_runs(before + 2 * slots);
+        self.wait_runs(2 * slots);
         let stopped = self.stop(worker);
         assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (slots as u64, 0), "{stopped}");
         let (mut found, mut expected) = (self.state().waiting, waiting.to_vec());

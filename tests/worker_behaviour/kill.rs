@@ -195,7 +195,7 @@ fn an_asynchronous_run_that_comes_to_no_await_is_said_to_go_on() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
     let mut worker = trial.worker(&["--lease", "1s"]);
-    trial.push(&[call("trial.starve", &["held".into(), gate.to_str().unwrap().into()])]);
+    trial.push(&[at_gate("trial.starve", "held", &gate)]);
     trial.wait_runs(1);
     let slot = slot_of(&mut trial, "held");
     assert_eq!(ending(&trial, &slot), Ending::Blocks);

@@ -142,9 +142,9 @@ fn weights_count_for_what_is_claimed_ahead() {
 fn a_queue_that_was_empty_for_long_does_not_make_up_for_it_after_a_retry() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
-    let held = |task: &str, name: &str| at_gate(task, name, &trial.gate(name));
-    let (failing, busy) = (held("trial.gated_failing", "failing"), gated("busy", &trial.gate("busy")));
     let (failing_gate, busy_gate) = (trial.gate("failing"), trial.gate("busy"));
+    let failing = at_gate("trial.gated_failing", "failing", &failing_gate);
+    let busy = gated("busy", &busy_gate);
     let words = ["--queue", "a=1", "--queue", "b=1", "--concurrency", "2", "--prefetch", "0", "--no-sweep"];
     let mut worker = trial.start_at(proxy.url(), &words);
     trial.push_to("a", &[failing]);

@@ -2,10 +2,10 @@
 
 use nix::sys::signal::Signal;
 
-use crate::support::trial::{PATIENCE, Trial, call, count, marks, open};
+use crate::support::trial::{PATIENCE, Trial, at_gate, call, count, marks, open};
 
 fn held(trial: &Trial, task: &str, n: usize) -> Vec<u8> {
-    call(task, &[format!("h{n}").into(), trial.gate("gate").to_str().unwrap().into()])
+    at_gate(task, format!("h{n}"), &trial.gate("gate"))
 }
 
 #[test]
