@@ -10,6 +10,15 @@ use super::waiting::{ALONE, Watched, ends_well, idle, next_wait, owned, stands_s
 use crate::support::trial::{PATIENCE, QUEUE, count, gated, mark, marks, open};
 use crate::support::wait;
 
+/// What a crash leaves between the two: Redis has moved the token, and has not run the pick-up.
+fn in_hand() -> Watched {
+    let mut trial = Watched::new();
+    trial.push(&[mark("left")]);
+    let mut token = redis::cmd("LMOVE");
+    token.arg("q_noti").arg("q_hand").arg("LEFT").arg("RIGHT").exec(&mut trial.redis).unwrap();
+    trial
+}
+
 #[test]
 fn a_connection_that_is_cut_after_the_pick_up_was_run() {
     let mut trial = Watched::new();
@@ -111,16 +120,7 @@ fn a_worker_that_is_killed_right_after_its_pick_up_was_run_is_taken_over() {
 
 #[test]
 fn a_token_whose_pick_up_never_came_is_taken_from_the_hand_by_the_next_that_waits() {
-    let mut trial = Watched::new();
-    // What a crash leaves between the two: Redis has moved the token, and has not run the pick-up.
-    trial.push(&[mark("left")]);
-    let () = redis::cmd("LMOVE")
-        .arg("q_noti")
-        .arg("q_hand")
-        .arg("LEFT")
-        .arg("RIGHT")
-        .query(&mut trial.redis)
-        .unwrap();
+    let mut trial = in_hand();
     let mut worker = trial.worker(&ALONE);
     let began = Instant::now();
     ends_well(&mut trial, &mut worker, &["left"]);
@@ -129,15 +129,7 @@ fn a_token_whose_pick_up_never_came_is_taken_from_the_hand_by_the_next_that_wait
 
 #[test]
 fn a_token_whose_pick_up_never_came_is_brought_back_by_a_sweeper() {
-    let mut trial = Watched::new();
-    trial.push(&[mark("left")]);
-    let () = redis::cmd("LMOVE")
-        .arg("q_noti")
-        .arg("q_hand")
-        .arg("LEFT")
-        .arg("RIGHT")
-        .query(&mut trial.redis)
-        .unwrap();
+    let mut trial = in_hand();
     let mut sweeper = trial.sweeper(&["--queue", QUEUE, "--interval", "100ms"]);
     wait::until("the token to be back", PATIENCE, || {
         let state = trial.state();
