@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use futures_util::future::join3;
+use futures_util::future::join4;
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, DeadLimits, DeathLimits};
 use crate::config::{Config, DeadConfig, SweeperConfig};
@@ -189,6 +189,29 @@ impl Sweeper {
         keys: &QueueKeys,
         began: Duration,
     ) -> Result<SweepReport, BrokerError> {
+        // Asked together: what the one comes to is nothing to the others, as whatever is requeued has its token.
+        let (requeued, gap, hand, forgotten) = join4(
+            self.requeue_lost(keys, began),
+            self.broker.gap(keys),
+            self.broker.in_hand(keys),
+            self.broker.forget_workers(keys, began),
+        )
+        .await;
+        let mut report = requeued?;
+        let (mut gap, hand) = (gap?, hand?);
+        // Also without a gap: a token that was left in the hand is dropped.
+        let mut is_even = gap == 0 && hand == 0;
+        while !is_even {
+            let changed = self.broker.balance(keys, gap).await?;
+            report.balanced += changed;
+            gap -= changed;
+            is_even = gap == 0 || changed == 0;
+        }
+        forgotten.map(|()| report)
+    }
+
+    /// Brings back what dead workers owned, all of it.
+    async fn requeue_lost(&self, keys: &QueueKeys, began: Duration) -> Result<SweepReport, BrokerError> {
         let mut report = SweepReport::default();
         let deaths = DeathLimits {
             max_deaths: self.config.max_deaths,
@@ -225,19 +248,6 @@ impl Sweeper {
                 break;
             }
         }
-        // Asked together: what the one comes to is nothing to the others.
-        let (gap, hand, forgotten) =
-            join3(self.broker.gap(keys), self.broker.in_hand(keys), self.broker.forget_workers(keys, began))
-                .await;
-        let (mut gap, hand) = (gap?, hand?);
-        // Also without a gap: a token that was left in the hand is dropped.
-        let mut is_even = gap == 0 && hand == 0;
-        while !is_even {
-            let changed = self.broker.balance(keys, gap).await?;
-            report.balanced += changed;
-            gap -= changed;
-            is_even = gap == 0 || changed == 0;
-        }
-        forgotten.map(|()| report)
+        Ok(report)
     }
 }
