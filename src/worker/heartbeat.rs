@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
@@ -29,6 +30,8 @@ pub(super) struct Pulse {
     pub(super) info: Vec<u8>,
     /// Where the tasks run.
     pub(super) runtime: Handle,
+    /// Told of each beat but the first.
+    pub(super) beats: Arc<Notify>,
     /// To the loop that claims: orders to end runs, and of which lane.
     pub(super) orders: UnboundedSender<(usize, Order)>,
 }
@@ -112,7 +115,8 @@ fn run(mut pulse: Pulse, told: &Receiver<FirstBeat>) {
         }
         // The thread of the runtime that last looked for news of its sockets may be held by a task that blocks, while the
         // others sleep until they are given something. This wakes one of them, which then looks.
-        pulse.runtime.spawn(std::future::ready(()));
+        let beats = Arc::clone(&pulse.beats);
+        pulse.runtime.spawn(async move { beats.notify_one() });
         match pulse.beat() {
             Ok(()) => {
                 last_success = Instant::now();

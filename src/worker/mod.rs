@@ -153,7 +153,9 @@ impl Worker {
             .collect();
         let (order, orders) = unbounded_channel();
         // It connects while the queues are registered, and beats when they are.
-        let mut heartbeat = Heartbeat::start(self.pulse(&lanes, order)).map_err(Error::Io)?;
+        let pulse = self.pulse(&lanes, order);
+        let beats = Arc::clone(&pulse.beats);
+        let mut heartbeat = Heartbeat::start(pulse).map_err(Error::Io)?;
         try_join_all(lanes.iter().map(|lane| self.register(lane))).await?;
         heartbeat.begin().await?;
 
@@ -205,10 +207,15 @@ impl Worker {
         let sweeps = config.sweep.then(|| {
             let sweeper = self.config.sweeper.clone();
             // A short lease is of no use when nobody looks.
-            let interval = sweeper.interval.min(config.beat_period());
+            let (interval, period) = (sweeper.interval, config.beat_period());
+            let pace = if interval < period {
+                sweep::Pace::Rests(interval)
+            } else {
+                sweep::Pace::Beats(beats, period)
+            };
             let sweeper = Sweeper::with_broker(self.broker.clone(), sweeper, self.config.dead.clone());
             let queues = self.queues().cloned().collect();
-            Owned::spawn(sweep::run(self.broker.clone(), sweeper, queues, self.id.clone(), interval))
+            Owned::spawn(sweep::run(self.broker.clone(), sweeper, queues, self.id.clone(), pace))
         });
 
         let queues = self.queues().map(ToString::to_string).collect::<Vec<_>>().join(" ");
@@ -289,6 +296,7 @@ impl Worker {
             period: config.beat_period(),
             info: info.encode(),
             runtime: tokio::runtime::Handle::current(),
+            beats: Arc::default(),
             orders,
         }
     }

@@ -1,8 +1,10 @@
 //! Whose turn is it to sweep? Every worker sweeps its queues, each queue only when nobody else has just done it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join;
+use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::broker::Broker;
@@ -10,7 +12,29 @@ use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::sweeper::{SweepReport, Sweeper};
 
-/// Sweeps for ever, with a rest of `interval` between two sweeps. A sweep that fails is logged and does not end it.
+/// When a worker sweeps again.
+pub(super) enum Pace {
+    /// At each of its beats, in intervals of about that time: it is awake then.
+    Beats(Arc<Notify>, Duration),
+    /// After a rest, which is shorter.
+    Rests(Duration),
+}
+
+impl Pace {
+    fn interval(&self) -> Duration {
+        let (Self::Beats(_, interval) | Self::Rests(interval)) = self;
+        *interval
+    }
+
+    async fn rest(&self) {
+        match self {
+            Self::Beats(beat, _) => beat.notified().await,
+            Self::Rests(interval) => sleep(*interval).await,
+        }
+    }
+}
+
+/// Sweeps for ever at that pace. A sweep that fails is logged and does not end it.
 ///
 /// Cancel-safe: what it does, it does in single steps.
 pub(super) async fn run(
@@ -18,12 +42,12 @@ pub(super) async fn run(
     sweeper: Sweeper,
     queues: Vec<QueueName>,
     worker: WorkerId,
-    interval: Duration,
+    pace: Pace,
 ) {
     let queues: Vec<(QueueName, QueueKeys)> =
         queues.into_iter().map(|queue| (queue.clone(), QueueKeys::new(&queue))).collect();
     // A little less than the interval, so that the same worker may have the next turn too.
-    let turn = interval.mul_f64(0.9);
+    let turn = pace.interval().mul_f64(0.9);
     loop {
         for (queue, keys) in &queues {
             // Asked together, for whoever gets the turn.
@@ -41,6 +65,6 @@ pub(super) async fn run(
                 Err(error) => tracing::debug!(%queue, %error, "could not take a turn to sweep"),
             }
         }
-        sleep(interval).await;
+        pace.rest().await;
     }
 }

@@ -3,8 +3,12 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use redis::Commands;
+
 use crate::support::process::Program;
-use crate::support::trial::{Dice, PATIENCE, Trial, alone, at_gate, gated, mark, marks, open};
+use crate::support::trial::{
+    Dice, PATIENCE, QUEUE, Trial, WORKER, alone, at_gate, gated, mark, marks, open, ready,
+};
 use crate::support::wait;
 
 #[test]
@@ -93,6 +97,24 @@ fn an_idle_worker_takes_over_within_ten_seconds() {
     let took = recovery(&mut trial, busy, |trial| vec![trial.worker(&[])]);
     println!("recovery after SIGKILL with default settings: {took:?}");
     assert!(took <= Duration::from_secs(10), "expected at most 10 s, it took {took:?}");
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn a_worker_whose_lease_is_long_sweeps_as_often_as_the_interval_says() {
+    let mut trial = Trial::new();
+    let mut command = trial.command(WORKER);
+    command.args(["worker", "--redis", &trial.server.url(), "--queue", QUEUE, "--lease", "10min"]);
+    let mut worker = Program::spawn(command.env("DELAYED_SWEEPER_INTERVAL", "50ms"));
+    ready(&worker);
+    // The sweep that it begins with may find one of them.
+    for n in 0..3 {
+        let () = trial.redis.hset("q_processing", format!("gone{n}"), mark(n)).unwrap();
+        trial.wait_runs(n + 1);
+    }
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(0..3);
     trial.assert_only(&[]);
 }
 
