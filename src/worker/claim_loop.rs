@@ -200,7 +200,7 @@ impl ClaimLoop {
 
     /// Whether there is nothing to do until a claim is answered, and more is to be expected of it.
     fn only_waits(&self) -> bool {
-        let brings_more = |lane: &LaneState| lane.claims > 0 && !lane.standing && !lane.dry;
+        let brings_more = |lane: &LaneState| lane.claims > 0 && !lane.picks_up && !lane.dry;
         self.slots.running() == 0 && self.lanes.iter().any(brings_more)
     }
 
@@ -275,7 +275,7 @@ impl ClaimLoop {
         let lane = &mut self.lanes[request.lane];
         lane.requests += 1;
         lane.claims += usize::from(request.is_claim());
-        lane.standing |= request.is_pick_up();
+        lane.picks_up |= request.is_pick_up();
         if let RequestKind::Claim { slots, kept, .. } = &request.kind {
             // A reply may take longer than a lease. A pick-up owns nothing while it stands, and gives its slot a whole one.
             slots[*kept..].iter().for_each(|slot| lane.lane.may_own(*slot));
@@ -293,7 +293,7 @@ impl ClaimLoop {
         let lane = &mut self.lanes[request.lane];
         lane.requests -= 1;
         lane.claims -= usize::from(request.is_claim());
-        lane.standing &= !request.is_pick_up();
+        lane.picks_up &= !request.is_pick_up();
         match result {
             Ok(effect) => {
                 lane.applied = lane.applied.max(request.seq);

@@ -38,7 +38,7 @@ impl ClaimLoop {
         self.take_ended();
         let ordered = self.give_up_ordered();
         self.give_up_burials();
-        if self.lanes.iter().any(|lane| lane.standing) {
+        if self.lanes.iter().any(|lane| lane.picks_up) {
             // Its reply comes when the wait before it has ended.
             self.hang_up(last).await;
         }

@@ -52,7 +52,7 @@ pub(super) struct LaneState {
     /// The token in hand.
     pub(super) token: Option<Token>,
     /// A pick-up stands behind a wait: Redis runs it when the wait has ended.
-    pub(super) standing: bool,
+    pub(super) picks_up: bool,
     pub(super) waiting: u64,
     /// The mean size in bytes of the messages that the last claim brought.
     pub(super) size: usize,
@@ -89,7 +89,7 @@ impl LaneState {
             doubt: Vec::new(),
             dry: false,
             token: None,
-            standing: false,
+            picks_up: false,
             waiting: 0,
             size: 0,
             suspects: false,

@@ -71,7 +71,7 @@ impl ClaimLoop {
             let comes_first = lane.weight > 0 || all_dry;
             all_dry &= is_dry;
             let rests = lane.backoff.until().is_some() || lane.rests();
-            (is_dry && comes_first && !lane.standing && !rests).then_some(index)
+            (is_dry && comes_first && !lane.picks_up && !rests).then_some(index)
         })
     }
 
