@@ -83,11 +83,15 @@ pub fn cpu_of_threads(pid: u32) -> f64 {
     nanoseconds.sum::<u64>() as f64 / 1e9
 }
 
-/// The bytes that Redis has allocated.
+/// The bytes that Redis has allocated, but for what it keeps for its connections: those differ by how whoever is
+/// connected sends, and are soon freed.
 pub fn used(connection: &mut redis::Connection) -> u64 {
     let info: String = redis::cmd("INFO").arg("memory").query(connection).expect("answers");
-    let line = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("says");
-    line.trim().parse().expect("a number")
+    let all = info.lines().find_map(|line| line.strip_prefix("used_memory:")).expect("says");
+    let clients: String = redis::cmd("CLIENT").arg("LIST").query(connection).expect("answers");
+    let kept = clients.split(' ').filter_map(|field| field.strip_prefix("tot-mem="));
+    all.trim().parse::<u64>().expect("a number")
+        - kept.map(|bytes| bytes.parse::<u64>().expect("a number")).sum::<u64>()
 }
 
 /// Comes back when this holds.
