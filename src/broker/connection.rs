@@ -6,15 +6,11 @@ use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
 use redis::aio::{ConnectionManagerConfig, MultiplexedConnection};
-use redis::io::tcp::TcpSettings;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, IntoConnectionInfo, RedisError, RedisResult,
-    Value,
-};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, RedisError, RedisResult, Value};
 
 use crate::broker::commands::Commands;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
-use crate::broker::{ServerFacts, script, tls};
+use crate::broker::{ServerFacts, address, script};
 use crate::config::RedisConfig;
 
 /// The oldest server that has all the commands that the scripts use (`LPOP` with a count).
@@ -109,33 +105,7 @@ impl fmt::Debug for Broker {
 
 impl Target {
     fn new(config: &RedisConfig) -> Result<Self, BrokerError> {
-        // Without a process-wide provider rustls panics at the first TLS connection. One that is there stays.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let address = |error: redis::RedisError| {
-            BrokerError::new(
-                "connect",
-                BrokerErrorKind::Address,
-                format!("{error}: {}", config.redacted_url()),
-            )
-        };
-        let info = config.url.as_str().into_connection_info().map_err(address)?;
-        let info = info.set_tcp_settings(tcp_settings(config.timeout));
-        let refused = |kind, problem: &str| Err(BrokerError::new("connect", kind, problem));
-        let client = match (info.addr(), tls::certificates(config)?) {
-            (ConnectionAddr::TcpTls { insecure: true, .. }, _) => {
-                let problem =
-                    "`#insecure` is not supported: name the authority of the certificate as `redis.tls_ca`";
-                return refused(BrokerErrorKind::Address, problem);
-            }
-            (ConnectionAddr::TcpTls { .. }, Some(certificates)) => Client::build_with_tls(info, certificates),
-            (_, Some(_)) => {
-                let problem =
-                    "`redis.tls_ca`, `redis.tls_cert` and `redis.tls_key` are for an address with rediss://";
-                return refused(BrokerErrorKind::Tls, problem);
-            }
-            (_, None) => Client::open(info),
-        };
-        Ok(Self { client: client.map_err(address)?, timeout: config.timeout })
+        Ok(Self { client: address::client(config)?, timeout: config.timeout })
     }
 
     /// Why there is no connection. Which of the two sides speaks TLS can only be guessed from how it failed.
@@ -192,13 +162,4 @@ impl Target {
             _ => "elsewhere".to_owned(),
         }
     }
-}
-
-/// Without delay, and given up by the kernel when a peer has been silent for long: a connection that swallows everything
-/// would otherwise be kept for many minutes.
-fn tcp_settings(timeout: Duration) -> TcpSettings {
-    let settings = TcpSettings::default().set_nodelay(true);
-    #[cfg(target_os = "linux")]
-    let settings = settings.set_user_timeout(timeout * 2);
-    settings
 }

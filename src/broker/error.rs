@@ -42,7 +42,8 @@ pub enum BrokerErrorKind {
     Unsupported,
     /// The address cannot be understood.
     Address,
-    /// TLS did not come about: a certificate, or one side speaks none. Nothing was applied.
+    /// TLS did not come about: a certificate, or one side speaks none, as a program without the feature `tls`. Nothing was
+    /// applied.
     Tls,
     /// Redis answered something that we did not expect.
     Reply,

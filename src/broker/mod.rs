@@ -1,5 +1,6 @@
 //! The only room that knows Redis: one method for each move and script, with the same order of keys.
 
+mod address;
 mod commands;
 mod connection;
 mod enqueue;
@@ -10,8 +11,11 @@ mod queue;
 mod read;
 mod recovery;
 mod script;
+#[cfg(feature = "tls")]
 mod tls;
 mod wait;
+#[cfg(not(feature = "tls"))]
+mod without_tls;
 
 pub(crate) use self::connection::Broker;
 pub(crate) use self::enqueue::Ready;
@@ -26,3 +30,5 @@ pub(crate) use self::recovery::{DeadLimits, DeathLimits};
 #[cfg(feature = "testing")]
 pub(crate) use self::script::digest_of;
 pub(crate) use self::wait::Waiter;
+#[cfg(not(feature = "tls"))]
+use self::without_tls as tls;

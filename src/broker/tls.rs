@@ -4,16 +4,33 @@ use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
-use redis::{ClientTlsConfig, RedisError, TlsCertificates};
+use redis::{Client, ClientTlsConfig, ConnectionAddr, RedisError, TlsCertificates};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{CertificateError, Error as TlsError};
 
+use crate::broker::address;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::config::RedisConfig;
 
+/// A client that speaks TLS, for the Redis that the settings name.
+pub(super) fn client(config: &RedisConfig) -> Result<Client, BrokerError> {
+    let info = address::info(config)?;
+    if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
+        let problem = "`#insecure` is not supported: name the authority of the certificate as `redis.tls_ca`";
+        return Err(BrokerError::new("connect", BrokerErrorKind::Address, problem));
+    }
+    // Without a process-wide provider rustls panics at the first connection. One that is there stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = match certificates(config)? {
+        Some(certificates) => Client::build_with_tls(info, certificates),
+        None => Client::open(info),
+    };
+    client.map_err(|error| address::not_understood(config, &error))
+}
+
 /// The authorities to trust instead of the system's, and who we are: what the settings name. None when they name nothing.
-pub(super) fn certificates(config: &RedisConfig) -> Result<Option<TlsCertificates>, BrokerError> {
+fn certificates(config: &RedisConfig) -> Result<Option<TlsCertificates>, BrokerError> {
     let root_cert = config.tls_ca.as_deref().map(|path| certificate("redis.tls_ca", path)).transpose()?;
     let client_tls = match (&config.tls_cert, &config.tls_key) {
         (Some(cert), Some(key)) => {

@@ -13,7 +13,7 @@ use super::{ConfigError, LONGEST, text};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RedisConfig {
-    /// `redis://user:password@host:port/db`, `rediss://…` for TLS, or `unix:///path`.
+    /// `redis://user:password@host:port/db`, `rediss://…` for TLS, which is the feature `tls`, or `unix:///path`.
     pub url: String,
     /// How long to wait for a connection or for a reply. Default: 5 s.
     #[serde(deserialize_with = "text::time")]
