@@ -163,17 +163,21 @@ impl Command {
 /// Reads the command line; the error may be the help that was asked for.
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
     let words: Vec<OsString> = words.into_iter().collect();
-    let mut command = command(&program_name(words.first()));
-    let mut matches = command.try_get_matches_from_mut(words)?;
+    let program = program_name(words.first());
+    // What help says besides takes longer to put together than the words to be read: only when it is shown.
+    let mut matches = match Args::command().try_get_matches_from(&words) {
+        Ok(matches) => matches,
+        Err(_) => command(&program).try_get_matches_from(words)?,
+    };
     let args = Args::from_arg_matches_mut(&mut matches)?;
     if args.command.logs_json() && args.global.log_format.as_deref() == Some("pretty") {
         let problem = "--json means --log-format json: leave out --log-format pretty, or --json";
-        return Err(command.error(ErrorKind::ArgumentConflict, problem));
+        return Err(command(&program).error(ErrorKind::ArgumentConflict, problem));
     }
     Ok(args)
 }
 
-/// The command line of a program of that name.
+/// The command line of a program of that name, with all that its help says.
 pub(super) fn command(program: &str) -> clap::Command {
     let served = |command| with_defaults(command, &["worker", "worker.limits", "prefork"]);
     let swept = |command| with_defaults(command, &["sweeper"]);
@@ -214,6 +218,21 @@ pub(super) fn program_name(word: Option<&OsString>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn help_and_errors_are_those_of_the_program() {
+        let words = |line: &'static str| line.split(' ').map(OsString::from);
+        let said = |line| read(words(line)).expect_err("tells something").to_string();
+        let help = said("bin/my_app worker --help");
+        assert!(help.contains("my_app worker --burst") && help.contains("[default: 10]"), "{help}");
+        assert!(said("my_app --version").starts_with("my_app "));
+        let wrong = said("my_app worker --fast");
+        assert!(wrong.contains("--fast") && wrong.contains("Usage: my_app worker"), "{wrong}");
+        let wrong = said("my_app worker --json --log-format pretty");
+        assert!(wrong.contains("leave out --log-format pretty"), "{wrong}");
+        let args = read(words("my_app worker --json --queue mail")).unwrap();
+        assert!(args.command.logs_json() && args.command.worker_flags().is_some());
+    }
 
     #[test]
     fn the_commands_are_well_formed_and_bear_the_programs_name() {

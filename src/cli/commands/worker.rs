@@ -12,9 +12,8 @@ pub(super) async fn run(program: Program) -> Result<(), Failure> {
     if let Some(zygote) = program.zygote {
         worker = worker.zygote(zygote);
     }
-    let worker = worker.connect().await?;
-    // On the runtime's own threads: what is started there starts others without a detour.
-    match tokio::spawn(worker.run()).await {
+    // On the runtime's own threads: what is awaited there is heard of without a detour.
+    match tokio::spawn(async { worker.connect().await?.run().await }).await {
         Ok(ended) => ended.map(drop).map_err(Failure::from),
         Err(error) => {
             Err(Failure::new(Code::Failed, format!("the worker ended by a mistake of its own: {error}")))
