@@ -62,8 +62,17 @@ fn text(old: &Value, new: &Value, all: bool) -> String {
     aligned(&lines)
 }
 
-/// The systems of this repository.
-const OURS: [&str; 6] = ["delayed", "bare scripts", "inline", "fork", "prefork", "exec"];
+/// The systems of this repository that a change of it may make faster or slower.
+const OURS: [&str; 8] = [
+    "delayed",
+    "delayed without prefetch",
+    "delayed embedded",
+    "bare scripts",
+    "inline",
+    "fork",
+    "prefork",
+    "exec",
+];
 
 /// Ranges that meet say nothing, and no more do single values.
 fn verdict(then: &Figure, now: &Figure) -> &'static str {

@@ -12,6 +12,8 @@ pub const MISSING: &str = "not installed: see bench/run";
 pub enum Program {
     /// This program: its `worker` is that of any program whose `main` is `delayed::main()`.
     This,
+    /// The program of `embedded/`.
+    Embedded,
     /// This program: a bare loop, or what its word says.
     Bare(&'static str),
     /// `peers/<name>/peer.py`, in an environment of its own.
@@ -40,26 +42,35 @@ impl Program {
                 command.arg(peer(name, "peer.mjs")).env("NODE_ENV", "production");
                 command
             }
+            Self::Embedded => Command::new(embedded()),
             Self::Built(name) => Command::new(bench.join(".peers/bin").join(name)),
         }
     }
 
     /// What it is a version of, when it is there.
     pub fn version(self) -> Option<String> {
-        if matches!(self, Self::This | Self::Bare(_)) {
-            return Some(format!("{}, build {:08x}", env!("CARGO_PKG_VERSION"), build()));
+        let ours = match self {
+            Self::This | Self::Bare(_) => Some(std::env::current_exe().expect("this program")),
+            Self::Embedded => Some(embedded()),
+            _ => None,
+        };
+        if let Some(program) = ours {
+            return Some(format!("{}, build {:08x}", env!("CARGO_PKG_VERSION"), build(&program)?));
         }
         let output = self.command().arg("version").output().ok().filter(|output| output.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().into())
     }
 }
 
-/// A number that tells this build from others.
-fn build() -> u32 {
-    let path = std::env::current_exe().expect("this program");
+/// A number that tells this build of a program from others, when it is there.
+fn build(program: &Path) -> Option<u32> {
     let mut hasher = DefaultHasher::new();
-    hasher.write(&std::fs::read(path).expect("reads itself"));
-    hasher.finish() as u32
+    hasher.write(&std::fs::read(program).ok()?);
+    Some(hasher.finish() as u32)
+}
+
+fn embedded() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("embedded/target/release/bench-embedded")
 }
 
 /// Where files that are mapped are not written to a disk.

@@ -22,13 +22,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// An empty one for the calls 0 to `calls`.
-    pub fn create(path: &Path, calls: u64) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
-        file.set_len(calls * EACH as u64)?;
-        Self::map(&file)
-    }
-
     fn map(file: &File) -> io::Result<Self> {
         let map = MmapRaw::map_raw(file)?;
         let calls = map.len() / EACH;
@@ -75,9 +68,16 @@ impl Tally {
     }
 }
 
-/// What whoever measures reads.
+/// What whoever measures needs.
 #[allow(dead_code, reason = "peers only write")]
 impl Tally {
+    /// An empty one for the calls 0 to `calls`.
+    pub fn create(path: &Path, calls: u64) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
+        file.set_len(calls * EACH as u64)?;
+        Self::map(&file)
+    }
+
     /// How many of the calls below `end` ran. `before` is a number below which all are known to have run, and grows.
     pub fn ran(&self, before: &mut u64, end: u64) -> u64 {
         while *before < end && self.runs(*before as usize).load(Ordering::Acquire) > 0 {

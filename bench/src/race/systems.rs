@@ -53,6 +53,15 @@ pub const SYSTEMS: &[System] = &[
         ..PEER
     },
     System {
+        name: "delayed embedded",
+        program: Program::Embedded,
+        settings: "Worker::builder() in a main of its own, of the crate with the features client, macros and worker: \
+                   no command line and no TLS",
+        rows: &["drain, ", "start-up", "memory, of a busy", "memory, of an idle", "pick-up", "idle worker"],
+        most: 4096,
+        ..PEER
+    },
+    System {
         name: "bare scripts",
         program: Program::Bare("loop"),
         settings: "a loop of our own claim script, which counts what it claims and reads none of it; \
