@@ -1,4 +1,5 @@
-//! A worker in a `main` of its own, without the command line and without TLS. Knows the words of `peers/README.md`.
+//! A worker in a `main` of its own, without the command line and without TLS. Knows the words `worker` and `send` of
+//! `peers/README.md`.
 
 #[path = "../../src/clock.rs"]
 mod clock;
