@@ -10,6 +10,7 @@ use crate::broker::connection::Target;
 use crate::broker::error::BrokerError;
 use crate::broker::orders::Order;
 use crate::broker::queue::milliseconds;
+use crate::broker::recovery::FORGET_WORKERS;
 use crate::broker::script;
 use crate::protocol::keys::QueueKeys;
 
@@ -22,6 +23,15 @@ pub(crate) struct LeaseKeys<'a> {
     /// HASH of its orders.
     pub(crate) orders: &'a str,
     pub(crate) worker_id: &'a str,
+}
+
+/// What `beat` answered.
+#[derive(Debug)]
+pub(crate) struct Beaten {
+    /// Whether a sweep of the queue may find something.
+    pub(crate) found: bool,
+    /// The orders that stood there.
+    pub(crate) orders: Vec<Order>,
 }
 
 /// What a worker asks of `reconcile`: see `lua/reconcile.lua`.
@@ -55,11 +65,9 @@ pub(crate) struct LeaseKeeper {
 }
 
 impl<'a> LeaseKeys<'a> {
-    /// The keys of a script, those of `slots` last.
-    fn with(&self, slots: &[&'a str]) -> Vec<&'a str> {
-        let mut keys = vec![self.worker, self.queue.workers.as_str(), self.orders];
-        keys.extend_from_slice(slots);
-        keys
+    /// The keys of a script: those that each has, its `own`, and those of `slots`.
+    fn with(&self, own: &[&'a str], slots: &[&'a str]) -> Vec<&'a str> {
+        [&[self.worker, &self.queue.workers, self.orders], own, slots].concat()
     }
 }
 
@@ -89,21 +97,29 @@ impl LeaseKeeper {
     }
 
     /// Renews the worker's lease on one queue, and the live keys of `slots` (at most 1000). Connects when it is
-    /// not connected; after an error it connects anew. Takes the orders that stand there.
+    /// not connected; after an error it connects anew. Takes the orders that stand there, and looks for what a sweep
+    /// would find.
     pub(crate) fn beat(
         &mut self,
         keys: LeaseKeys<'_>,
         lease: Duration,
         info: &[u8],
         slots: &[&str],
-    ) -> Result<Vec<Order>, BrokerError> {
+    ) -> Result<Beaten, BrokerError> {
         let mut connection = self.connected()?;
-        let script_keys = keys.with(slots);
-        let mut command = script::BEAT.command(&script_keys, 3, info.len() + keys.worker_id.len() + 24);
-        command.arg(milliseconds(lease)).arg(keys.worker_id).arg(info);
+        let queue = keys.queue;
+        let script_keys = keys.with(
+            &[&queue.queue, &queue.notifications, &queue.hand, &queue.processing, &queue.deaths],
+            slots,
+        );
+        let mut command = script::BEAT.command(&script_keys, 4, info.len() + keys.worker_id.len() + 32);
+        command.arg(milliseconds(lease)).arg(keys.worker_id).arg(info).arg(milliseconds(FORGET_WORKERS));
         let reply = script::BEAT.run_blocking(&mut connection, &command)?;
         self.connection = Some(connection);
-        Ok(Order::all_of(reply))
+        let Value::Array(mut reply) = reply else { return Err(script::BEAT.unexpected(&reply)) };
+        let orders = reply.split_off(reply.len().min(1));
+        let [Value::Int(found)] = reply[..] else { return Err(script::BEAT.unexpected(&Value::Nil)) };
+        Ok(Beaten { found: found == 1, orders: Order::all_of(orders) })
     }
 }
 
@@ -121,7 +137,7 @@ impl Broker {
         lease: Duration,
         slots: &[&str],
     ) -> Result<(), BrokerError> {
-        let mut command = script::RESIGN.command(&keys.with(slots), 2, keys.worker_id.len() + 16);
+        let mut command = script::RESIGN.command(&keys.with(&[], slots), 2, keys.worker_id.len() + 16);
         command.arg(keys.worker_id).arg(milliseconds(lease));
         script::RESIGN.run(&mut self.commands.clone(), command).await.map(drop)
     }

@@ -78,9 +78,9 @@ pub(crate) fn digest(message: &[u8]) -> String {
 }
 
 impl Order {
-    /// The orders of a beat; what is none is left out.
-    pub(super) fn all_of(reply: Value) -> Vec<Self> {
-        let fields: Vec<(String, String)> = redis::from_redis_value(reply).unwrap_or_default();
+    /// The orders that stand in these fields; what is none is left out.
+    pub(super) fn all_of(fields: Vec<Value>) -> Vec<Self> {
+        let fields: Vec<(String, String)> = redis::from_redis_value(Value::Array(fields)).unwrap_or_default();
         fields.into_iter().filter_map(|(wire_id, text)| Self::read(wire_id, &text)).collect()
     }
 

@@ -13,6 +13,8 @@ use crate::protocol::keys::QueueKeys;
 /// How often, and at what distance, a gap between messages and tokens is looked at.
 const SAMPLES: u32 = 40;
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
+/// How long after the end of its lease a worker is forgotten.
+pub(super) const FORGET_WORKERS: Duration = Duration::from_secs(60);
 
 /// How many dead letters a queue keeps, and for how long.
 #[derive(Debug, Clone, Copy)]
@@ -155,9 +157,9 @@ impl Broker {
         }
     }
 
-    /// Forgets workers whose leases ended more than a minute before `now`, by the server's clock.
+    /// Forgets workers whose leases ended [`FORGET_WORKERS`] before `now`, by the server's clock.
     pub(crate) async fn forget_workers(&self, keys: &QueueKeys, now: Duration) -> Result<(), BrokerError> {
-        let until = milliseconds(now.saturating_sub(Duration::from_secs(60)));
+        let until = milliseconds(now.saturating_sub(FORGET_WORKERS));
         let mut command = redis::cmd("ZREMRANGEBYSCORE");
         self.read("forget_workers", command.arg(&keys.workers).arg("-inf").arg(until)).await
     }

@@ -30,8 +30,8 @@ pub(super) struct Pulse {
     pub(super) info: Vec<u8>,
     /// Where the tasks run.
     pub(super) runtime: Handle,
-    /// Told of each beat but the first.
-    pub(super) beats: Arc<Notify>,
+    /// Told when lanes have something to sweep, as they say, after each beat but the first.
+    pub(super) found: Arc<Notify>,
     /// To the loop that claims: orders to end runs, and of which lane.
     pub(super) orders: UnboundedSender<(usize, Order)>,
 }
@@ -103,7 +103,7 @@ fn run(mut pulse: Pulse, told: &Receiver<FirstBeat>) {
     let beat = connected.and_then(|()| pulse.beat());
     pulse.keeper.hurry(pulse.period);
     let begins = beat.is_ok();
-    if first.send(beat).is_err() || !begins {
+    if first.send(beat.map(drop)).is_err() || !begins {
         return;
     }
     let mut last_success = Instant::now();
@@ -113,12 +113,10 @@ fn run(mut pulse: Pulse, told: &Receiver<FirstBeat>) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(_) | Err(RecvTimeoutError::Disconnected) => return,
         }
-        // The thread of the runtime that last looked for news of its sockets may be held by a task that blocks, while the
-        // others sleep until they are given something. This wakes one of them, which then looks.
-        let beats = Arc::clone(&pulse.beats);
-        pulse.runtime.spawn(async move { beats.notify_one() });
-        match pulse.beat() {
-            Ok(()) => {
+        let beat = pulse.beat();
+        pulse.wake(&beat);
+        match beat {
+            Ok(_) => {
                 last_success = Instant::now();
                 pause = pulse.period;
             }
@@ -136,13 +134,29 @@ fn run(mut pulse: Pulse, told: &Receiver<FirstBeat>) {
 }
 
 impl Pulse {
+    /// Wakes the runtime, unless the queues hold nothing: an idle worker sleeps through its beats.
+    ///
+    /// The thread of the runtime that last looked for news of its sockets may be held by a task that blocks, while the others
+    /// sleep until they are given something. This wakes one of them, which then looks, and sweeps what the beat found.
+    fn wake(&self, beat: &Result<bool, BrokerError>) {
+        if beat.is_err() {
+            // It may have found anything.
+            self.lanes.iter().for_each(|lane| lane.find());
+        }
+        if !matches!(beat, Ok(false)) {
+            let found = Arc::clone(&self.found);
+            self.runtime.spawn(async move { found.notify_one() });
+        }
+    }
+
     /// Renews the lease on every queue, and hands on the orders that stand there. One that is refused does not keep the
-    /// others from it; a Redis that does not answer is not asked again.
+    /// others from it; a Redis that does not answer is not asked again. Tells whether there is anything to sweep.
     ///
     /// # Errors
     /// The last error.
-    pub(super) fn beat(&mut self) -> Result<(), BrokerError> {
+    pub(super) fn beat(&mut self) -> Result<bool, BrokerError> {
         let mut result = Ok(());
+        let mut found = false;
         for (index, lane) in self.lanes.iter().enumerate() {
             let slots = lane.to_cover();
             let chunks = slots.chunks(CHUNK).chain(slots.is_empty().then_some(&[][..]));
@@ -151,9 +165,13 @@ impl Pulse {
                 let ids = lane.ids(chunk);
                 let keys = lane.lease_keys(self.worker.as_str());
                 match self.keeper.beat(keys, self.lease, &self.info, &ids) {
-                    Ok(orders) => {
+                    Ok(beaten) => {
                         lane.cover(chunk, sent, self.lease);
-                        for order in orders {
+                        if beaten.found {
+                            lane.find();
+                            found = true;
+                        }
+                        for order in beaten.orders {
                             // The loop is gone only when it has put back, or settled, all that it had.
                             let _ = self.orders.send((index, order));
                         }
@@ -165,6 +183,6 @@ impl Pulse {
                 }
             }
         }
-        result
+        result.map(|()| found)
     }
 }

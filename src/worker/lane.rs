@@ -1,6 +1,6 @@
 //! What does a worker share of one of its queues? Its keys and wire ids, and which of its slots must stay alive.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::broker::LeaseKeys;
@@ -27,6 +27,8 @@ pub(super) struct Lane {
     owned: Vec<AtomicU64>,
     /// One bit for each slot that owned a message since the last beat: it will soon own another.
     recent: Vec<AtomicU64>,
+    /// Whether the queue is to be swept, since something may be found.
+    found: AtomicBool,
 }
 
 impl Lane {
@@ -43,6 +45,7 @@ impl Lane {
             lapsed: zeros(slots),
             owned: words(),
             recent: words(),
+            found: AtomicBool::new(true),
             queue,
         }
     }
@@ -91,6 +94,16 @@ impl Lane {
             }
         }
         slots
+    }
+
+    /// Notes that a sweep of the queue may find something. At first it may.
+    pub(super) fn find(&self) {
+        self.found.store(true, Ordering::Release);
+    }
+
+    /// Whether that was noted since it was last asked for.
+    pub(super) fn take_found(&self) -> bool {
+        self.found.swap(false, Ordering::Acquire)
     }
 
     /// Milliseconds on this lane's clock; never 0.

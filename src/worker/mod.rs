@@ -154,7 +154,7 @@ impl Worker {
         let (order, orders) = unbounded_channel();
         // It connects while the queues are registered, and beats when they are.
         let pulse = self.pulse(&lanes, order);
-        let beats = Arc::clone(&pulse.beats);
+        let found = Arc::clone(&pulse.found);
         let mut heartbeat = Heartbeat::start(pulse).map_err(Error::Io)?;
         try_join_all(lanes.iter().map(|lane| self.register(lane))).await?;
         heartbeat.begin().await?;
@@ -211,11 +211,10 @@ impl Worker {
             let pace = if interval < period {
                 sweep::Pace::Rests(interval)
             } else {
-                sweep::Pace::Beats(beats, period)
+                sweep::Pace::Beats(found, period)
             };
             let sweeper = Sweeper::with_broker(self.broker.clone(), sweeper, self.config.dead.clone());
-            let queues = self.queues().cloned().collect();
-            Owned::spawn(sweep::run(self.broker.clone(), sweeper, queues, self.id.clone(), pace))
+            Owned::spawn(sweep::run(self.broker.clone(), sweeper, lanes.clone(), self.id.clone(), pace))
         });
 
         let queues = self.queues().map(ToString::to_string).collect::<Vec<_>>().join(" ");
@@ -296,7 +295,7 @@ impl Worker {
             period: config.beat_period(),
             info: info.encode(),
             runtime: tokio::runtime::Handle::current(),
-            beats: Arc::default(),
+            found: Arc::default(),
             orders,
         }
     }

@@ -8,15 +8,15 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::broker::Broker;
-use crate::protocol::keys::QueueKeys;
-use crate::protocol::names::{QueueName, WorkerId};
+use crate::protocol::names::WorkerId;
 use crate::sweeper::{SweepReport, Sweeper};
+use crate::worker::lane::Lane;
 
 /// When a worker sweeps again.
 pub(super) enum Pace {
-    /// At each of its beats, in intervals of about that time: it is awake then.
+    /// When a beat has found something, those queues; it beats in intervals of about that time.
     Beats(Arc<Notify>, Duration),
-    /// After a rest, which is shorter.
+    /// After a rest, which is shorter, all queues.
     Rests(Duration),
 }
 
@@ -26,10 +26,13 @@ impl Pace {
         *interval
     }
 
-    async fn rest(&self) {
+    async fn rest(&self, lanes: &[Arc<Lane>]) {
         match self {
-            Self::Beats(beat, _) => beat.notified().await,
-            Self::Rests(interval) => sleep(*interval).await,
+            Self::Beats(found, _) => found.notified().await,
+            Self::Rests(interval) => {
+                sleep(*interval).await;
+                lanes.iter().for_each(|lane| lane.find());
+            }
         }
     }
 }
@@ -40,16 +43,15 @@ impl Pace {
 pub(super) async fn run(
     broker: Broker,
     sweeper: Sweeper,
-    queues: Vec<QueueName>,
+    lanes: Vec<Arc<Lane>>,
     worker: WorkerId,
     pace: Pace,
 ) {
-    let queues: Vec<(QueueName, QueueKeys)> =
-        queues.into_iter().map(|queue| (queue.clone(), QueueKeys::new(&queue))).collect();
     // A little less than the interval, so that the same worker may have the next turn too.
     let turn = pace.interval().mul_f64(0.9);
     loop {
-        for (queue, keys) in &queues {
+        for lane in lanes.iter().filter(|lane| lane.take_found()) {
+            let (queue, keys) = (&lane.queue, &lane.keys);
             // Asked together, for whoever gets the turn.
             let (taken, now) =
                 join(broker.take_turn(keys, worker.as_str(), turn), broker.server_time()).await;
@@ -65,6 +67,6 @@ pub(super) async fn run(
                 Err(error) => tracing::debug!(%queue, %error, "could not take a turn to sweep"),
             }
         }
-        pace.rest().await;
+        pace.rest(&lanes).await;
     }
 }

@@ -166,6 +166,24 @@ fn a_sweep_brings_back_all_but_what_it_cannot_bury() {
 }
 
 #[test]
+fn a_worker_whose_beats_are_refused_sweeps_all_the_same() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&["--lease", "1s"]);
+    let () = trial.redis.set("q_workers", "x").unwrap();
+    worker.wait_for_line("heartbeat failed");
+    // The sweep that it begins with may find one of them.
+    for n in 0..3 {
+        let () = trial.redis.hset("q_processing", format!("gone{n}"), mark(n)).unwrap();
+        trial.wait_runs(n + 1);
+    }
+    trial.wait_settled();
+    let () = trial.redis.del("q_workers").unwrap();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(0..3);
+    trial.assert_only(&[]);
+}
+
+#[test]
 fn the_hand_is_a_string() {
     lives_with(|redis| redis.set("q_hand", "x").unwrap(), "q_hand", false);
     lives_with(|redis| redis.set("q_hand", "x").unwrap(), "q_hand", true);

@@ -11,6 +11,8 @@ use crate::scripts::{Bench, DEAD, DEATHS, HAND, LEASE, PROCESSING, QUEUE, STALE,
 pub(crate) const WORKER_COUNT: u8 = 3;
 pub(crate) const SLOTS: u8 = 48;
 const MAX_DEATHS: usize = 3;
+/// Milliseconds; no step takes so long.
+const FORGET: u64 = 3_600_000;
 
 /// A call of a script. Numbers are brought into range when it is made.
 #[derive(Debug, Clone)]
@@ -331,13 +333,14 @@ impl Pair {
                 let wires = wires(*worker, slots);
                 let reply = self.bench.call("beat", |call| {
                     call.key(worker_key(*worker)).key(WORKERS).key(format!("{}:kill", worker_key(*worker)));
+                    call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS);
                     wires.iter().for_each(|wire| {
                         call.key(wire_id(*wire));
                     });
-                    call.arg(LEASE).arg(worker_id(*worker)).arg("info");
+                    call.arg(LEASE).arg(worker_id(*worker)).arg("info").arg(FORGET);
                 });
-                self.world.beat(usize::from(*worker), &wires);
-                (reply, Ok(Value::Array(Vec::new())))
+                let found = self.world.beat(usize::from(*worker), &wires);
+                (reply, Ok(Value::Array(vec![Value::Int(found.into())])))
             }
             Step::Resign { worker, slots } => {
                 let wires = wires(*worker, slots);

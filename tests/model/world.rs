@@ -369,9 +369,11 @@ impl World {
         self.tokens += had;
     }
 
-    pub(crate) fn beat(&mut self, worker: usize, wires: &[Wire]) {
+    /// Whether there is something to sweep.
+    pub(crate) fn beat(&mut self, worker: usize, wires: &[Wire]) -> bool {
         self.leases[worker] = true;
         wires.iter().for_each(|wire| self.live[usize::from(*wire)] = true);
+        self.tokens + self.hand + self.waiting.len() + self.processing.len() + self.deaths.len() > 0
     }
 
     pub(crate) fn resign(&mut self, worker: usize, wires: &[Wire]) -> bool {

@@ -1,9 +1,26 @@
 use super::*;
 
+/// Long after the end of its lease a worker is forgotten.
+const FORGET: u64 = 60_000;
+
+/// Something that stands in Redis, and how it comes there.
+type Seed = (&'static str, fn(&mut Connection));
+
+/// Whether there is something to sweep, and the orders.
+fn look(bench: &mut Bench, ids: &[String]) -> RedisResult<(bool, Vec<(String, String)>)> {
+    let reply: Vec<String> = bench.call("beat", |call| {
+        call.key(WORKER).key(WORKERS).key(ORDERS);
+        call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(ids);
+        call.arg(LEASE).arg(WORKER_ID).arg("who I am").arg(FORGET);
+    })?;
+    let (found, orders) =
+        reply.split_first().expect("expected to be told whether there is something to sweep");
+    assert!(found == "0" || found == "1", "expected 0 or 1: {found}");
+    Ok((found == "1", orders.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()))
+}
+
 fn beat(bench: &mut Bench, ids: &[String]) -> RedisResult<Vec<(String, String)>> {
-    bench.call("beat", |call| {
-        call.key(WORKER).key(WORKERS).key(ORDERS).key(ids).arg(LEASE).arg(WORKER_ID).arg("who I am");
-    })
+    look(bench, ids).map(|(_, orders)| orders)
 }
 
 #[track_caller]
@@ -51,6 +68,41 @@ fn takes_the_orders_that_stand() {
     assert_eq!(orders, expected, "expected all of them, whether the beat covers their slots or not");
     assert_eq!(bench.state().keys, [WORKER, &slot(0), WORKERS], "expected them to be taken away");
     assert_eq!(beat(&mut bench, &[]).unwrap(), [], "expected them to be told once");
+}
+
+#[test]
+fn tells_whether_there_is_something_to_sweep() {
+    let found = |seed: fn(&mut Connection)| {
+        let mut bench = Bench::new();
+        seed(&mut bench.redis);
+        look(&mut bench, &slots(1)).unwrap().0
+    };
+    assert!(!found(|_| {}), "expected nothing to be found on a queue that has no key");
+    let seeds: [Seed; 8] = [
+        ("a message that waits", |redis| redis.rpush(QUEUE, "m").unwrap()),
+        ("a token", |redis| redis.rpush(TOKENS, "1").unwrap()),
+        ("a token in the hand", |redis| redis.rpush(HAND, "1").unwrap()),
+        ("what another worker owns", |redis| redis.hset(PROCESSING, "another", "m").unwrap()),
+        ("what this worker owns", |redis| redis.hset(PROCESSING, slot(0), "m").unwrap()),
+        ("a death", |redis| redis.hset(DEATHS, digest("m"), "1 5 another").unwrap()),
+        ("a list of another type", |redis| redis.set(TOKENS, "x").unwrap()),
+        ("a worker that was silent for long", |redis| redis.zadd(WORKERS, "another", 1).unwrap()),
+    ];
+    for (what, seed) in seeds {
+        assert!(found(seed), "expected {what} to be found");
+    }
+    let others: [Seed; 2] = [
+        ("a dead letter", |redis| {
+            redis::cmd("XADD").arg(DEAD).arg("*").arg("message").arg("m").query(redis).unwrap()
+        }),
+        ("a worker whose lease ended just now", |redis| {
+            let (now, _): (u64, u64) = redis::cmd("TIME").query(redis).unwrap();
+            redis.zadd(WORKERS, "another", now * 1000 - FORGET / 2).unwrap()
+        }),
+    ];
+    for (what, seed) in others {
+        assert!(!found(seed), "expected {what} to be left alone");
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use redis::Commands;
+
 use crate::support::trial::{Trial, gated, mark, open};
 use crate::support::wait;
 
@@ -21,7 +23,7 @@ fn an_idle_worker_sends_nothing_but_signs_of_life_and_waits() {
     let time = began.elapsed().as_secs_f64();
     println!("in {time:.1} s an idle worker sent {commands:?}");
     let of = |name: &str| commands.get(name).copied().unwrap_or(0);
-    // A wait of 5 s with a claim behind it, beats and sweeps of 6 s.
+    // A wait of 5 s with a claim behind it, beats of 6 s, and sweeps of 2 s, since that is shorter.
     assert!(of("blmove") <= (time / 5.0) as u64 + 1, "expected it to wait, not to ask: {commands:?}");
     let ours = ["blmove", "info", "config|resetstat"];
     let others: u64 =
@@ -33,6 +35,30 @@ fn an_idle_worker_sends_nothing_but_signs_of_life_and_waits() {
     assert!(of("evalsha") <= claims + beats + sweeps + 1, "expected one script for each: {commands:?}");
     trial.stop(&mut worker);
     trial.ledger.assert_each_once(["warm"]);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn an_idle_worker_sweeps_nothing_while_its_beats_find_nothing() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&["--lease", "1s"]);
+    trial.push(&[mark("warm")]);
+    trial.wait_runs(1);
+    trial.wait_settled();
+    // What the end of the task brings with it goes by.
+    wait::pause(Duration::from_millis(500));
+    trial.commands();
+    wait::pause(Duration::from_secs(2));
+    let commands = trial.commands();
+    let of = |name: &str| commands.get(name).copied().unwrap_or(0);
+    assert!(of("zadd") >= 4, "expected it to beat: {commands:?}");
+    assert_eq!((of("set"), of("zremrangebyscore")), (0, 0), "expected no turn and no sweep: {commands:?}");
+    // What another left is found by the next beat.
+    let () = trial.redis.hset("q_processing", "gone", mark("left")).unwrap();
+    trial.wait_runs(2);
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(["warm", "left"]);
     trial.assert_only(&[]);
 }
 
