@@ -17,7 +17,7 @@ use crate::protocol::names::WorkerId;
 use crate::worker::lane::Lane;
 
 /// Live keys for one script call.
-pub(super) const CHUNK: usize = 500;
+const CHUNK: usize = 500;
 
 /// What is said of the worker at each beat.
 pub(super) struct Pulse {
@@ -133,6 +133,11 @@ fn run(mut pulse: Pulse, told: &Receiver<FirstBeat>) {
     }
 }
 
+/// What a script call is told of each of these; one call that is told of none where there are none.
+pub(super) fn chunks<T>(items: &[T]) -> impl Iterator<Item = &[T]> {
+    items.chunks(CHUNK).chain(items.is_empty().then_some(items))
+}
+
 impl Pulse {
     /// Wakes the runtime, unless the queues hold nothing: an idle worker sleeps through its beats.
     ///
@@ -159,8 +164,7 @@ impl Pulse {
         let mut found = false;
         for (index, lane) in self.lanes.iter().enumerate() {
             let slots = lane.to_cover();
-            let chunks = slots.chunks(CHUNK).chain(slots.is_empty().then_some(&[][..]));
-            for chunk in chunks {
+            for chunk in chunks(&slots) {
                 let sent = lane.now();
                 let ids = lane.ids(chunk);
                 let keys = lane.lease_keys(self.worker.as_str());

@@ -1,5 +1,6 @@
 //! What does a worker share of one of its queues? Its keys and wire ids, and which of its slots must stay alive.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,13 +17,12 @@ pub(super) struct Lane {
     pub(super) worker_key: String,
     /// HASH of orders to end what its slots run.
     pub(super) orders_key: String,
-    /// By slot.
-    pub(super) wire_ids: Vec<String>,
+    worker: WorkerId,
     began: Instant,
-    /// By slot: when its live key was last given a whole lease, in milliseconds after `began`; 0 is never.
-    covered: Vec<AtomicU64>,
-    /// By slot, on the same clock: when that came too late the last time, after its lease had ended.
-    lapsed: Vec<AtomicU64>,
+    /// How many slots there are.
+    pub(super) count: usize,
+    /// What is known of them, [`TOGETHER`] in each; made when one of those is used, as most of an idle worker's never are.
+    slots: Box<[OnceLock<Box<[LaneSlot]>>]>,
     /// One bit for each slot that owns a message, as far as we know.
     owned: Vec<AtomicU64>,
     /// One bit for each slot that owned a message since the last beat: it will soon own another.
@@ -31,18 +31,30 @@ pub(super) struct Lane {
     found: AtomicBool,
 }
 
+/// How many slots are made at once.
+const TOGETHER: usize = 16;
+
+/// What a lane knows of one slot.
+#[derive(Debug)]
+struct LaneSlot {
+    wire_id: String,
+    /// When its live key was last given a whole lease, in milliseconds after the lane `began`; 0 is never.
+    covered: AtomicU64,
+    /// On the same clock: when that came too late the last time, after its lease had ended.
+    lapsed: AtomicU64,
+}
+
 impl Lane {
     pub(super) fn new(queue: QueueName, worker: &WorkerId, slots: usize) -> Self {
-        let zeros = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect();
-        let words = || zeros(slots.div_ceil(64));
+        let words = || (0..slots.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Self {
             keys: QueueKeys::new(&queue),
             worker_key: keys::worker(&queue, worker),
             orders_key: keys::orders(&queue, worker),
-            wire_ids: (0..slots).map(|slot| keys::wire_id(&queue, worker, slot)).collect(),
+            worker: worker.clone(),
             began: Instant::now(),
-            covered: zeros(slots),
-            lapsed: zeros(slots),
+            count: slots,
+            slots: (0..slots.div_ceil(TOGETHER)).map(|_| OnceLock::new()).collect(),
             owned: words(),
             recent: words(),
             found: AtomicBool::new(true),
@@ -50,15 +62,39 @@ impl Lane {
         }
     }
 
+    fn slot(&self, slot: usize) -> &LaneSlot {
+        let first = slot - slot % TOGETHER;
+        let made = self.slots[slot / TOGETHER].get_or_init(|| {
+            let make = |slot| LaneSlot {
+                wire_id: keys::wire_id(&self.queue, &self.worker, slot),
+                covered: AtomicU64::new(0),
+                lapsed: AtomicU64::new(0),
+            };
+            (first..self.count.min(first + TOGETHER)).map(make).collect()
+        });
+        &made[slot - first]
+    }
+
     /// The slot that has this wire id.
     pub(super) fn slot_of(&self, wire_id: &str) -> Option<usize> {
         let slot = wire_id.rsplit_once(':')?.1.parse().ok()?;
-        (self.wire_ids.get(slot)? == wire_id).then_some(slot)
+        (slot < self.count && self.wire_id(slot) == wire_id).then_some(slot)
+    }
+
+    /// The wire id of a slot.
+    pub(super) fn wire_id(&self, slot: usize) -> &str {
+        &self.slot(slot).wire_id
     }
 
     /// The wire ids of `slots`.
     pub(super) fn ids(&self, slots: &[usize]) -> Vec<&str> {
-        slots.iter().map(|slot| self.wire_ids[*slot].as_str()).collect()
+        slots.iter().map(|slot| self.wire_id(*slot)).collect()
+    }
+
+    /// The wire ids of all slots that may ever have owned a message.
+    pub(super) fn used_ids(&self) -> Vec<&str> {
+        let made = self.slots.iter().filter_map(OnceLock::get);
+        made.flatten().map(|slot| slot.wire_id.as_str()).collect()
     }
 
     /// The keys of the lease of `worker`, whose lane this is.
@@ -114,25 +150,27 @@ impl Lane {
     /// Notes that the live keys of `slots` were given a whole lease by a request sent at `now`.
     pub(super) fn cover(&self, slots: &[usize], now: u64, lease: Duration) {
         for slot in slots {
-            let before = self.covered[*slot].swap(now, Ordering::Relaxed);
+            let slot = self.slot(*slot);
+            let before = slot.covered.swap(now, Ordering::Relaxed);
             if is_over(before, now, lease) {
-                self.lapsed[*slot].store(now, Ordering::Relaxed);
+                slot.lapsed.store(now, Ordering::Relaxed);
             }
         }
     }
 
     /// Whether the lease of a slot has ended at some time after `since`: others may have what it owned then.
     pub(super) fn has_lapsed(&self, slot: usize, since: u64, lease: Duration) -> bool {
+        let slot = self.slot(slot);
         // In this order: a beat that comes in between has noted it.
-        is_over(self.covered[slot].load(Ordering::Relaxed), self.now(), lease)
-            || self.lapsed[slot].load(Ordering::Relaxed) > since
+        is_over(slot.covered.load(Ordering::Relaxed), self.now(), lease)
+            || slot.lapsed.load(Ordering::Relaxed) > since
     }
 
     /// Whether one of `slots` must get a new lease before it owns a message: less than half of its lease is left.
     pub(super) fn needs_cover(&self, slots: &[usize], now: u64, lease: Duration) -> bool {
         let half = u64::try_from(lease.as_millis() / 2).unwrap_or(u64::MAX);
         slots.iter().any(|slot| {
-            let covered = self.covered[*slot].load(Ordering::Relaxed);
+            let covered = self.slot(*slot).covered.load(Ordering::Relaxed);
             covered == 0 || now.saturating_sub(covered) > half
         })
     }
@@ -159,6 +197,25 @@ mod tests {
     }
 
     #[test]
+    fn wire_ids_are_made_when_their_slots_are_used() {
+        let worker = WorkerId::random();
+        let lane = Lane::new(QueueName::default(), &worker, TOGETHER + 3);
+        assert!(lane.used_ids().is_empty());
+        let last = format!("default:{worker}:{}", TOGETHER + 2);
+        assert_eq!(lane.wire_id(TOGETHER + 2), last);
+        assert_eq!(lane.used_ids().len(), 3, "expected those that are beside it too");
+        assert_eq!(lane.slot_of(&last), Some(TOGETHER + 2));
+        assert_eq!(
+            lane.slot_of(&format!("default:{worker}:{}", TOGETHER + 3)),
+            None,
+            "there is no such slot"
+        );
+        assert_eq!(lane.slot_of(&format!("default:{worker}:03")), None, "no slot is named so");
+        assert_eq!(lane.slot_of(&format!("other:{worker}:3")), None, "it is another queue's");
+        assert_eq!(lane.ids(&[0, 3]), [format!("default:{worker}:0"), format!("default:{worker}:3")]);
+    }
+
+    #[test]
     fn a_slot_needs_cover_until_it_has_half_a_lease() {
         let lane = Lane::new(QueueName::default(), &WorkerId::random(), 2);
         let lease = Duration::from_secs(6);
@@ -179,7 +236,7 @@ mod tests {
         lane.cover(&[1], 6002, lease);
         assert!(lane.has_lapsed(1, 6001, lease) && !lane.has_lapsed(1, 6002, lease));
         let late = Lane { began: Instant::now().checked_sub(Duration::from_secs(7)).unwrap(), ..lane };
-        late.covered[0].store(1, Ordering::Relaxed);
+        late.slot(0).covered.store(1, Ordering::Relaxed);
         assert!(late.has_lapsed(0, 1, lease), "nobody has covered it since");
     }
 }

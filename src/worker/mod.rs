@@ -304,8 +304,8 @@ impl Worker {
     async fn resign(&self, lanes: &[Arc<Lane>]) {
         let lease = self.config.worker.lease;
         for lane in lanes {
-            let ids: Vec<&str> = lane.wire_ids.iter().map(String::as_str).collect();
-            for chunk in ids.chunks(heartbeat::CHUNK) {
+            let ids = lane.used_ids();
+            for chunk in heartbeat::chunks(&ids) {
                 if let Err(error) = self.broker.resign(lane.lease_keys(self.id.as_str()), lease, chunk).await
                 {
                     tracing::warn!(queue = %lane.queue, %error, "could not resign; the lease will run out");

@@ -119,7 +119,7 @@ impl Sender {
             }
             RequestKind::PickUp { slot, waiter } => {
                 let now = lane.now();
-                let wire_id = lane.wire_ids[*slot].as_str();
+                let wire_id = lane.wire_id(*slot);
                 let ask = PickUpRequest { worker_key, seq, lease: self.lease, wire_id };
                 let claimed = waiter.pick_up(keys, &ask).await?;
                 if !claimed.messages.is_empty() {
@@ -128,7 +128,7 @@ impl Sender {
                 Ok(Effect::Claimed(claimed))
             }
             RequestKind::Settle { slot, settlement } => {
-                let wire_id = lane.wire_ids[*slot].as_str();
+                let wire_id = lane.wire_id(*slot);
                 match settlement {
                     Settlement::Retry(message) => {
                         self.broker.retry(keys, worker_key, seq, wire_id, message).await.map(Effect::Settled)

@@ -86,7 +86,10 @@ pub(super) const SPARES: usize = 64;
 /// All slots of a worker.
 #[derive(Debug)]
 pub(super) struct Slots {
+    /// As many as were ever used: a worker with little to do has few.
     slots: Vec<Slot>,
+    /// How many there are.
+    count: usize,
     free: Vec<usize>,
     /// Instead of slots whose messages were put aside.
     spares: Vec<usize>,
@@ -99,15 +102,15 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn new(count: usize) -> Self {
-        let slots = (0..count + SPARES).map(|_| Slot::Idle).collect();
         // The last one is taken first: a worker with little to do uses few slots.
         let (free, spares) = ((0..count).rev().collect(), (count..count + SPARES).rev().collect());
-        Self { slots, free, spares, aside: HashSet::new(), running: 0, begun: 0, alone: 0, claims: 0 }
+        let aside = HashSet::new();
+        Self { slots: Vec::new(), count, free, spares, aside, running: 0, begun: 0, alone: 0, claims: 0 }
     }
 
     /// How many are not free, but for those whose messages were put aside and that have been replaced.
     pub(super) fn taken(&self) -> usize {
-        (self.slots.len() - SPARES).saturating_sub(self.free.len())
+        self.count.saturating_sub(self.free.len())
     }
 
     /// How many are free.
@@ -117,7 +120,7 @@ impl Slots {
 
     /// Whether none is taken.
     pub(super) fn are_all_free(&self) -> bool {
-        self.free.len() + self.spares.len() == self.slots.len()
+        self.free.len() + self.spares.len() == self.count + SPARES
     }
 
     /// Takes up to `count` free slots.
@@ -157,8 +160,11 @@ impl Slots {
 
     /// Puts a message into a slot.
     pub(super) fn begin(&mut self, slot: usize, lane: usize, message: Bytes, suspect: bool) {
-        debug_assert!(matches!(self.slots[slot], Slot::Idle), "a slot runs one message");
+        debug_assert!(self.running_in(slot).is_none(), "a slot runs one message");
         self.claims += 1;
+        if slot >= self.slots.len() {
+            self.slots.resize_with(slot + 1, || Slot::Idle);
+        }
         self.slots[slot] = Slot::Running(Running {
             lane,
             message,
@@ -175,7 +181,7 @@ impl Slots {
 
     /// Notes that nothing else is to be claimed while a slot runs what it has.
     pub(super) fn leave_alone(&mut self, slot: usize) {
-        if let Slot::Running(running) = &mut self.slots[slot]
+        if let Some(running) = self.running_in_mut(slot)
             && !std::mem::replace(&mut running.alone, true)
         {
             self.alone += 1;
@@ -198,7 +204,7 @@ impl Slots {
 
     /// Notes how what runs in a slot can be stopped.
     pub(super) fn stop_by(&mut self, slot: usize, stop: Stop) {
-        if let Slot::Running(running) = &mut self.slots[slot] {
+        if let Some(Slot::Running(running)) = self.slots.get_mut(slot) {
             let before = std::mem::replace(&mut running.stop, stop);
             self.begun -= usize::from(before.is_needed());
             self.begun += usize::from(running.stop.is_needed());
@@ -210,7 +216,7 @@ impl Slots {
 
     /// What runs in a slot.
     pub(super) fn running_in(&self, slot: usize) -> Option<&Running> {
-        match &self.slots[slot] {
+        match self.slots.get(slot)? {
             Slot::Running(running) => Some(running),
             Slot::Idle => None,
         }
@@ -218,7 +224,7 @@ impl Slots {
 
     /// The same, to change what is known of it.
     pub(super) fn running_in_mut(&mut self, slot: usize) -> Option<&mut Running> {
-        match &mut self.slots[slot] {
+        match self.slots.get_mut(slot)? {
             Slot::Running(running) => Some(running),
             Slot::Idle => None,
         }
@@ -284,7 +290,7 @@ impl Slots {
 
     /// Takes the message out of a slot when its run has ended; none when the slot was emptied before.
     pub(super) fn end(&mut self, slot: usize) -> Option<Running> {
-        match std::mem::replace(&mut self.slots[slot], Slot::Idle) {
+        match std::mem::replace(self.slots.get_mut(slot)?, Slot::Idle) {
             Slot::Idle => None,
             Slot::Running(running) => {
                 self.running -= 1;
