@@ -1,6 +1,6 @@
 -- beat: renew a worker's lease and the live keys of the slots that own something, and take its orders.
 --
--- It also looks whether a sweep would find anything, so that an idle worker need not ask for that.
+-- It also looks whether a sweep may find anything, so that an idle worker need not ask for that.
 --
 -- PEXPIRE is the first write: it needs no memory, after which a full Redis lets the rest of the
 -- script run. A worker must not look dead because Redis is full.
@@ -19,12 +19,15 @@
 -- ARGV[3]  info       MessagePack, as docs/protocol.md has it
 -- ARGV[4]  forget     milliseconds after the end of its lease at which a worker is forgotten
 --
--- Returns an array: 1 when there is something to sweep, 0 when nothing waits or is owned and no worker is to
--- be forgotten; then the orders that stood there: wire id, order, wire id, order, …
+-- Returns an array: 1 when a sweep may find something, 0 when none of the queue's keys is there and no worker is
+-- to be forgotten; then the orders that stood there: wire id, order, wire id, order, …
 
 redis.call('HLEN', KEYS[1]) -- PEXPIRE would take any type
-redis.call('ZCARD', KEYS[2])
 local orders = redis.call('HGETALL', KEYS[3])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local found = redis.call('EXISTS', KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8])
+  + redis.call('ZCOUNT', KEYS[2], '-inf', now - ARGV[4])
 
 local lease = tonumber(ARGV[1])
 local known = redis.call('PEXPIRE', KEYS[1], 4 * lease)
@@ -32,8 +35,6 @@ redis.call('HSET', KEYS[1], 'info', ARGV[3])
 if known == 0 then
   redis.call('PEXPIRE', KEYS[1], 4 * lease)
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZADD', KEYS[2], now + lease, ARGV[2])
 for i = 9, #KEYS do
   redis.call('SET', KEYS[i], '1', 'PX', lease)
@@ -41,7 +42,5 @@ end
 if #orders > 0 then
   redis.call('UNLINK', KEYS[3])
 end
-local found = redis.call('EXISTS', KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8])
-  + redis.call('ZCOUNT', KEYS[2], '-inf', now - ARGV[4])
 table.insert(orders, 1, found > 0 and 1 or 0)
 return orders

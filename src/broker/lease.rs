@@ -116,10 +116,13 @@ impl LeaseKeeper {
         command.arg(milliseconds(lease)).arg(keys.worker_id).arg(info).arg(milliseconds(FORGET_WORKERS));
         let reply = script::BEAT.run_blocking(&mut connection, &command)?;
         self.connection = Some(connection);
-        let Value::Array(mut reply) = reply else { return Err(script::BEAT.unexpected(&reply)) };
-        let orders = reply.split_off(reply.len().min(1));
-        let [Value::Int(found)] = reply[..] else { return Err(script::BEAT.unexpected(&Value::Nil)) };
-        Ok(Beaten { found: found == 1, orders: Order::all_of(orders) })
+        match reply {
+            Value::Array(mut reply) if matches!(reply[..], [Value::Int(_), ..]) => {
+                let orders = reply.split_off(1);
+                Ok(Beaten { found: reply != [Value::Int(0)], orders: Order::all_of(orders) })
+            }
+            reply => Err(script::BEAT.unexpected(&reply)),
+        }
     }
 }
 

@@ -18,6 +18,11 @@ use crate::worker::lane::Lane;
 
 /// Live keys for one script call.
 const CHUNK: usize = 500;
+/// One beat of so many wakes the runtime whatever it finds, since it is not calls alone that may block its threads.
+const WAKE_EVERY: u64 = 4;
+/// One beat of so many has all queues swept whatever it finds: what lies between forgets a connection over which nothing is
+/// ever sent, and that of commands has nothing else to send while all queues are empty.
+const SWEEP_EVERY: u64 = 16;
 
 /// What is said of the worker at each beat.
 pub(super) struct Pulse {
@@ -30,7 +35,7 @@ pub(super) struct Pulse {
     pub(super) info: Vec<u8>,
     /// Where the tasks run.
     pub(super) runtime: Handle,
-    /// Told when lanes have something to sweep, as they say, after each beat but the first.
+    /// Told after a beat, but for the first, when lanes may have something to sweep: those that note it.
     pub(super) found: Arc<Notify>,
     /// To the loop that claims: orders to end runs, and of which lane.
     pub(super) orders: UnboundedSender<(usize, Order)>,
@@ -108,13 +113,15 @@ fn run(mut pulse: Pulse, told: &Receiver<FirstBeat>) {
     }
     let mut last_success = Instant::now();
     let mut pause = pulse.period;
+    let mut beats = 0;
     loop {
         match told.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(_) | Err(RecvTimeoutError::Disconnected) => return,
         }
         let beat = pulse.beat();
-        pulse.wake(&beat);
+        beats += 1;
+        pulse.wake(beats, &beat);
         match beat {
             Ok(_) => {
                 last_success = Instant::now();
@@ -133,22 +140,22 @@ fn run(mut pulse: Pulse, told: &Receiver<FirstBeat>) {
     }
 }
 
-/// What a script call is told of each of these; one call that is told of none where there are none.
+/// In parts of what one script call takes; where there is nothing, one part of nothing.
 pub(super) fn chunks<T>(items: &[T]) -> impl Iterator<Item = &[T]> {
     items.chunks(CHUNK).chain(items.is_empty().then_some(items))
 }
 
 impl Pulse {
-    /// Wakes the runtime, unless the queues hold nothing: an idle worker sleeps through its beats.
+    /// Wakes the runtime, unless all queues are empty: an idle worker sleeps through most of its beats.
     ///
-    /// The thread of the runtime that last looked for news of its sockets may be held by a task that blocks, while the others
-    /// sleep until they are given something. This wakes one of them, which then looks, and sweeps what the beat found.
-    fn wake(&self, beat: &Result<bool, BrokerError>) {
-        if beat.is_err() {
-            // It may have found anything.
-            self.lanes.iter().for_each(|lane| lane.find());
+    /// The thread of the runtime that last looked for news of its sockets may be held by something that blocks, while the
+    /// others sleep until they are given something. This wakes one of them, which then looks, and sweeps what was found.
+    fn wake(&self, beats: u64, beat: &Result<bool, BrokerError>) {
+        if beat.is_err() || beats.is_multiple_of(SWEEP_EVERY) {
+            // There may be anything.
+            self.lanes.iter().for_each(|lane| lane.note_found());
         }
-        if !matches!(beat, Ok(false)) {
+        if !matches!(beat, Ok(false)) || beats.is_multiple_of(WAKE_EVERY) {
             let found = Arc::clone(&self.found);
             self.runtime.spawn(async move { found.notify_one() });
         }
@@ -172,7 +179,7 @@ impl Pulse {
                     Ok(beaten) => {
                         lane.cover(chunk, sent, self.lease);
                         if beaten.found {
-                            lane.find();
+                            lane.note_found();
                             found = true;
                         }
                         for order in beaten.orders {

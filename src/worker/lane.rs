@@ -1,4 +1,5 @@
-//! What does a worker share of one of its queues? Its keys and wire ids, and which of its slots must stay alive.
+//! What does a worker share of one of its queues? Its keys and wire ids, which of its slots must stay alive, and whether it
+//! is to be swept.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,8 +20,8 @@ pub(super) struct Lane {
     pub(super) orders_key: String,
     worker: WorkerId,
     began: Instant,
-    /// How many slots there are.
-    pub(super) count: usize,
+    /// How many slots there are, with the spares.
+    pub(super) slot_count: usize,
     /// What is known of them, [`TOGETHER`] in each; made when one of those is used, as most of an idle worker's never are.
     slots: Box<[OnceLock<Box<[LaneSlot]>>]>,
     /// One bit for each slot that owns a message, as far as we know.
@@ -53,7 +54,7 @@ impl Lane {
             orders_key: keys::orders(&queue, worker),
             worker: worker.clone(),
             began: Instant::now(),
-            count: slots,
+            slot_count: slots,
             slots: (0..slots.div_ceil(TOGETHER)).map(|_| OnceLock::new()).collect(),
             owned: words(),
             recent: words(),
@@ -70,7 +71,7 @@ impl Lane {
                 covered: AtomicU64::new(0),
                 lapsed: AtomicU64::new(0),
             };
-            (first..self.count.min(first + TOGETHER)).map(make).collect()
+            (first..self.slot_count.min(first + TOGETHER)).map(make).collect()
         });
         &made[slot - first]
     }
@@ -78,7 +79,7 @@ impl Lane {
     /// The slot that has this wire id.
     pub(super) fn slot_of(&self, wire_id: &str) -> Option<usize> {
         let slot = wire_id.rsplit_once(':')?.1.parse().ok()?;
-        (slot < self.count && self.wire_id(slot) == wire_id).then_some(slot)
+        (slot < self.slot_count && self.wire_id(slot) == wire_id).then_some(slot)
     }
 
     /// The wire id of a slot.
@@ -133,7 +134,7 @@ impl Lane {
     }
 
     /// Notes that a sweep of the queue may find something. At first it may.
-    pub(super) fn find(&self) {
+    pub(super) fn note_found(&self) {
         self.found.store(true, Ordering::Release);
     }
 

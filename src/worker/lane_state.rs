@@ -79,7 +79,7 @@ impl LaneState {
             got: 0,
             seq: 0,
             applied: 0,
-            claimed_by: vec![0; lane.count],
+            claimed_by: vec![0; lane.slot_count],
             finished: Vec::new(),
             settlements: VecDeque::new(),
             requests: 0,

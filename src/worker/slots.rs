@@ -86,9 +86,9 @@ pub(super) const SPARES: usize = 64;
 /// All slots of a worker.
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// As many as were ever used: a worker with little to do has few.
+    /// Up to the last that was ever used: a worker with little to do has few.
     slots: Vec<Slot>,
-    /// How many there are.
+    /// How many there are beside the spares.
     count: usize,
     free: Vec<usize>,
     /// Instead of slots whose messages were put aside.
@@ -317,6 +317,16 @@ impl Slots {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slot_that_was_never_used_is_idle() {
+        let mut slots = Slots::new(3);
+        assert!(slots.running_in(2).is_none() && slots.running_in_mut(2).is_none() && slots.end(2).is_none());
+        slots.begin(1, 0, Bytes::new(), false);
+        assert!(slots.running_in(1).is_some() && slots.running_in(0).is_none() && slots.end(2).is_none());
+        assert_eq!(slots.in_order(), [1]);
+        assert!(slots.end(1).is_some() && slots.end(1).is_none());
+    }
 
     #[test]
     fn what_is_put_aside_is_replaced_while_there_are_spares() {

@@ -14,7 +14,7 @@ use crate::worker::lane::Lane;
 
 /// When a worker sweeps again.
 pub(super) enum Pace {
-    /// When a beat has found something, those queues; it beats in intervals of about that time.
+    /// When a beat says so, the queues of which it does; it beats in intervals of about that time.
     Beats(Arc<Notify>, Duration),
     /// After a rest, which is shorter, all queues.
     Rests(Duration),
@@ -31,7 +31,7 @@ impl Pace {
             Self::Beats(found, _) => found.notified().await,
             Self::Rests(interval) => {
                 sleep(*interval).await;
-                lanes.iter().for_each(|lane| lane.find());
+                lanes.iter().for_each(|lane| lane.note_found());
             }
         }
     }

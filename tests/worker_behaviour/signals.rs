@@ -1,6 +1,7 @@
 //! SIGTERM, SIGINT and SIGHUP let runs end; a second one does not; SIGUSR1 makes quiet.
 
 use nix::sys::signal::Signal;
+use redis::Commands;
 
 use crate::support::trial::{PATIENCE, Trial, at_gate, call, count, marks, open};
 
@@ -30,6 +31,16 @@ fn running_tasks_may_end_and_nothing_more_is_claimed() {
         assert_eq!(trial.state().waiting, marks(3), "expected the others to wait still");
         trial.assert_only(&["q", "q_noti"]);
     }
+}
+
+#[test]
+fn a_worker_that_never_had_a_message_is_no_longer_listed_when_it_has_ended() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&[]);
+    let listed = |trial: &mut Trial| trial.redis.zcard::<_, u64>("q_workers").unwrap();
+    assert_eq!(listed(&mut trial), 1);
+    trial.stop(&mut worker);
+    assert_eq!(listed(&mut trial), 0, "expected it to have resigned");
 }
 
 #[test]

@@ -40,7 +40,7 @@ pub const PARTS: [Part; 5] = [
         measure: queues,
         why: "The same number of calls, in more queues. One claim is of one queue, so what a batch shares is shared by \
               fewer calls where each queue has few: at a thousand, each has a hundred. Idle, a worker beats for each of its queues four times in a lease, \
-              and sweeps it, so that grows with their number.",
+              and looks whether there is anything to sweep, so that grows with their number.",
     },
     Part {
         name: "slots",
@@ -69,8 +69,8 @@ pub const PARTS: [Part; 5] = [
         first: "Redis",
         sizes: &[1, 10, 50, 200],
         measure: idle,
-        why: "Each waits in a command of its own and beats four times in a lease. They sweep by turns: however many \
-              there are, a queue is swept as often as for one.",
+        why: "Each waits in a command of its own and beats four times in a lease. Where all is empty, a beat is all \
+              that it needs; what is found is swept by turns, as often as for one worker.",
     },
 ];
 
