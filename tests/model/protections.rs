@@ -45,7 +45,7 @@ pub(crate) enum Protection {
     TokenIsMoved,
     /// A claim takes a token out of the hand only when one is there.
     HandIsCounted,
-    /// The claim behind a wait looks into the hand also when that wait has ended without a token.
+    /// A pick-up looks into the hand also when that wait has ended without a token.
     EveryWaitLooksInTheHand,
     /// A token that is missing is made anew before one is taken out of the hand, where a claim may come for it.
     MissingTokensAreMade,
@@ -57,8 +57,8 @@ pub(crate) enum Protection {
     SuspectBeginsLast,
     /// A reconcile tells what is to run alone of what it finds.
     ReconcileTellsWhatRunsAlone,
-    /// A claim that stood behind a wait gives live keys a whole lease.
-    StandingClaimRenews,
+    /// A pick-up gives live keys a whole lease.
+    PickUpRenews,
 }
 
 const ALL: [Protection; 25] = [
@@ -86,7 +86,7 @@ const ALL: [Protection; 25] = [
     Protection::SecondSuspectIsPutBack,
     Protection::SuspectBeginsLast,
     Protection::ReconcileTellsWhatRunsAlone,
-    Protection::StandingClaimRenews,
+    Protection::PickUpRenews,
 ];
 
 impl Protection {
@@ -112,7 +112,7 @@ impl Protection {
             Self::MissingTokensAreMade => (scenarios::MIXED, NOT_STUCK),
             Self::SuspectComesAlone | Self::SecondSuspectIsPutBack => (scenarios::SUSPECTS, INNOCENT),
             Self::SuspectBeginsLast | Self::ReconcileTellsWhatRunsAlone => (scenarios::SUSPECTS, INNOCENT),
-            Self::StandingClaimRenews => (scenarios::WAITS, ONCE),
+            Self::PickUpRenews => (scenarios::WAITS, ONCE),
         }
     }
 }

@@ -112,7 +112,7 @@ pub(super) const ANYTHING: Scenario = Scenario {
 
 /// Nobody mends the tokens.
 pub(super) const WAITS: Scenario = Scenario {
-    name: "claims behind waits",
+    name: "pick-ups behind waits",
     system: System {
         movers: 2,
         messages: 1,
@@ -122,7 +122,7 @@ pub(super) const WAITS: Scenario = Scenario {
     },
 };
 pub(super) const MORE_WAITS: Scenario = Scenario {
-    name: "claims behind the waits of two slots",
+    name: "pick-ups behind the waits of two slots",
     system: System { movers: 1, balances: false, faults: Faults { cut: 2, late: 1, ..NO_FAULTS }, ..ONE },
 };
 pub(super) const REFUSED_WAITS: Scenario = Scenario {
@@ -222,7 +222,7 @@ fn nothing_goes_wrong() {
 }
 
 #[test]
-fn nothing_goes_wrong_where_claims_stand_behind_waits() {
+fn nothing_goes_wrong_where_pick_ups_stand_behind_waits() {
     explore_all(&WITH_WAITS);
 }
 

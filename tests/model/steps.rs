@@ -57,7 +57,7 @@ impl State {
             Action::RedisReadsLate(worker, at) => {
                 self.left.late -= 1;
                 let request = self.workers[worker].late.remove(at);
-                self.workers[worker].late_wait &= !request.is_standing();
+                self.workers[worker].late_wait &= !request.is_pick_up();
                 let answer = request.apply(&mut self.world, worker, system.slots);
                 self.note(&answer);
                 self.finish_read(system, worker, &request.kind, answer);

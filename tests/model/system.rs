@@ -43,7 +43,7 @@ pub(super) struct Faults {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct System {
     pub(super) workers: usize,
-    /// How many of the workers move tokens into the hand and claim behind their waits; the others pop them.
+    /// How many of the workers move tokens into the hand and pick up behind their waits; the others pop them.
     pub(super) movers: usize,
     pub(super) slots: usize,
     pub(super) messages: usize,
@@ -268,7 +268,7 @@ impl System {
             if left.crash > 0 {
                 actions.push(Action::Crashes(number));
             }
-            if left.cut > 0 && !worker.asked.is_empty() && !worker.stands() {
+            if left.cut > 0 && !worker.asked.is_empty() && !worker.picks_up() {
                 actions.push(Action::ConnectionBreaks(number));
             }
             if left.refuse > 0 && worker.can_be_read() {
@@ -299,7 +299,7 @@ impl System {
     /// Nothing goes on, and nothing will until somebody acts.
     pub(super) fn is_at_rest(&self, state: &State) -> bool {
         let busy = |worker: &Worker| {
-            !worker.asked.iter().all(Request::is_standing)
+            !worker.asked.iter().all(Request::is_pick_up)
                 || worker.slots.iter().any(|slot| matches!(slot, Slot::Runs(_)))
         };
         if state.half || usize::from(state.next) < self.messages || state.workers.iter().any(busy) {

@@ -53,9 +53,9 @@ pub(super) enum ReaderStep {
 }
 
 impl Request {
-    /// Whether it is a claim that was sent behind a wait.
-    pub(super) fn is_standing(&self) -> bool {
-        matches!(self.kind, Kind::Claim { standing: true, .. })
+    /// Whether it was sent behind a wait.
+    pub(super) fn is_pick_up(&self) -> bool {
+        matches!(self.kind, Kind::Claim { picks_up: true, .. })
     }
 
     /// The wait before it has ended without a token.
@@ -69,14 +69,14 @@ impl Request {
 }
 
 impl Worker {
-    /// A claim stands behind its wait.
-    pub(super) fn stands(&self) -> bool {
-        self.asked.iter().any(Request::is_standing)
+    /// A pick-up stands behind its wait.
+    pub(super) fn picks_up(&self) -> bool {
+        self.asked.iter().any(Request::is_pick_up)
     }
 
     /// Whether Redis can run the next of its requests.
     pub(super) fn can_be_read(&self) -> bool {
-        self.answers.len() < self.asked.len() && !(self.stands() && self.wait == Some(Wait::Blocks))
+        self.answers.len() < self.asked.len() && !(self.picks_up() && self.wait == Some(Wait::Blocks))
     }
 
     /// Whether a wait may begin where nothing tempts. The last claim got less than it asked for, so there is a free
@@ -106,7 +106,7 @@ impl Worker {
     /// The connection of its wait breaks, or it ends.
     pub(super) fn lose_wait(&mut self) {
         self.late_wait |= self.wait.take() == Some(Wait::Blocks);
-        if self.stands() {
+        if self.picks_up() {
             self.lose_connection();
         }
     }
@@ -138,7 +138,7 @@ impl System {
                         step(WaitStep::Ends);
                     }
                 }
-                Some(Wait::Ended(_)) if !worker.stands() => step(WaitStep::Heard),
+                Some(Wait::Ended(_)) if !worker.picks_up() => step(WaitStep::Heard),
                 _ => {}
             }
         }
@@ -150,10 +150,10 @@ impl System {
         }
     }
 
-    /// Whether the claim behind a wait that ends without a token would do something.
+    /// Whether the pick-up behind a wait that ends without a token would do something.
     fn end_would_bring(&self, state: &State, number: usize) -> bool {
         let worker = &state.workers[number];
-        if !worker.stands() {
+        if !worker.picks_up() {
             return false;
         }
         let (mut request, mut world) = (worker.asked[0].clone(), state.world.clone());
@@ -184,7 +184,7 @@ impl System {
     }
 
     /// What workers do at once: they begin what is to run alone, wait where nothing tempts them, and an idle one sends a
-    /// claim behind its wait.
+    /// pick-up behind its wait.
     /// A break in between is as one after both, when Redis never reads the claim.
     pub(super) fn do_at_once(&self, state: &mut State) {
         let tempting = state.is_tempting();
@@ -196,7 +196,7 @@ impl System {
             if let Some(wait) = worker.wait
                 && worker.is_idle()
             {
-                worker.send(Ask::Standing, self.jump());
+                worker.send(Ask::PickUp, self.jump());
                 if wait == Wait::Ended(false) {
                     worker.asked[0].finds_no_token(&state.world);
                 }
@@ -216,7 +216,7 @@ impl State {
         let (worker, world) = (&mut self.workers[number], &mut self.world);
         match step {
             WaitStep::TokenMoves => {
-                let known = !worker.stands();
+                let known = !worker.picks_up();
                 worker.wait = Some(Wait::Ended(known));
                 world.move_token();
             }
@@ -273,7 +273,7 @@ impl State {
     }
 }
 
-/// What it ended with is the claim's that stands behind it.
+/// What it ended with is the pick-up's that stands behind it.
 fn without_token(wait: Wait) -> Wait {
     match wait {
         Wait::Blocks => Wait::Blocks,

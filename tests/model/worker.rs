@@ -47,7 +47,7 @@ pub(super) enum Kind {
         claims: bool,
         in_hand: Option<Token>,
         /// It was sent behind a wait.
-        standing: bool,
+        picks_up: bool,
     },
     Settle(SlotNumber, Message, Verdict),
     PutBack(Vec<(SlotNumber, Message)>),
@@ -119,7 +119,7 @@ impl Request {
         let owner = if world.has(Protection::WireIdsAreDrawn) { worker } else { 0 };
         let wire = |slot: SlotNumber| wire_of(owner, slots, slot);
         let done = match &self.kind {
-            Kind::Claim { slots, released, claims, in_hand, standing } => {
+            Kind::Claim { slots, released, claims, in_hand, picks_up } => {
                 let ask = Claim {
                     in_hand: match in_hand {
                         None => 0,
@@ -133,8 +133,8 @@ impl Request {
                 };
                 let claimed = world.claim(worker, seq, &ask);
                 if let Ok(claimed) = &claimed
-                    && *standing
-                    && !world.has(Protection::StandingClaimRenews)
+                    && *picks_up
+                    && !world.has(Protection::PickUpRenews)
                 {
                     let live = &mut world.live;
                     ask.wires[..claimed.messages.len()]
@@ -208,14 +208,14 @@ impl Worker {
         self.lives() && self.slots[usize::from(slot)] != Slot::Free
     }
 
-    /// Whether it is done: nothing is left to settle, and a claim in doubt that stood behind a wait is not waited for.
+    /// Whether it is done: nothing is left to settle, and a pick-up in doubt is not waited for.
     pub(super) fn may_resign(&self) -> bool {
         let doubtful: Vec<SlotNumber> = self.doubt.iter().flat_map(Request::slots).collect();
         self.phase == Phase::Closing
             && self.asked.is_empty()
             && self.wait.is_none()
             && self.token.is_none()
-            && self.doubt.iter().all(Request::is_standing)
+            && self.doubt.iter().all(Request::is_pick_up)
             && self.these(|slot| *slot != Slot::Free).iter().all(|slot| doubtful.contains(slot))
     }
 
@@ -224,7 +224,7 @@ impl Worker {
             && self.doubt.is_empty()
             && !self.refused
             && self.asked.len() < REQUESTS
-            && !self.stands()
+            && !self.picks_up()
     }
 
     /// Whether it waits for a token.
@@ -272,17 +272,17 @@ impl Worker {
     /// Sends what it asks for.
     pub(super) fn send(&mut self, ask: Ask, jump: Seq) {
         match ask {
-            Ask::Claim | Ask::Release | Ask::Standing => {
+            Ask::Claim | Ask::Release | Ask::PickUp => {
                 let mut slots = self.these(|slot| *slot == Slot::Succeeded);
                 let released = slots.len();
-                let (claims, standing) = (ask != Ask::Release, ask == Ask::Standing);
+                let (claims, picks_up) = (ask != Ask::Release, ask == Ask::PickUp);
                 if claims {
                     let free = self.these(|slot| *slot == Slot::Free);
-                    slots.extend(free.into_iter().take(if standing { 1 } else { usize::MAX }));
+                    slots.extend(free.into_iter().take(if picks_up { 1 } else { usize::MAX }));
                 }
                 self.mark(&slots);
-                let in_hand = if standing { Some(Token::Moved) } else { self.token.take_if(|_| claims) };
-                self.ask(Kind::Claim { slots, released, claims, in_hand, standing });
+                let in_hand = if picks_up { Some(Token::Moved) } else { self.token.take_if(|_| claims) };
+                self.ask(Kind::Claim { slots, released, claims, in_hand, picks_up });
             }
             Ask::Settle(slot) => {
                 let Slot::Failed(message, verdict) = self.slots[usize::from(slot)] else { return };
@@ -319,7 +319,7 @@ impl Worker {
     /// Hears the next answer. Gives the messages that it runs from now on.
     pub(super) fn hear(&mut self) -> Vec<Message> {
         let (request, answer) = (self.asked.remove(0), self.answers.remove(0));
-        if request.is_standing() {
+        if request.is_pick_up() {
             self.wait = None; // It has heard the end of that too.
         }
         if !matches!(answer, Answer::Stale | Answer::Refused) {
@@ -448,7 +448,7 @@ impl Worker {
 pub(super) enum Ask {
     Claim,
     /// Behind its wait.
-    Standing,
+    PickUp,
     Release,
     Settle(SlotNumber),
     PutBack,
