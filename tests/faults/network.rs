@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use delayed::testing::{Fault, Mode, Proxy, Requests, Side};
+use redis::Commands;
 use serde_json::json;
 
 use crate::support::redis::Options;
-use crate::support::trial::{Dice, PATIENCE, Trial, alone, at_gate, call, count, gated, marks, open};
+use crate::support::trial::{Dice, PATIENCE, Trial, alone, at_gate, call, count, gated, mark, marks, open};
 use crate::support::wait;
 
 #[test]
@@ -140,5 +141,27 @@ fn a_worker_with_a_short_lease_starts_over_a_slow_network() {
     trial.wait_settled();
     trial.stop(&mut worker);
     trial.ledger.assert_each_once(0..3);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn a_worker_whose_beats_alone_do_not_come_through_works_and_sweeps() {
+    let mut trial = Trial::new();
+    let proxy = trial.server.proxy();
+    let mut worker = trial.worker_at(proxy.url(), &["--lease", "1s"]);
+    let beats = proxy.trap(Side::Request, Requests::script("beat"), Fault::End);
+    worker.wait_for_line("heartbeat failed");
+    // The sweep that it begins with may find one of them.
+    for n in 0..3 {
+        let () = trial.redis.hset("q_processing", format!("gone{n}"), mark(n)).unwrap();
+        trial.wait_runs(n + 1);
+    }
+    worker.wait_for_line("the lease has ended and others may run what this worker owns");
+    trial.push(&[mark(3)]);
+    trial.wait_runs(4);
+    beats.release();
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(0..4);
     trial.assert_only(&[]);
 }
