@@ -22,14 +22,16 @@
 --
 -- Returns an array: how many released messages this worker owned no more, how many messages still
 -- wait, 0 without suspects, 1 with, 2 when the one claimed message is a suspect that is to run alone,
--- then the claimed messages, for the wire ids behind the kept: less than 8 MiB, and one more.
+-- and an array of the claimed messages, for the wire ids behind the kept: less than 8 MiB, and one more.
+-- Many that are short come as one string, that array in MessagePack: one is sooner read than many.
 -- Errors  STALE  another call was to come before this one, this one comes too late, which one came last
 --                is not known and this is not the first, or a slot that the caller takes for free owns a
 --                message; nothing was done.
 
 local BEFORE_IDS = 7
 local STEP, ENOUGH = 64, 8388608 -- messages popped at a time, and bytes of a large reply
-local MANY, LONG = 16, string.rep('-', 100) -- claimed at a time, and what Redis keeps in no small hash
+local MANY, SHORT, pack = 16, 64, cmsgpack.pack -- claimed at a time, and bytes of each on average
+local LONG = string.rep('-', 100) -- is kept in no small hash
 local released, kept = tonumber(ARGV[6]), tonumber(ARGV[7])
 local free, overlap = #ARGV - BEFORE_IDS - kept, released - kept -- overlap: released and claimed again
 
@@ -61,7 +63,7 @@ for i = 1, tonumber(ARGV[5]) do
   end
 end
 
-local messages = {}
+local messages, bytes, keep = {}, 0, 0
 if waiting == 0 then
   if tokens > 0 then
     redis.call('UNLINK', KEYS[2])
@@ -71,7 +73,6 @@ if waiting == 0 then
   end
 elseif wanted > 0 then
   messages = redis.call('LPOP', KEYS[1], math.min(wanted, STEP))
-  local keep, bytes = 0, 0
   repeat
     for i = keep + 1, #messages do
       bytes = bytes + #messages[i]
@@ -145,4 +146,5 @@ redis.call('HSET', KEYS[4], 'seq', seq)
 if not last then
   redis.call('PEXPIRE', KEYS[4], 4 * tonumber(ARGV[2])) -- a beat made it, or will renew it
 end
-return { lost, waiting - claimed, suspects, unpack(messages) }
+local packs = claimed >= MANY and bytes <= SHORT * claimed
+return { lost, waiting - claimed, suspects, packs and pack(messages) or messages }

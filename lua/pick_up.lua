@@ -15,7 +15,7 @@
 -- ARGV[3]  wire id  of the free slot
 --
 -- Returns an array as `claim` does: 0, how many messages still wait, 0 without suspects, 1 with, 2 when the
--- message is a suspect that is to run alone, then the message, if there is one.
+-- message is a suspect that is to run alone, and an array of the message, if there is one.
 -- Errors  STALE  another call was to come before this one, this one comes too late, which one came last
 --                is not known and this is not the first, or the slot owns a message; nothing was done, and
 --                what was taken is back.
@@ -54,4 +54,4 @@ redis.call('HSET', KEYS[4], 'seq', seq)
 if not last then
   redis.call('PEXPIRE', KEYS[4], 4 * tonumber(ARGV[2])) -- a beat made it, or will renew it
 end
-return { 0, waiting, suspects, message }
+return { 0, waiting, suspects, { message } }

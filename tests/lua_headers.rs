@@ -5,13 +5,12 @@ use std::collections::BTreeSet;
 use crate::support::root;
 
 /// What may be unpacked, and why it is small enough: Lua's stack takes 8000 values.
-const UNPACKED: [(&str, &str, &str); 9] = [
+const UNPACKED: [(&str, &str, &str); 8] = [
     ("balance", "tokens", "1000 at a time"),
     ("bury", "letter", "six fields"),
     ("claim", "ARGV, behind + 1, behind + claimed", "wire ids, at most 1000"),
     ("claim", "ARGV, first, last_id", "wire ids, at most 1000"),
     ("claim", "ARGV, BEFORE_IDS + 1, BEFORE_IDS + kept", "wire ids, at most 1000"),
-    ("claim", "messages", "at most as many as wire ids"),
     ("claim", "over", "at most as many as wire ids"),
     ("claim", "owned", "two for each wire id, and two more"),
     ("reconcile", "owned", "at most as many as wire ids"),

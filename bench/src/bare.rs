@@ -75,8 +75,20 @@ impl Claims {
         let Value::Array(reply) = self.connection.recv_response().expect("claims") else {
             panic!("claim answers an array")
         };
-        let size = if let Some(Value::BulkString(message)) = reply.get(3) { message.len() } else { 0 };
-        (slots, reply.len() - 3, size)
+        match reply.get(3) {
+            Some(Value::Array(messages)) => {
+                let size =
+                    if let Some(Value::BulkString(first)) = messages.first() { first.len() } else { 0 };
+                (slots, messages.len(), size)
+            }
+            // Many that are short, as one string: an array of MessagePack.
+            Some(Value::BulkString(packed)) => {
+                let [0xdc, high, low, ..] = packed[..] else { panic!("it is one of sixteen or more") };
+                let count = usize::from(u16::from_be_bytes([high, low]));
+                (slots, count, packed.len() / count)
+            }
+            _ => panic!("claim answers with messages"),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use redis::Value;
 
 use crate::broker::Broker;
@@ -54,7 +55,7 @@ pub(crate) struct Reconciled {
     /// Which of the slots, from 0 on, own a suspect that is to run alone.
     pub(crate) alone: Vec<usize>,
     /// What each slot owns now.
-    pub(crate) owned: Vec<Option<Vec<u8>>>,
+    pub(crate) owned: Vec<Option<Bytes>>,
 }
 
 /// A connection of its own for the thread that beats: it does not wait for the runtime.
@@ -181,8 +182,7 @@ impl Broker {
             command.arg(*id);
         }
         let reply = script::RECONCILE.run(&mut self.commands.clone(), command).await?;
-        let Value::Array(reply) = reply else { return Err(script::RECONCILE.unexpected(&reply)) };
-        let mut values = reply.into_iter();
+        let mut values = script::RECONCILE.array(reply)?.into_iter();
         let (Some(Value::Int(applied)), Some(Value::Array(places))) = (values.next(), values.next()) else {
             return Err(script::RECONCILE.unexpected(&Value::Nil));
         };
@@ -196,7 +196,7 @@ impl Broker {
         let mut owned = Vec::with_capacity(wire_ids.len());
         for value in values {
             owned.push(match value {
-                Value::BulkString(message) => Some(message),
+                Value::BulkString(message) => Some(message.into()),
                 Value::Nil => None,
                 other => return Err(script::RECONCILE.unexpected(&other)),
             });

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 
@@ -74,7 +75,7 @@ pub(crate) struct Claimed {
     /// Whether the claimed message is one of them that is to run alone.
     pub(crate) alone: bool,
     /// The claimed messages, in the order of the free slots.
-    pub(crate) messages: Vec<Vec<u8>>,
+    pub(crate) messages: Vec<Bytes>,
 }
 
 /// Where a message is put back.
@@ -133,23 +134,47 @@ impl PickUpRequest<'_> {
 
 impl Claimed {
     fn read(script: &Script, reply: Value) -> Result<Self, BrokerError> {
-        let Value::Array(reply) = reply else { return Err(script.unexpected(&reply)) };
-        let mut values = reply.into_iter();
-        let (Some(Value::Int(lost)), Some(Value::Int(waiting)), Some(Value::Int(suspects))) =
-            (values.next(), values.next(), values.next())
-        else {
-            return Err(script.unexpected(&Value::Nil));
+        let values = <[Value; 4]>::try_from(script.array(reply)?);
+        let [lost, waiting, suspects, messages] =
+            values.map_err(|values| script.unexpected(&Value::Array(values)))?;
+        let number = |value| match value {
+            Value::Int(number) => Ok(number.unsigned_abs()),
+            other => Err(script.unexpected(&other)),
         };
-        let mut messages = Vec::with_capacity(values.len());
-        for value in values {
-            match value {
-                Value::BulkString(message) => messages.push(message),
-                other => return Err(script.unexpected(&other)),
+        let (lost, waiting, suspects) = (number(lost)?, number(waiting)?, number(suspects)?);
+        let messages = match messages {
+            Value::BulkString(packed) => {
+                let packed = Bytes::from(packed);
+                unpack(&packed).ok_or_else(|| script.unexpected(&Value::BulkString(packed.into())))?
             }
-        }
-        let (lost, waiting) = (lost.unsigned_abs(), waiting.unsigned_abs());
+            messages => {
+                let values = script.array(messages)?;
+                let mut messages = Vec::with_capacity(values.len());
+                for value in values {
+                    match value {
+                        Value::BulkString(message) => messages.push(message.into()),
+                        other => return Err(script.unexpected(&other)),
+                    }
+                }
+                messages
+            }
+        };
         Ok(Self { lost, waiting, suspects: suspects > 0, alone: suspects == 2, messages })
     }
+}
+
+/// The strings of an array of MessagePack. They stay where they are: none asks for memory of its own.
+fn unpack(packed: &Bytes) -> Option<Vec<Bytes>> {
+    let mut rest = packed.as_ref();
+    let count = usize::try_from(rmp::decode::read_array_len(&mut rest).ok()?).ok()?;
+    let mut strings = Vec::with_capacity(count.min(MAX_BATCH));
+    for _ in 0..count {
+        let length = usize::try_from(rmp::decode::read_str_len(&mut rest).ok()?).ok()?;
+        let (string, behind) = rest.split_at_checked(length)?;
+        strings.push(packed.slice_ref(string));
+        rest = behind;
+    }
+    rest.is_empty().then_some(strings)
 }
 
 impl Broker {
@@ -296,6 +321,23 @@ fn tail(text: &str, most: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_in_one_string_are_read_where_they_are_and_broken_ones_are_refused() {
+        let read = |packed: &[u8]| unpack(&Bytes::copy_from_slice(packed));
+        let long = [&[0xdc, 0, 2, 0xd9, 40][..], &[7; 40], &[0xa2, 0xc1, 0]].concat();
+        assert_eq!(read(&long), Some(vec![Bytes::from(vec![7; 40]), Bytes::from(vec![0xc1, 0])]));
+        assert_eq!(read(&[0x90]), Some(vec![]));
+        for cut in 0..long.len() {
+            assert_eq!(read(&long[..cut]), None, "of {cut} bytes");
+        }
+        for broken in [&[0x91, 0xa1, 1, 2][..], &[0x91, 1], &[0xa1, 1], &[0xdd, 255, 255, 255, 255, 0xa0]] {
+            assert_eq!(read(broken), None, "{broken:?}");
+        }
+        let packed = Bytes::from(long);
+        let inside = packed.as_ptr_range();
+        assert!(unpack(&packed).expect("it is whole").iter().all(|one| inside.contains(&one.as_ptr())));
+    }
 
     #[test]
     fn the_end_of_a_text_is_kept_in_whole_characters() {

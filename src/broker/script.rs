@@ -108,9 +108,19 @@ impl Script {
         BrokerError::from_redis(self.name, error).of_queue(queue_of(command))
     }
 
+    /// The values of a reply, or of a part of it, that is to be an array.
+    pub(super) fn array(&self, reply: Value) -> Result<Vec<Value>, BrokerError> {
+        match reply {
+            Value::Array(values) => Ok(values),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
     /// The reply was of another shape than the script's header says.
     pub(super) fn unexpected(&self, reply: &Value) -> BrokerError {
-        BrokerError::new(self.name, BrokerErrorKind::Reply, format!("{reply:?}"))
+        // It may be a whole claim: its begin tells enough.
+        let came = format!("{reply:?}");
+        BrokerError::new(self.name, BrokerErrorKind::Reply, format!("{came:.200}"))
     }
 }
 

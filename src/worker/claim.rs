@@ -1,6 +1,8 @@
 //! How do slots get messages, and give them back when they are done? One request releases what has finished and claims
 //! for the slots that are free.
 
+use bytes::Bytes;
+
 use crate::broker::{Claimed, MAX_BATCH};
 use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::request::{Request, RequestKind};
@@ -139,7 +141,7 @@ impl ClaimLoop {
             let lane = &mut self.lanes[request.lane];
             self.pace = self.pace.max(lane.got);
             lane.charge(messages.len());
-            lane.size = messages.iter().map(Vec::len).sum::<usize>() / messages.len();
+            lane.size = messages.iter().map(Bytes::len).sum::<usize>() / messages.len();
             count(&self.counters.claimed, messages.len() as u64);
             self.dispatch(request.lane, filled, messages, alone);
         }

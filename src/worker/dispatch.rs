@@ -8,12 +8,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::task::AbortHandle;
 
 use crate::broker::Place;
 use crate::isolation::Isolation;
 use crate::protocol::message::Message;
-use crate::runner::{Done, Job, Outcome, Run, RunHandle, Speed, start};
+use crate::runner::{Done, Job, Outcome, Run, Speed, start};
 use crate::task::handler::Handler;
 use crate::task::{Cancellation, Scope};
 use crate::worker::blocking::BlockingRun;
@@ -31,21 +30,23 @@ use crate::worker::stats::count;
 const SLICE: Duration = Duration::from_micros(100);
 /// When fewer than so many runs took that long, the next ones are spawned, so that other threads take a part of them.
 const MANY: usize = 16;
+/// Up to so many bytes are copied for a run that may go on for long: they may share memory with all that came with them.
+const SHORT: usize = 1024;
 
 /// Where a message goes from here.
 enum Dispatched {
     /// It did not run, or ran to its end already.
     Ended(Outcome),
-    /// It runs on the runtime.
-    Spawned(AbortHandle, Reins),
+    /// It runs on the runtime, or in a process of its own.
+    Begun(Stop, Reins),
     /// It runs on a blocking thread.
     Blocking(BlockingRun, Reins),
-    /// It runs in a process of its own.
-    Isolated(RunHandle),
 }
 
 /// By what a run is led while it goes on.
 struct Reins {
+    /// What it runs.
+    message: Bytes,
     cancellation: Option<Cancellation>,
     clock: Option<Clock>,
 }
@@ -64,12 +65,11 @@ impl ClaimLoop {
     ///
     /// One that is to run alone begins in [`Self::begin_alone`], and is put back while there is such a one already, or as
     /// many run as may: claims that were under way may bring it all the same.
-    pub(super) fn dispatch(&mut self, index: usize, slots: &[usize], messages: Vec<Vec<u8>>, alone: bool) {
+    pub(super) fn dispatch(&mut self, index: usize, slots: &[usize], messages: Vec<Bytes>, alone: bool) {
         let mut batch = Batch::new();
         let mut runs = Vec::new();
         let suspect = self.lanes[index].suspects;
         for (slot, message) in slots.iter().copied().zip(messages) {
-            let message = Bytes::from(message);
             self.lanes[index].lane.own(slot);
             let is_full = self.slots.begun() >= self.concurrency;
             if alone && (self.slots.is_one_alone() || is_full) && !self.closing {
@@ -130,8 +130,7 @@ impl ClaimLoop {
                 }
                 self.on_done(slot, outcome, None);
             }
-            Dispatched::Isolated(handle) => self.slots.stop_by(slot, Stop::Process(handle)),
-            Dispatched::Spawned(abort, reins) => self.lead(slot, Stop::Abort(abort), reins),
+            Dispatched::Begun(stop, reins) => self.lead(slot, stop, reins),
             Dispatched::Blocking(run, reins) => {
                 self.lead(slot, Stop::Impossible, reins);
                 runs.push(run);
@@ -151,7 +150,8 @@ impl ClaimLoop {
     fn lead(&mut self, slot: usize, stop: Stop, reins: Reins) {
         self.slots.stop_by(slot, stop);
         let Some(running) = self.slots.running_in_mut(slot) else { return };
-        (running.cancellation, running.clock) = (reins.cancellation, reins.clock);
+        (running.message, running.cancellation, running.clock) =
+            (reins.message, reins.cancellation, reins.clock);
         if running.clock.is_some() {
             self.mind(slot);
         }
@@ -168,42 +168,44 @@ impl ClaimLoop {
             Err(outcome) => return Dispatched::Ended(outcome),
         };
         if let (Isolation::Fork | Isolation::Prefork, Some(processes)) = (known.isolation, &self.processes) {
+            let message = apart(bytes);
             let job = Job {
                 slot,
                 task: known.task.name,
                 queue: self.lanes[index].lane.queue.clone(),
-                message: bytes.clone(),
+                message: message.clone(),
                 timeout: allotment.timeout,
                 deadline: allotment.deadline,
                 grace: known.timeouts.grace(),
                 limits: known.limits,
                 speed: Arc::clone(&known.speed),
             };
-            return Dispatched::Isolated(processes.run(job, known.isolation));
+            let stop = Stop::Process(processes.run(job, known.isolation));
+            return Dispatched::Begun(stop, Reins { message, cancellation: None, clock: None });
         }
         let clock = Clock::start(allotment, known.timeouts.grace());
-        let cancellation = known.task.context.then(|| self.cancellation(clock));
-        let reins = Reins { cancellation, clock };
         let found = Found { slot, lane: &self.lanes[index].lane, known, bytes, message };
-        self.run_inline(&found, reins, batch)
+        self.run_inline(&found, clock, batch)
     }
 
     /// Runs a task in this process.
-    fn run_inline(&self, found: &Found<'_>, reins: Reins, batch: &mut Batch) -> Dispatched {
+    fn run_inline(&self, found: &Found<'_>, clock: Option<Clock>, batch: &mut Batch) -> Dispatched {
         let Found { slot, lane, known, bytes, message } = found;
+        let cancellation = known.task.context.then(|| self.cancellation(clock));
         if let Handler::Blocking(_) = known.task.handler {
+            let message = if known.speed.is_quick() { (*bytes).clone() } else { apart(bytes) };
             let run = BlockingRun {
                 slot: *slot,
                 task: known.task,
                 speed: Arc::clone(&known.speed),
                 lane: Arc::clone(lane),
-                message: (*bytes).clone(),
-                cancellation: reins.cancellation.clone(),
+                message: message.clone(),
+                cancellation: cancellation.clone(),
             };
-            return Dispatched::Blocking(run, reins);
+            return Dispatched::Blocking(run, Reins { message, cancellation, clock });
         }
-        let cancellation = reins.cancellation.as_ref().unwrap_or(&self.shared.unheard);
-        let scope = Scope::new(known.task.name, &lane.queue, &self.shared.states, cancellation)
+        let heard = cancellation.as_ref().unwrap_or(&self.shared.unheard);
+        let scope = Scope::new(known.task.name, &lane.queue, &self.shared.states, heard)
             .attempt(message.attempts().saturating_add(1))
             .id(message.id());
         let mut run = match start(known.task, message.arguments(), &scope) {
@@ -224,7 +226,8 @@ impl ClaimLoop {
             speed: Some(Arc::clone(&known.speed)),
             report: Report { done: self.done.clone(), slot: *slot, is_made: false },
         };
-        Dispatched::Spawned(tokio::spawn(spawned).abort_handle(), reins)
+        let stop = Stop::Abort(tokio::spawn(spawned).abort_handle());
+        Dispatched::Begun(stop, Reins { message: apart(bytes), cancellation, clock })
     }
 
     /// The means to tell a run that it should end, and when.
@@ -239,6 +242,11 @@ impl ClaimLoop {
         }
         cancellation
     }
+}
+
+/// The same message, of which a run may go on for long: it does not keep all that came with it in memory.
+fn apart(bytes: &Bytes) -> Bytes {
+    if bytes.len() > SHORT { bytes.clone() } else { Bytes::copy_from_slice(bytes) }
 }
 
 /// How many runs have been polled in place, one after the other, and how long that took.

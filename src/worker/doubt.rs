@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use crate::broker::{BrokerError, BrokerErrorKind, Reconciled, Token};
 use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::request::{Request, RequestKind};
@@ -85,7 +87,7 @@ impl ClaimLoop {
         let alone: Vec<usize> =
             reconciled.alone.iter().filter_map(|place| slots.get(*place)).copied().collect();
         let owned = slots.into_iter().zip(reconciled.owned);
-        let mut owned: HashMap<usize, Option<Vec<u8>>> = owned.collect();
+        let mut owned: HashMap<usize, Option<Bytes>> = owned.collect();
         let (mut found, mut lost) = (Vec::new(), 0);
         let doubt = std::mem::take(&mut self.lanes[index].doubt);
         tracing::info!(queue = %self.lanes[index].lane.queue, applied = ?reconciled.applied, requests = doubt.len(), "reconciled what was uncertain");
@@ -153,7 +155,7 @@ impl ClaimLoop {
         for (slot, message) in lonely {
             self.dispatch(index, &[slot], vec![message], true);
         }
-        let (slots, messages): (Vec<usize>, Vec<Vec<u8>>) = others.into_iter().unzip();
+        let (slots, messages): (Vec<usize>, Vec<Bytes>) = others.into_iter().unzip();
         self.dispatch(index, &slots, messages, false);
     }
 

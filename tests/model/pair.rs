@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use redis::{Commands, RedisResult, Value};
 
 use super::world::{Claim, MOVED, Message, Numbers, Place, Seq, Stale, Wire, World};
-use crate::scripts::{Bench, DEAD, DEATHS, HAND, LEASE, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest};
+use crate::scripts::{
+    Bench, DEAD, DEATHS, HAND, LEASE, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest, unpacked,
+};
 
 /// Workers, and the slots of each.
 pub(crate) const WORKER_COUNT: u8 = 3;
@@ -389,7 +391,7 @@ impl Pair {
                 call.arg(wire_id(*wire));
             });
         });
-        (reply, self.claimed(worker, seq, ask))
+        (reply.map(unpacked), self.claimed(worker, seq, ask))
     }
 
     fn make_pick_up(&mut self, worker: u8, seq: Seq, slot: u8) -> Made {
@@ -407,7 +409,8 @@ impl Pair {
         let claimed = self.world.claim(usize::from(worker), seq, ask)?;
         let numbers = [int(claimed.lost), int(claimed.waiting), int(usize::from(claimed.suspects))];
         let messages = claimed.messages.into_iter().map(|message| message_value(Some(message)));
-        Ok(Value::Array(numbers.into_iter().chain(messages).collect()))
+        let messages = Value::Array(messages.collect());
+        Ok(Value::Array(numbers.into_iter().chain([messages]).collect()))
     }
 
     fn revive(&mut self, which: usize) -> Made {

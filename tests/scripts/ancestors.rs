@@ -40,14 +40,14 @@ impl Bench {
     }
 
     fn we_claim(&mut self, seq: u64, released: usize, ids: &[String]) -> (i64, Vec<String>) {
-        let reply: Vec<redis::Value> = self
+        let (lost, _, _, claimed): (i64, i64, i64, redis::Value) = self
             .call("claim", |call| {
                 call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND);
                 call.arg(seq).arg(LEASE).arg(0).arg(0).arg(0).arg(released).arg(0).arg(ids);
             })
             .unwrap();
-        let lost = redis::from_redis_value(reply[0].clone()).unwrap();
-        (lost, reply[3..].iter().map(|value| redis::from_redis_value(value.clone()).unwrap()).collect())
+        let messages = messages_of(claimed).into_iter();
+        (lost, messages.map(|message| String::from_utf8(message).unwrap()).collect())
     }
 
     fn we_sweep(&mut self) -> (u64, u64) {

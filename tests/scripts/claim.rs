@@ -31,20 +31,19 @@ struct Reply {
     lost: i64,
     waiting: i64,
     suspects: bool,
+    /// Whether all messages came as one string.
+    packed: bool,
     messages: Vec<Vec<u8>>,
 }
 
 fn claim(bench: &mut Bench, ask: &Ask) -> RedisResult<Reply> {
-    let reply: Vec<redis::Value> = bench.call("claim", |call| {
+    let (lost, waiting, suspects, messages): (i64, i64, i64, redis::Value) = bench.call("claim", |call| {
         call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND);
         call.arg(ask.seq).arg(LEASE).arg(ask.in_hand).arg(u8::from(ask.renew));
         call.arg(ask.forgive).arg(ask.released).arg(ask.kept).arg(&ask.ids);
     })?;
-    let mut values = reply.into_iter();
-    let mut number = || redis::from_redis_value(values.next().expect("expected three numbers")).unwrap();
-    let (lost, waiting, suspects): (i64, i64, i64) = (number(), number(), number());
-    let messages = values.map(|value| redis::from_redis_value(value).unwrap()).collect();
-    Ok(Reply { lost, waiting, suspects: suspects == 1, messages })
+    let packed = matches!(messages, redis::Value::BulkString(_));
+    Ok(Reply { lost, waiting, suspects: suspects == 1, packed, messages: messages_of(messages) })
 }
 
 #[test]
@@ -170,6 +169,37 @@ fn takes_a_thousand_slots_and_leaves_the_rest_of_ten_thousand() {
     let state = bench.state();
     assert_eq!((state.tokens, state.waiting.len()), (8000, 8000), "expected one token for each that waits");
     assert_eq!(state.processing[&slot(999)], b"1999", "expected the messages in the order of the slots");
+}
+
+#[test]
+fn many_short_messages_come_as_one_string() {
+    let sizes = |count: usize, size: usize| vec![size; count];
+    let cases = [
+        (sizes(15, 1), false),
+        (sizes(16, 0), true),
+        (sizes(16, 64), true),
+        (sizes(16, 65), false),
+        // As long as strings of MessagePack may be with heads of one, two, three and five bytes.
+        ([vec![0, 31, 32, 255, 256, 65_535, 65_536], sizes(2100, 0)].concat(), false),
+        ([vec![0, 31, 32, 255, 256], sizes(300, 1)].concat(), true),
+        ([vec![60_000], sizes(999, 1)].concat(), true),
+        // What is behind the first steps counts, too.
+        ([sizes(64, 1), sizes(64, 128)].concat(), false),
+        ([sizes(64, 128), sizes(65, 0)].concat(), true),
+    ];
+    for (sizes, packed) in cases {
+        let mut bench = Bench::new();
+        // Bytes that are no text.
+        let messages: Vec<Vec<u8>> = (0..=255).cycle().zip(&sizes).map(|(n, size)| vec![n; *size]).collect();
+        bench.wait(&messages);
+        let case = format!("{} messages, the first of {:?} bytes", sizes.len(), &sizes[..9]);
+        let count = sizes.len().min(1000);
+        let reply = claim(&mut bench, &Ask::free(count)).unwrap();
+        assert_eq!(reply.packed, packed, "{case}");
+        assert!(reply.messages == messages[..count], "expected them as they were, oldest first: {case}");
+        let owned = bench.state().processing;
+        assert!((0..count).all(|n| owned[&slot(n)] == messages[n]), "expected the slots to own them: {case}");
+    }
 }
 
 #[test]

@@ -17,7 +17,8 @@ mod revive;
 
 use std::collections::BTreeMap;
 
-use redis::{Commands, Connection, FromRedisValue, RedisResult, ScriptInvocation};
+use redis::{Commands, Connection, FromRedisValue, RedisResult, ScriptInvocation, Value};
+use rmpv::ValueRef;
 
 use crate::support::redis::{State, TestRedis, everything, snapshot};
 
@@ -38,6 +39,27 @@ const WRONG_TYPE: &str = "WRONGTYPE";
 const FULL: &str = "OOM";
 const READ_ONLY: &str = "READONLY";
 pub(crate) const STALE: &str = "STALE";
+
+/// The messages of a claim: an array, or a string that is one in MessagePack.
+fn messages_of(claimed: Value) -> Vec<Vec<u8>> {
+    let Value::BulkString(packed) = claimed else { return redis::from_redis_value(claimed).unwrap() };
+    let mut rest = packed.as_slice();
+    let messages = rmpv::decode::read_value_ref(&mut rest).unwrap();
+    assert_eq!(rest, b"", "expected nothing behind the array");
+    let bytes = |message: &ValueRef<'_>| match message {
+        ValueRef::String(bytes) => bytes.as_bytes().to_vec(),
+        other => panic!("expected a string, not {other}"),
+    };
+    messages.as_array().expect("expected an array").iter().map(bytes).collect()
+}
+
+/// The reply to a claim, with its messages as an array.
+pub(crate) fn unpacked(reply: Value) -> Value {
+    let Value::Array(mut values) = reply else { return reply };
+    let messages = messages_of(values.pop().expect("expected messages"));
+    values.push(Value::Array(messages.into_iter().map(Value::BulkString).collect()));
+    Value::Array(values)
+}
 
 /// A Redis on which scripts are tried.
 pub(crate) struct Bench {

@@ -5,17 +5,13 @@ use crate::model::world::World;
 type Reply = (i64, i64, i64, Option<Vec<u8>>);
 
 fn pick_up(bench: &mut Bench, seq: u64) -> RedisResult<Reply> {
-    let reply: Vec<redis::Value> = bench.call("pick_up", |call| {
-        call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND);
-        call.arg(seq).arg(LEASE).arg(slot(0));
-    })?;
-    let mut values = reply.into_iter();
-    let mut number = || redis::from_redis_value(values.next().expect("expected three numbers")).unwrap();
-    let numbers: (i64, i64, i64) = (number(), number(), number());
-    let messages: Vec<_> = values.collect();
+    let (lost, waiting, suspects, messages): (i64, i64, i64, Vec<Vec<u8>>) =
+        bench.call("pick_up", |call| {
+            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND);
+            call.arg(seq).arg(LEASE).arg(slot(0));
+        })?;
     assert!(messages.len() <= 1, "expected one message at the most: {messages:?}");
-    let message = messages.into_iter().next().map(|message| redis::from_redis_value(message).unwrap());
-    Ok((numbers.0, numbers.1, numbers.2, message))
+    Ok((lost, waiting, suspects, messages.into_iter().next()))
 }
 
 /// As a wait leaves it: a token has moved.
