@@ -23,7 +23,7 @@
 -- Returns an array: how many released messages this worker owned no more, how many messages still
 -- wait, 0 without suspects, 1 with, 2 when the one claimed message is a suspect that is to run alone,
 -- and an array of the claimed messages, for the wire ids behind the kept: less than 8 MiB, and one more.
--- Many that are short come as one string, that array in MessagePack: one is sooner read than many.
+-- Many that are short may come as one string, that array in MessagePack: one is sooner read than many.
 -- Errors  STALE  another call was to come before this one, this one comes too late, which one came last
 --                is not known and this is not the first, or a slot that the caller takes for free owns a
 --                message; nothing was done.

@@ -136,10 +136,10 @@ async fn drained(number: u64) {
 /// too.
 #[test]
 fn a_worker_that_drains_asks_for_the_future_of_each_call_and_little_beside() {
-    const OF_CALL: f64 = 1.0;
+    const OF_CALL: f64 = 1.05;
     const OF_FEW: f64 = 1.0;
     const OF_RETURN: f64 = 1.1;
-    const OF_SPAWN: f64 = 2.0;
+    const OF_SPAWN: f64 = 3.0;
     const OF_REQUEST: f64 = 24.0;
 
     IS_WORKER.set(true);

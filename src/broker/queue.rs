@@ -321,10 +321,16 @@ fn tail(text: &str, most: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::BrokerErrorKind;
 
     #[test]
     fn messages_in_one_string_are_read_where_they_are_and_broken_ones_are_refused() {
         let read = |packed: &[u8]| unpack(&Bytes::copy_from_slice(packed));
+        for (head, length) in [(&[0xda, 1, 0][..], 256), (&[0xdb, 0, 1, 0, 0], 65_536)] {
+            let message = vec![7; length];
+            let packed = [&[0x91], head, &message].concat();
+            assert_eq!(read(&packed), Some(vec![Bytes::from(message)]), "of {length} bytes");
+        }
         let long = [&[0xdc, 0, 2, 0xd9, 40][..], &[7; 40], &[0xa2, 0xc1, 0]].concat();
         assert_eq!(read(&long), Some(vec![Bytes::from(vec![7; 40]), Bytes::from(vec![0xc1, 0])]));
         assert_eq!(read(&[0x90]), Some(vec![]));
@@ -337,6 +343,27 @@ mod tests {
         let packed = Bytes::from(long);
         let inside = packed.as_ptr_range();
         assert!(unpack(&packed).expect("it is whole").iter().all(|one| inside.contains(&one.as_ptr())));
+    }
+
+    #[test]
+    fn what_claim_does_not_answer_is_refused_without_its_bytes() {
+        let (one, bytes) = (Value::Int(1), Value::BulkString(b"secret".to_vec()));
+        let whole = |messages| Value::Array(vec![one.clone(), one.clone(), one.clone(), messages]);
+        let read = |reply| Claimed::read(&script::CLAIM, reply);
+        assert!(read(whole(Value::Array(vec![bytes.clone()]))).is_ok());
+        for wrong in [
+            bytes.clone(),
+            Value::Array(vec![one.clone(); 3]),
+            Value::Array(vec![bytes.clone(); 4]),
+            whole(bytes),
+            whole(Value::Nil),
+            whole(Value::Array(vec![Value::Nil])),
+        ] {
+            let shown = format!("{wrong:?}");
+            let error = read(wrong).expect_err(&shown);
+            assert_eq!(error.kind(), BrokerErrorKind::Reply, "{shown}");
+            assert!(!error.to_string().contains("secret") && !error.to_string().contains("115"), "{error}");
+        }
     }
 
     #[test]

@@ -118,9 +118,13 @@ impl Script {
 
     /// The reply was of another shape than the script's header says.
     pub(super) fn unexpected(&self, reply: &Value) -> BrokerError {
-        // It may be a whole claim: its begin tells enough.
-        let came = format!("{reply:?}");
-        BrokerError::new(self.name, BrokerErrorKind::Reply, format!("{came:.200}"))
+        // Nothing of what calls carry, which may be much.
+        let came = match reply {
+            Value::Array(values) => format!("an array of {}", values.len()),
+            Value::BulkString(bytes) => format!("a string of {} bytes", bytes.len()),
+            other => format!("{other:?}"),
+        };
+        BrokerError::new(self.name, BrokerErrorKind::Reply, came)
     }
 }
 

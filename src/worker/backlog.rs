@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::broker::Place;
+use crate::worker::batch::Batch;
 use crate::worker::claim_loop::ClaimLoop;
-use crate::worker::dispatch::Batch;
 use crate::worker::prefetch::PATIENCE;
 use crate::worker::shutdown::Phase;
 use crate::worker::stats::count;

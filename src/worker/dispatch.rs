@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -15,6 +15,7 @@ use crate::protocol::message::Message;
 use crate::runner::{Done, Job, Outcome, Run, Speed, start};
 use crate::task::handler::Handler;
 use crate::task::{Cancellation, Scope};
+use crate::worker::batch::Batch;
 use crate::worker::blocking::BlockingRun;
 use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::clock::{Allotment, Clock};
@@ -25,13 +26,9 @@ use crate::worker::shutdown::Phase;
 use crate::worker::slots::Stop;
 use crate::worker::stats::count;
 
-/// How long runs may be polled in place, one after the other, before the loop looks for replies again: what has ended is not
-/// released meanwhile, and runs again when the worker dies.
-const SLICE: Duration = Duration::from_micros(100);
-/// When fewer than so many runs took that long, the next ones are spawned, so that other threads take a part of them.
-const MANY: usize = 16;
-/// Up to so many bytes are copied for a run that may go on for long: they may share memory with all that came with them.
-const SHORT: usize = 1024;
+/// Up to so many bytes are copied for a run that may go on for long. Longer ones seldom share their memory with others, and
+/// what they keep of those is below 40 KB.
+const COPIED: usize = 1024;
 
 /// Where a message goes from here.
 enum Dispatched {
@@ -215,8 +212,7 @@ impl ClaimLoop {
         if known.speed.is_quick() && batch.has_time() {
             // The waker is of no use: a run that is not ready is spawned, and polled again there.
             let polled = run.poll_unpin(&mut Context::from_waker(Waker::noop()));
-            known.speed.learn(batch.lap());
-            batch.count += 1;
+            known.speed.learn(batch.ran());
             if let Poll::Ready(outcome) = polled {
                 return Dispatched::Ended(outcome);
             }
@@ -244,39 +240,9 @@ impl ClaimLoop {
     }
 }
 
-/// The same message, of which a run may go on for long: it does not keep all that came with it in memory.
+/// The same message, for a run that may go on for long: it does not keep in memory what came with it.
 fn apart(bytes: &Bytes) -> Bytes {
-    if bytes.len() > SHORT { bytes.clone() } else { Bytes::copy_from_slice(bytes) }
-}
-
-/// How many runs have been polled in place, one after the other, and how long that took.
-pub(super) struct Batch {
-    began: Instant,
-    last: Instant,
-    count: usize,
-}
-
-impl Batch {
-    pub(super) fn new() -> Self {
-        let now = Instant::now();
-        Self { began: now, last: now, count: 0 }
-    }
-
-    /// Whether another run may be polled in place.
-    fn has_time(&self) -> bool {
-        self.last.duration_since(self.began) < SLICE
-    }
-
-    /// Whether the next runs shall begin when the loop has looked for replies.
-    pub(super) fn is_over(&self) -> bool {
-        !self.has_time() && self.count >= MANY
-    }
-
-    /// The time since the last lap.
-    fn lap(&mut self) -> Duration {
-        let last = std::mem::replace(&mut self.last, Instant::now());
-        self.last.duration_since(last)
-    }
+    if bytes.len() > COPIED { bytes.clone() } else { Bytes::copy_from_slice(bytes) }
 }
 
 /// A run on the runtime. Its first poll is timed. However it ends, it is reported once, after it was dropped.
@@ -323,5 +289,22 @@ impl Report {
 impl Drop for Report {
     fn drop(&mut self) {
         self.make(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_message_is_copied_and_a_long_one_is_not() {
+        let whole = Bytes::from(vec![7; 3 * COPIED]);
+        for (length, is_copied) in [(1, true), (COPIED, true), (COPIED + 1, false)] {
+            let message = whole.slice(COPIED..COPIED + length);
+            let own = apart(&message);
+            assert_eq!(own, message);
+            let shares = whole.as_ptr_range().contains(&own.as_ptr());
+            assert_eq!(shares, !is_copied, "{length} bytes");
+        }
     }
 }

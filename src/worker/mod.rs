@@ -3,6 +3,7 @@
 mod attention;
 mod backlog;
 mod backoff;
+mod batch;
 mod blocking;
 mod builder;
 mod claim;

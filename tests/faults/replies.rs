@@ -15,9 +15,22 @@ const LEASE: [&str; 2] = ["--lease", "120s"];
 /// Runs `messages` and loses what `script` has to say at its `nth` call. Gives the trial after a good end.
 #[track_caller]
 fn loses(lose: Side, script: &str, nth: u32, messages: &[Vec<u8>], runs: &[&str]) -> Trial {
+    loses_of(&[], lose, script, nth, messages, runs)
+}
+
+/// The same, of a worker that was given more words.
+#[track_caller]
+fn loses_of(
+    words: &[&str],
+    lose: Side,
+    script: &str,
+    nth: u32,
+    messages: &[Vec<u8>],
+    runs: &[&str],
+) -> Trial {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
-    let mut words = [&LEASE[..], &["--concurrency", "4"]].concat();
+    let mut words = [&LEASE[..], &["--concurrency", "4"], words].concat();
     // A token that was in hand for a claim that never arrived is the sweeper's to replace.
     words.extend((lose == Side::Reply).then_some("--no-sweep"));
     let mut worker = trial.worker_at(proxy.url(), &words);
@@ -46,6 +59,19 @@ fn what_a_claim_gave_runs_once() {
             let names: Vec<String> = (0..12).map(|n| n.to_string()).collect();
             let runs: Vec<&str> = names.iter().map(String::as_str).collect();
             let mut trial = loses(lose, script, nth, &marks(12), &runs);
+            trial.assert_only(&[]);
+        }
+    }
+}
+
+#[test]
+fn what_came_in_one_string_runs_once() {
+    for lose in [Side::Reply, Side::Request] {
+        // Claims of some twenty, whose messages come in one string.
+        for nth in [2, 3] {
+            let names: Vec<String> = (0..80).map(|n| n.to_string()).collect();
+            let runs: Vec<&str> = names.iter().map(String::as_str).collect();
+            let mut trial = loses_of(&["--prefetch", "40"], lose, "claim", nth, &marks(80), &runs);
             trial.assert_only(&[]);
         }
     }
