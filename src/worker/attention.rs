@@ -20,11 +20,13 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 
 /// For how long a reply is looked for.
-const ATTENTION: Duration = Duration::from_micros(150);
+const ATTENTION: Duration = Duration::from_micros(500);
 /// For how long idle threads rest from each look on. What comes is done by one thread until then.
 const REST: Duration = Duration::from_micros(250);
-/// A Redis that takes longer to answer is not looked for.
+/// A Redis that takes longer to answer is not looked for, but for what it does for each message meanwhile.
 const NEAR: Duration = Duration::from_micros(500);
+/// What Redis may take for each slot of a request: about twice as long as it does, since another may come before it.
+const EACH: Duration = Duration::from_micros(1);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// Until when idle threads rest: nanoseconds since [`START`].
@@ -97,10 +99,10 @@ impl Attention {
         self.until = None;
     }
 
-    /// A reply came, after so long, and what it brought was done at once or not: what runs elsewhere ends there, and is
-    /// heard of by threads that do not rest.
-    pub(super) fn answered(&mut self, took: Duration, done: bool) {
-        self.pays = took < NEAR && done;
+    /// A reply about so many slots came, after so long, and what it brought was done at once or not: what runs elsewhere
+    /// ends there, and is heard of by threads that do not rest.
+    pub(super) fn answered(&mut self, took: Duration, slots: usize, done: bool) {
+        self.pays = took < NEAR + EACH * slots as u32 && done;
     }
 }
 
@@ -204,11 +206,11 @@ mod tests {
         );
 
         attention.came();
-        attention.answered(NEAR, true);
+        attention.answered(NEAR + 10 * EACH, 10, true);
         assert!(!attention.looks(true), "expected a Redis that is far not to be looked for");
-        attention.answered(NEAR / 2, false);
+        attention.answered(NEAR / 2, 10, false);
         assert!(!attention.looks(true), "expected none where calls run elsewhere");
-        attention.answered(NEAR / 2, true);
+        attention.answered(NEAR, 10, true);
         attention.came();
         assert!(attention.looks(true));
     }

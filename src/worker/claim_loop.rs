@@ -63,6 +63,8 @@ pub(super) struct ClaimLoop {
     under_way: FuturesUnordered<Pin<Box<dyn Future<Output = Reply> + Send>>>,
     /// Replies that came while a request was being made.
     early: VecDeque<Reply>,
+    /// A claim was made beside one whose reply may be here.
+    hands_on: bool,
     attention: Attention,
     pub(super) doorbell: Doorbell,
     pub(super) orders: Orders,
@@ -124,6 +126,7 @@ impl ClaimLoop {
             ended,
             under_way: FuturesUnordered::new(),
             early: VecDeque::new(),
+            hands_on: false,
             attention: Attention::new(),
             end_wait_at: None,
             phase: parts.phase,
@@ -147,9 +150,11 @@ impl ClaimLoop {
                 self.on_timer();
             }
             self.pump();
+            self.hand_on().await;
             while let Some(reply) = self.early.pop_front() {
                 self.on_reply(reply);
                 self.pump();
+                self.hand_on().await;
             }
             if let Some(reason) = self.is_over() {
                 break reason;
@@ -274,6 +279,7 @@ impl ClaimLoop {
     pub(super) fn issue(&mut self, request: Request) {
         let lane = &mut self.lanes[request.lane];
         lane.requests += 1;
+        self.hands_on |= lane.claims > 0 && request.is_claim();
         lane.claims += usize::from(request.is_claim());
         lane.picks_up |= request.is_pick_up();
         if let RequestKind::Claim { slots, kept, .. } = &request.kind {
@@ -289,7 +295,7 @@ impl ClaimLoop {
 
     pub(super) fn on_reply(&mut self, reply: Reply) {
         let Reply { request, result } = reply;
-        let took = (!request.is_pick_up()).then(|| request.made.elapsed());
+        let took = (!request.is_pick_up()).then(|| (request.made.elapsed(), request.slots().len()));
         let lane = &mut self.lanes[request.lane];
         lane.requests -= 1;
         lane.claims -= usize::from(request.is_claim());
@@ -313,10 +319,18 @@ impl ClaimLoop {
             }
             Err(error) => self.on_error(request, &error),
         }
-        if let Some(took) = took {
-            self.attention.answered(took, self.slots.begun() == 0);
+        if let Some((took, slots)) = took {
+            self.attention.answered(took, slots, self.slots.begun() == 0);
         }
         self.on_early_orders();
+    }
+
+    /// Lets the connection write a claim before the reply of another is taken in. If that waited until its messages have
+    /// run, both claims would go out together and be answered together, and Redis would rest while the worker runs.
+    async fn hand_on(&mut self) {
+        if std::mem::take(&mut self.hands_on) {
+            yield_now().await;
+        }
     }
 
     /// The next reply of a request that is under way; none when there is none.
