@@ -25,7 +25,7 @@ const ATTENTION: Duration = Duration::from_micros(500);
 const REST: Duration = Duration::from_micros(250);
 /// A Redis that takes longer to answer is not looked for, but for what it does for each message meanwhile.
 const NEAR: Duration = Duration::from_micros(500);
-/// What Redis may take for each slot of a request: about twice as long as it does, since another may come before it.
+/// What Redis takes for each slot of a request, about: with it, a request may stand behind another.
 const EACH: Duration = Duration::from_micros(1);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);

@@ -216,19 +216,26 @@ impl<'a> Stage<'a> {
         });
     }
 
+    /// Whether the process is where it is to die, or has died there.
+    pub(super) fn has_arrived(&self) -> bool {
+        match self.case.death {
+            Death::Caught(_) => self.trap.struck() > 0,
+            _ => self.note().exists(),
+        }
+    }
+
     /// Waits until the process is where it is to die, unless it has died there.
     pub(super) fn arrive(&mut self) {
-        let (caught, note) = (matches!(self.case.death, Death::Caught(_)), self.note());
-        let (case, trap) = (self.case, &self.trap);
-        let victim = self.victim.as_mut().expect("it was started");
+        let case = self.case;
         wait::until_ok(PATIENCE, || {
             // Looked at first: it may die there between the two looks.
-            let has_ended = victim.has_ended();
-            if if caught { trap.struck() > 0 } else { note.exists() } {
+            let has_ended = self.victim().has_ended();
+            if self.has_arrived() {
                 return Ok(());
             }
-            assert!(!has_ended, "it ended elsewhere: {case:?}\n{}", victim.printed());
-            Err(format!("the point of {case:?}:\n{}", victim.printed()))
+            let said = self.victim().printed();
+            assert!(!has_ended, "it ended elsewhere: {case:?}\n{said}");
+            Err(format!("the point of {case:?}:\n{said}"))
         });
     }
 

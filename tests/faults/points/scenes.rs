@@ -331,10 +331,30 @@ fn push_to_waiting(stage: &mut Stage<'_>) {
     stage.push_both();
 }
 
-/// Orders the worker to end what it runs.
+/// Orders the worker to end what it runs, again with each beat that fails: a beat whose reply comes too late, as it may on
+/// a busy machine, has lost the orders that it took.
 fn order(stage: &mut Stage<'_>) {
+    let mut given = None;
+    wait::until_ok(PATIENCE, || {
+        let said = stage.victim().printed();
+        let failed = said.matches("heartbeat failed").count();
+        if stage.has_arrived() {
+            return Ok(());
+        }
+        if given != Some(failed) {
+            give_order(stage, given.is_none());
+            given = Some(failed);
+        }
+        Err(format!("the order to be heard: {:?}\n{said}", stage.case))
+    });
+}
+
+fn give_order(stage: &mut Stage<'_>, first: bool) {
     let script = std::fs::read_to_string(root().join("lua/kill.lua")).unwrap();
-    let (slot, message) = stage.state().processing.into_iter().next().expect("a run owns its message");
+    let Some((slot, message)) = stage.state().processing.into_iter().next() else {
+        assert!(!first, "expected a run to own its message: {:?}", stage.case);
+        return;
+    };
     let (worker, _) = slot.rsplit_once(':').unwrap();
     let digest = sha1(stage, &message);
     let (orders, told) = (format!("{worker}:kill"), format!("{slot}:told"));
@@ -342,7 +362,9 @@ fn order(stage: &mut Stage<'_>) {
     command.arg(script).arg(5).arg(format!("{}_processing", stage.case.queue()));
     command.arg(worker).arg(&slot).arg(orders).arg(told);
     command.arg(&slot).arg(digest).arg("anna").arg(60_000).arg(100);
-    assert_eq!(read::<i64>(&mut stage.redis, &command), 1, "expected the order to stand: {:?}", stage.case);
+    let stands: i64 = read(&mut stage.redis, &command);
+    // A later one may find that its run has ended after all.
+    assert!(stands == 1 || !first, "expected the order to stand: {stands}, {:?}", stage.case);
 }
 
 fn sha1(stage: &mut Stage<'_>, message: &[u8]) -> String {
