@@ -1,6 +1,9 @@
 //! Is this worker still alive? Says so to Redis for as long as it may own a message.
 //!
 //! From a thread of its own, with a connection of its own: a runtime that is starved by its tasks does not look dead.
+//!
+//! Of a queue that is empty and of which the worker owns nothing there is less to say, so it then says it once in a whole
+//! lease. A message that another claims meanwhile has a live key for that long, so what its death leaves is found no later.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -24,10 +27,14 @@ const WAKE_EVERY: u64 = 4;
 /// ever sent, and that of commands has nothing else to send while all queues are empty.
 const SWEEP_EVERY: u64 = 16;
 
+/// So many beats a lane rests after one that had nothing to cover and found nothing, unless it comes to own something: with
+/// the beat itself that is a lease.
+const RESTS: u64 = 3;
+
 /// What is said of the worker at each beat.
 pub(super) struct Pulse {
     pub(super) keeper: LeaseKeeper,
-    pub(super) lanes: Vec<Arc<Lane>>,
+    pub(super) lanes: Vec<Beating>,
     pub(super) worker: WorkerId,
     pub(super) lease: Duration,
     pub(super) period: Duration,
@@ -39,6 +46,12 @@ pub(super) struct Pulse {
     pub(super) found: Arc<Notify>,
     /// To the loop that claims: orders to end runs, and of which lane.
     pub(super) orders: UnboundedSender<(usize, Order)>,
+}
+
+/// A lane of the worker's, and how many beats it still rests.
+pub(super) struct Beating {
+    lane: Arc<Lane>,
+    rests: u64,
 }
 
 /// A thread that beats until it is told to stop. Stop it after the last message is settled, not when draining
@@ -145,6 +158,23 @@ pub(super) fn chunks<T>(items: &[T]) -> impl Iterator<Item = &[T]> {
     items.chunks(CHUNK).chain(items.is_empty().then_some(items))
 }
 
+impl Beating {
+    pub(super) fn new(lane: Arc<Lane>) -> Self {
+        Self { lane, rests: 0 }
+    }
+
+    /// The slots to cover with this beat; none when the lane rests.
+    fn due(&mut self) -> Option<Vec<usize>> {
+        let slots = self.lane.to_cover();
+        if slots.is_empty() && self.rests > 0 {
+            self.rests -= 1;
+            return None;
+        }
+        self.rests = 0;
+        Some(slots)
+    }
+}
+
 impl Pulse {
     /// Wakes the runtime, unless all queues are empty: an idle worker sleeps through most of its beats.
     ///
@@ -153,7 +183,7 @@ impl Pulse {
     fn wake(&self, beats: u64, beat: &Result<bool, BrokerError>) {
         if beat.is_err() || beats.is_multiple_of(SWEEP_EVERY) {
             // There may be anything.
-            self.lanes.iter().for_each(|lane| lane.note_found());
+            self.lanes.iter().for_each(|beating| beating.lane.note_found());
         }
         if !matches!(beat, Ok(false)) || beats.is_multiple_of(WAKE_EVERY) {
             let found = Arc::clone(&self.found);
@@ -161,26 +191,31 @@ impl Pulse {
         }
     }
 
-    /// Renews the lease on every queue, and hands on the orders that stand there. One that is refused does not keep the
-    /// others from it; a Redis that does not answer is not asked again. Tells whether there is anything to sweep.
+    /// Renews the lease on every queue that does not rest, and hands on the orders that stand there. One that is refused does
+    /// not keep the others from it; a Redis that does not answer is not asked again. Tells whether there is anything to sweep.
     ///
     /// # Errors
     /// The last error.
     pub(super) fn beat(&mut self) -> Result<bool, BrokerError> {
         let mut result = Ok(());
         let mut found = false;
-        for (index, lane) in self.lanes.iter().enumerate() {
-            let slots = lane.to_cover();
+        for (index, beating) in self.lanes.iter_mut().enumerate() {
+            let Some(slots) = beating.due() else { continue };
+            let lane = &beating.lane;
+            let mut is_idle = slots.is_empty();
+            // One that may rest for the whole of its lease is not to look dead by then.
+            let lease = if is_idle { self.lease * 2 } else { self.lease };
             for chunk in chunks(&slots) {
                 let sent = lane.now();
                 let ids = lane.ids(chunk);
                 let keys = lane.lease_keys(self.worker.as_str());
-                match self.keeper.beat(keys, self.lease, &self.info, &ids) {
+                match self.keeper.beat(keys, lease, &self.info, &ids) {
                     Ok(beaten) => {
                         lane.cover(chunk, sent, self.lease);
                         if beaten.found {
                             lane.note_found();
                             found = true;
+                            is_idle = false;
                         }
                         for order in beaten.orders {
                             // The loop is gone only when it has put back, or settled, all that it had.
@@ -189,11 +224,40 @@ impl Pulse {
                     }
                     Err(error) => match error.kind() {
                         BrokerErrorKind::Unreachable | BrokerErrorKind::Uncertain => return Err(error),
-                        _ => result = Err(error),
+                        _ => {
+                            result = Err(error);
+                            is_idle = false;
+                        }
                     },
                 }
             }
+            if is_idle {
+                beating.rests = RESTS;
+            }
         }
         result.map(|()| found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::names::QueueName;
+
+    #[test]
+    fn a_lane_rests_until_a_lease_has_passed_or_it_owns_something() {
+        let lane = Arc::new(Lane::new(QueueName::default(), &WorkerId::random(), 1));
+        let mut beating = Beating::new(Arc::clone(&lane));
+        assert_eq!(beating.due(), Some(Vec::new()), "expected it to beat until it may rest");
+        beating.rests = RESTS;
+        let due: Vec<bool> = (0..5).map(|_| beating.due().is_some()).collect();
+        assert_eq!(due, [false, false, false, true, true]);
+
+        beating.rests = RESTS;
+        assert_eq!(beating.due(), None);
+        lane.own(0);
+        lane.disown(0);
+        assert_eq!(beating.due(), Some(vec![0]), "expected what it owned since the last beat to be covered");
+        assert_eq!(beating.due(), Some(Vec::new()), "expected it not to rest again by itself");
     }
 }

@@ -53,7 +53,7 @@ use crate::sys;
 use crate::task::{Cancellation, Registry, States};
 use crate::worker::blocking::Shared;
 use crate::worker::claim_loop::{ClaimLoop, Parts};
-use crate::worker::heartbeat::{Heartbeat, Pulse};
+use crate::worker::heartbeat::{Beating, Heartbeat, Pulse};
 use crate::worker::lane::Lane;
 use crate::worker::orders::Orders;
 use crate::worker::prefetch::Outlook;
@@ -290,7 +290,7 @@ impl Worker {
         };
         Pulse {
             keeper: self.broker.lease_keeper(),
-            lanes: lanes.to_vec(),
+            lanes: lanes.iter().map(|lane| Beating::new(Arc::clone(lane))).collect(),
             worker: self.id.clone(),
             lease: config.lease,
             period: config.beat_period(),
