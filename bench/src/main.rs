@@ -4,7 +4,7 @@
 //! `bench/compare` compares two.
 //!
 //! With the word `worker` or `sweeper` this program is the one that is measured, as any program whose `main` is
-//! `delayed::main()`; with the word `load` it is `scripts/load`, and with `scale` it is `bench/scale`.
+//! `delayed::main()`; with the word `run` it is `bench/run`, with `load` `scripts/load`, and with `scale` `bench/scale`.
 
 mod bare;
 mod chart;
@@ -35,8 +35,8 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let Some((role, rest)) = words.split_first() else { return run::run(&words) };
-    match role.as_str() {
+    let (role, rest) = words.split_first().map_or(("", &[][..]), |(role, rest)| (role.as_str(), rest));
+    match role {
         // The roles in which this program starts itself.
         "worker" | "sweeper" => delayed::main(),
         "send" => send::serve(rest),
@@ -49,6 +49,12 @@ fn main() -> ExitCode {
         "scale" => scale::run(rest),
         "report" => publish::report(rest),
         "compare" => compare::run(rest),
-        _ => run::run(&words),
+        "run" => run::run(rest),
+        other => {
+            eprintln!(
+                "error: {other:?} is no role of this program: use bench/run, bench/scale, bench/report, bench/compare or scripts/load"
+            );
+            ExitCode::from(2)
+        }
     }
 }

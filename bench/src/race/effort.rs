@@ -59,7 +59,8 @@ pub struct Effort {
     pub fill: f64,
     /// For how many seconds it is filled by whoever would take longer.
     pub fill_slowly: f64,
-    /// For how long an idle worker is watched.
+    /// For how many seconds an idle worker is watched: two of the longest pause that any of them makes, so that what it does
+    /// after that counts.
     pub idle: f64,
     /// Seconds without any run after which a system has failed.
     pub patience: u64,
@@ -95,7 +96,7 @@ impl Effort {
         waiting_for: 0.25,
         fill: 10.0,
         fill_slowly: 4.0,
-        idle: 5.0,
+        idle: 12.0,
         // One of them looks every 10 seconds.
         patience: 12,
         until: None,

@@ -39,7 +39,7 @@ pub const PARTS: [Part; 5] = [
         sizes: &[1, 10, 100, 1_000],
         measure: queues,
         why: "The same number of calls, in more queues. One claim is of one queue, so what a batch shares is shared by \
-              fewer calls where each queue has few: at a thousand, each has a hundred. Idle, a worker beats for each of its queues four times in a lease, \
+              fewer calls where each queue has few: at a thousand, each has a hundred. Idle, a worker beats for each of its queues once in a lease, \
               and looks whether there is anything to sweep, so that grows with their number.",
     },
     Part {
@@ -69,7 +69,7 @@ pub const PARTS: [Part; 5] = [
         first: "Redis",
         sizes: &[1, 10, 50, 200],
         measure: idle,
-        why: "Each waits in a command of its own and beats four times in a lease. Where all is empty, a beat is all \
+        why: "Each waits in a command of its own and beats once in a lease. Where all is empty, a beat is all \
               that it needs; what is found is swept by turns, as often as for one worker.",
     },
 ];
