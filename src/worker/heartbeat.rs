@@ -3,7 +3,7 @@
 //! From a thread of its own, with a connection of its own: a runtime that is starved by its tasks does not look dead.
 //!
 //! Of a queue that is empty and of which the worker owns nothing there is less to say, so it then says it once in a whole
-//! lease. A message that another claims meanwhile has a live key for that long, so what its death leaves is found no later.
+//! lease. What another claims meanwhile, and leaves by its death, is found within a lease of the claim.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -21,8 +21,9 @@ use crate::worker::lane::Lane;
 
 /// Live keys for one script call.
 const CHUNK: usize = 500;
-/// One beat of so many wakes the runtime whatever it finds, since it is not calls alone that may block its threads.
-const WAKE_EVERY: u64 = 4;
+/// One beat of so many wakes the runtime whatever it finds, since it is not calls alone that may block its threads: so often
+/// that what was picked up meanwhile for a lane that rests is heard of while its live key has time for a beat that covers it.
+const WAKE_EVERY: u64 = 2;
 /// One beat of so many has all queues swept whatever it finds: what lies between forgets a connection over which nothing is
 /// ever sent, and that of commands has nothing else to send while all queues are empty.
 const SWEEP_EVERY: u64 = 16;
