@@ -1,8 +1,16 @@
-//! The example: a program with a `main` of its own has a client, a worker and a sweeper.
+//! The example: a program with a `main` of its own has a client, a worker and a sweeper. And what such a program may do to its
+//! worker.
+
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use redis::Commands;
+use tokio::sync::Semaphore;
 
 use crate::support::example::example;
 use crate::support::process::Program;
-use crate::support::trial::{PATIENCE, Trial};
+use crate::support::trial::{PATIENCE, Trial, call};
+use crate::support::wait;
 
 #[test]
 fn a_program_of_its_own_runs_what_it_sends() {
@@ -12,4 +20,56 @@ fn a_program_of_its_own_runs_what_it_sends() {
     let mut program = Program::spawn(command.arg(trial.server.url()));
     assert_eq!(program.wait_exit(PATIENCE).code(), Some(0), "{}", program.printed());
     program.wait_for_line("sent 100, succeeded 100, total 5050");
+}
+
+const LEASE: Duration = Duration::from_secs(2);
+
+static GATE: Semaphore = Semaphore::const_new(0);
+
+#[delayed::task(name = "embedded.gated")]
+async fn gated() {
+    let _ = GATE.acquire().await;
+}
+
+#[test]
+fn what_is_picked_up_while_a_thread_of_the_runtime_is_held_keeps_its_lease() {
+    let mut trial = Trial::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let registry = delayed::Registry::new().with::<gated>().unwrap();
+    let worker =
+        delayed::Worker::builder(&trial.server.url()).queue("q").lease(LEASE).sweep(false).registry(registry);
+    let worker = runtime.block_on(worker.connect()).unwrap();
+    let handle = worker.handle();
+    let running = runtime.spawn(worker.run());
+    wait::until("the worker to wait", PATIENCE, || {
+        let clients: String = redis::cmd("INFO").arg("clients").query(&mut trial.redis).unwrap();
+        clients.contains("blocked_clients:1\r")
+    });
+
+    // A timer ends on the thread that looks for events, and its task goes on there.
+    let (release, released) = channel::<()>();
+    let (hold, held) = channel();
+    runtime.spawn(async move {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        hold.send(()).unwrap();
+        let _ = released.recv();
+    });
+    held.recv_timeout(PATIENCE).unwrap();
+    trial.push(&[call("embedded.gated", &[])]);
+    let owner = wait::until_some("it to be picked up", PATIENCE, || {
+        let owners: Vec<String> = trial.redis.hkeys("q_processing").unwrap();
+        owners.into_iter().next()
+    });
+    // From now on it is the worker's to renew, which has not heard of it.
+    let began = Instant::now();
+    wait::until("its first lease to be over", PATIENCE, || {
+        assert!(trial.redis.exists::<_, bool>(&owner).unwrap(), "it ended after {:?}", began.elapsed());
+        began.elapsed() > LEASE * 3 / 2
+    });
+    GATE.add_permits(1);
+    drop(release);
+    trial.wait_settled();
+    handle.stop();
+    assert_eq!(runtime.block_on(running).unwrap().unwrap().stats.succeeded, 1);
+    trial.assert_only(&[]);
 }
