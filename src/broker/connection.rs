@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
-use redis::aio::{ConnectionManagerConfig, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ErrorKind, RedisError, RedisResult, Value};
+use redis::aio::ConnectionManagerConfig;
+use redis::{Client, ConnectionAddr, ErrorKind, RedisError, RedisResult, Value};
 
 use crate::broker::commands::Commands;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::reader::Reader;
 use crate::broker::{ServerFacts, address, script};
 use crate::config::RedisConfig;
 
@@ -128,15 +129,8 @@ impl Target {
     }
 
     /// A connection of its own for one reader that blocks on the server for up to `longest`.
-    pub(super) async fn connect_reader(
-        &self,
-        longest: Duration,
-    ) -> Result<MultiplexedConnection, BrokerError> {
-        let settings = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeout))
-            .set_response_timeout(Some(longest + self.timeout));
-        self.client
-            .get_multiplexed_async_connection_with_config(&settings)
+    pub(super) async fn connect_reader(&self, longest: Duration) -> Result<Reader, BrokerError> {
+        Reader::connect(&self.client, self.timeout, longest + self.timeout)
             .await
             .map_err(|error| self.not_connected("wait", &error))
     }

@@ -6,10 +6,13 @@ mod connection;
 mod enqueue;
 mod error;
 mod lease;
+mod line;
 mod orders;
 mod queue;
 mod read;
+mod reader;
 mod recovery;
+mod reply;
 mod script;
 #[cfg(feature = "tls")]
 mod tls;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use redis::Value;
-use redis::aio::MultiplexedConnection;
 
 use crate::broker::Broker;
 use crate::broker::commands::Checked;
 use crate::broker::error::BrokerError;
+use crate::broker::reader::Reader;
 use crate::broker::recovery::DeadLimits;
 use crate::broker::script::{self, Script};
 use crate::protocol::keys::QueueKeys;
@@ -121,7 +121,7 @@ impl PickUpRequest<'_> {
     pub(super) async fn send(
         &self,
         keys: &QueueKeys,
-        connection: &mut Checked<MultiplexedConnection>,
+        connection: &mut Checked<Reader>,
     ) -> Result<Claimed, BrokerError> {
         let script_keys =
             [&keys.queue, &keys.notifications, &keys.processing, self.worker_key, &keys.deaths, &keys.hand];

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::ConnectionLike;
 use redis::{RedisError, Value};
 
 use crate::broker::Broker;
 use crate::broker::commands::Checked;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::broker::queue::{Claimed, PickUpRequest, Token};
+use crate::broker::reader::Reader;
 use crate::crash;
 use crate::protocol::keys::QueueKeys;
 
@@ -22,7 +23,7 @@ const BLOCK: Duration = Duration::from_secs(5);
 /// when the wait has ended.
 #[derive(Clone)]
 pub(crate) struct Waiter {
-    connection: MultiplexedConnection,
+    connection: Reader,
     client_id: u64,
     /// A claim got no reply of its own: the next wait may get none either.
     broken: Arc<AtomicBool>,

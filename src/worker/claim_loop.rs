@@ -171,7 +171,13 @@ impl ClaimLoop {
                     }
                 }
                 Some((lane, order)) = self.orders.given.recv() => self.on_order(lane, order),
-                woken = self.doorbell.ended() => self.on_woken(woken),
+                woken = self.doorbell.ended() => {
+                    self.on_woken(woken);
+                    // What was picked up behind the wait is here, too.
+                    if let Some(Some(reply)) = self.under_way.next().now_or_never() {
+                        self.on_reply(reply);
+                    }
+                }
                 () = sleep_until(timer), if timer.is_some() => self.on_timer(),
                 () = yield_now(), if looks => continue,
             }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::Commands;
 
+use crate::support::redis::Options;
 use crate::support::trial::{PATIENCE, Trial, gated, mark, open};
 use crate::support::wait;
 
@@ -114,6 +115,30 @@ fn a_task_starts_within_milliseconds() {
     assert!(times[20] < Duration::from_millis(50), "expected milliseconds at this load: {times:?}");
     trial.stop(&mut worker);
     trial.ledger.assert_each_once(0..40);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn an_idle_worker_is_woken_at_whatever_address_redis_is() {
+    let options = Options { tcp: true, password: Some("secret"), ..Options::default() };
+    let mut trial = Trial::with(options);
+    let port = trial.server.tcp_url();
+    let named = port.replace("127.0.0.1", "localhost");
+    for url in [trial.server.url(), format!("{port}/0?protocol=resp3"), named] {
+        let mut worker = trial.worker_at(&url, &["--no-sweep"]);
+        wait::until("it to wait", PATIENCE, || {
+            let clients: String = redis::cmd("INFO").arg("clients").query(&mut trial.redis).unwrap();
+            clients.contains("blocked_clients:1\r")
+        });
+        trial.commands();
+        trial.push(&[mark(&url)]);
+        trial.wait_settled();
+        // By the pick-up behind its wait: a claim asks for several at once.
+        let commands = trial.commands();
+        assert_eq!(commands.get("hsetnx"), Some(&1), "{url}: {commands:?}");
+        trial.stop(&mut worker);
+    }
+    assert_eq!(trial.ledger.total(), 3);
     trial.assert_only(&[]);
 }
 

@@ -300,8 +300,12 @@ impl<'a> Stage<'a> {
             let expected: Vec<Place> = [place].into_iter().filter(|place| *place != Place::Nowhere).collect();
             // A token may be in the hand that died; on a busy machine, the wait may have ended before it came.
             let missing = (state.waiting.len() as u64).checked_sub(state.tokens);
-            let may_miss = u64::from(alone || case.scene.script == "wait_any" && case.step != "before");
-            let even = missing.is_some_and(|missing| missing <= may_miss);
+            let may_miss = match (case.scene.script, case.step) {
+                ("pick_up", "before") => true,
+                ("wait_any", step) => step != "before",
+                _ => alone,
+            };
+            let even = missing.is_some_and(|missing| missing <= u64::from(may_miss));
             if places == expected && (even || case.scene.script == "balance") {
                 return Ok(());
             }

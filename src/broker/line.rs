@@ -1,0 +1,330 @@
+//! How does a worker hear soonest of what it waits for? On a connection that whoever waits reads.
+//!
+//! A connection that many share is read by a task of its own, which hands the replies on. After a pause, when the processor
+//! has forgotten all of that, it takes longer than what is to be done with the reply. Here there is nobody between: the
+//! future that waits is woken by what comes, reads it, and keeps for the others what is theirs.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::{RedisError, RedisResult, Value};
+use tokio::io::{Interest, Ready};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::coop::consume_budget;
+
+use crate::broker::reply;
+
+/// Room for what is read at a time: the least, for what is short, and the most.
+const ROOM: (usize, usize) = (1 << 10, 64 << 10);
+/// More than that is not kept for what comes next: most of the time, nothing does.
+const KEPT: usize = 64 << 10;
+
+/// A connection whose replies are read by those who wait for them: futures of one task.
+#[derive(Debug)]
+pub(super) struct Line {
+    stream: Stream,
+    /// How long a reply may take.
+    timeout: Duration,
+    traffic: Mutex<Traffic>,
+}
+
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// What goes and what comes. Requests have no names: their replies come in their order.
+#[derive(Debug, Default)]
+struct Traffic {
+    /// The rest of requests for which there was no room.
+    unsent: Vec<u8>,
+    /// The begin of a reply.
+    received: Vec<u8>,
+    /// Whole ones; those that were taken are none.
+    here: VecDeque<Option<Value>>,
+    /// The number of the first of them.
+    first: u64,
+    /// The number of the next reply that will be asked for.
+    next: u64,
+    /// Why nothing more will come.
+    broken: Option<RedisError>,
+}
+
+impl Line {
+    pub(super) async fn new(stream: Stream, timeout: Duration) -> io::Result<Self> {
+        // It is not known to take anything before it was asked for that.
+        stream.ready(Interest::WRITABLE).await?;
+        Ok(Self { stream, timeout, traffic: Mutex::default() })
+    }
+
+    /// Sends requests when it is polled for the first time, and gives the replies to them, of which there are `count`.
+    ///
+    /// After an error the line is of no more use. When the future is dropped, others get the replies that are theirs.
+    pub(super) async fn ask(&self, requests: &[u8], count: usize) -> RedisResult<Vec<Value>> {
+        let number = self.traffic().send(&self.stream, requests, count)?;
+        match tokio::time::timeout(self.timeout, self.receive(number, count)).await {
+            Ok(replies) => replies,
+            Err(elapsed) => Err(io::Error::from(elapsed).into()),
+        }
+    }
+
+    async fn receive(&self, number: u64, count: usize) -> RedisResult<Vec<Value>> {
+        loop {
+            let mut interest = Interest::READABLE;
+            {
+                let mut traffic = self.traffic();
+                if let Some(replies) = traffic.take(number, count)? {
+                    return Ok(replies);
+                }
+                if !traffic.unsent.is_empty() {
+                    interest |= Interest::WRITABLE;
+                }
+            }
+            // What comes wakes all that wait here.
+            let ready = self.stream.ready(interest).await?;
+            self.traffic().go_on(&self.stream, ready, number, count);
+            // One that sends without an end is not listened to for ever.
+            consume_budget().await;
+        }
+    }
+
+    fn traffic(&self) -> MutexGuard<'_, Traffic> {
+        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Traffic {
+    /// Gives the number of the first reply.
+    fn send(&mut self, stream: &Stream, requests: &[u8], count: usize) -> RedisResult<u64> {
+        if let Some(broken) = &self.broken {
+            return Err(broken.clone());
+        }
+        self.unsent.extend_from_slice(requests);
+        self.write(stream);
+        let number = self.next;
+        self.next += count as u64;
+        Ok(number)
+    }
+
+    fn has(&self, number: u64, count: usize) -> bool {
+        self.first + self.here.len() as u64 >= number + count as u64
+    }
+
+    /// Takes `count` replies from `number` on, when all of them are here.
+    fn take(&mut self, number: u64, count: usize) -> RedisResult<Option<Vec<Value>>> {
+        if !self.has(number, count) {
+            return self.broken.clone().map_or(Ok(None), Err);
+        }
+        let at = usize::try_from(number - self.first).expect("as many as are in memory");
+        let taken = self.here.range_mut(at..at + count).filter_map(Option::take).collect();
+        while let Some(None) = self.here.front() {
+            self.here.pop_front();
+            self.first += 1;
+        }
+        Ok(Some(taken))
+    }
+
+    /// Writes and reads what can be, unless another one has read these replies.
+    fn go_on(&mut self, stream: &Stream, ready: Ready, number: u64, count: usize) {
+        if self.broken.is_some() || self.has(number, count) {
+            return;
+        }
+        if ready.is_writable() {
+            self.write(stream);
+        }
+        if ready.is_readable() {
+            self.read(stream);
+        }
+    }
+
+    fn write(&mut self, stream: &Stream) {
+        while !self.unsent.is_empty() {
+            match stream.try_write(&self.unsent) {
+                Ok(written) => drop(self.unsent.drain(..written)),
+                Err(error) => return self.note(error),
+            }
+        }
+    }
+
+    fn read(&mut self, stream: &Stream) {
+        let length = self.received.len();
+        // As much again as is here, so that what is long takes few turns.
+        self.received.resize(length + length.clamp(ROOM.0, ROOM.1), 0);
+        let read = stream.try_read(&mut self.received[length..]);
+        self.received.truncate(length + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => self.note(io::ErrorKind::BrokenPipe.into()),
+            Ok(_) => {
+                if let Err(error) = self.parse() {
+                    self.broken = Some(error);
+                }
+            }
+            Err(error) => self.note(error),
+        }
+    }
+
+    fn parse(&mut self) -> RedisResult<()> {
+        let mut at = 0;
+        while let Some((reply, length)) = reply::first(&self.received[at..])? {
+            if self.has(self.next, 0) {
+                // Nobody asked for it, and whoever asks next is not to take it for an answer.
+                return Err(reply::no_reply());
+            }
+            self.here.push_back(Some(reply));
+            at += length;
+        }
+        self.received.drain(..at);
+        if self.received.is_empty() && self.received.capacity() > KEPT {
+            self.received = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, error: io::Error) {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            self.broken.get_or_insert(error.into());
+        }
+    }
+}
+
+impl Stream {
+    async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        match self {
+            Self::Tcp(stream) => stream.ready(interest).await,
+            Self::Unix(stream) => stream.ready(interest).await,
+        }
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+
+    fn try_read(&self, room: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_read(room),
+            Self::Unix(stream) => stream.try_read(room),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use redis::ErrorKind;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    /// A line, and its other end.
+    async fn line(timeout: Duration) -> (Line, UnixStream) {
+        let (here, there) = UnixStream::pair().expect("a pair");
+        (Line::new(Stream::Unix(here), timeout).await.expect("is ready"), there)
+    }
+
+    async fn expect(there: &mut UnixStream, request: &str) {
+        let mut got = vec![0; request.len()];
+        there.read_exact(&mut got).await.expect("a request");
+        assert_eq!(String::from_utf8_lossy(&got), request);
+    }
+
+    fn bulk(text: &str) -> Value {
+        Value::BulkString(text.into())
+    }
+
+    #[tokio::test]
+    async fn each_gets_its_own_replies_whoever_reads_them() {
+        let (line, mut there) = line(LIMIT).await;
+        let serve = async {
+            expect(&mut there, "first second ").await;
+            there.write_all(b"$1\r\n1\r\n*1\r\n$3\r\nabc\r\n$2\r\n77\r\n").await.expect("takes it");
+        };
+        let (first, second, ()) = tokio::join!(line.ask(b"first ", 1), line.ask(b"second ", 2), serve);
+        assert_eq!(first.expect("a reply"), [bulk("1")]);
+        assert_eq!(second.expect("replies"), [Value::Array(vec![bulk("abc")]), bulk("77")]);
+
+        // One that nobody waits for any more is left where it is, and one that was never polled is not sent.
+        drop(line.ask(b"never sent ", 1));
+        let forgotten = tokio::time::timeout(Duration::ZERO, line.ask(b"third ", 1)).await;
+        assert!(forgotten.is_err(), "expected no reply to it yet");
+        let serve = async {
+            expect(&mut there, "third fourth ").await;
+            there.write_all(b"+OK\r\n*-1\r\n").await.expect("takes it");
+        };
+        let (fourth, ()) = tokio::join!(line.ask(b"fourth ", 1), serve);
+        assert_eq!(fourth.expect("a reply"), [Value::Nil]);
+    }
+
+    #[tokio::test]
+    async fn what_is_long_goes_and_comes_in_pieces_and_its_memory_is_given_back() {
+        let (line, mut there) = line(LIMIT).await;
+        let request = "x".repeat(1 << 20);
+        // Each size leaves another rest of the room that was made for it.
+        for size in [70_000, 100_000, 130_000, 300_000] {
+            let long = "y".repeat(size);
+            let serve = async {
+                expect(&mut there, &request).await;
+                let head = format!("${size}\r");
+                for piece in [&head, "\n", &long[..40_000], &long[40_000..], "\r", "\n"] {
+                    there.write_all(piece.as_bytes()).await.expect("takes it");
+                    tokio::task::yield_now().await;
+                }
+            };
+            let (reply, ()) = tokio::join!(line.ask(request.as_bytes(), 1), serve);
+            assert_eq!(reply.expect("a reply"), [bulk(&long)]);
+            assert!(line.traffic().received.capacity() <= KEPT, "of {size} bytes");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_came_before_the_end_is_given_and_the_rest_is_told() {
+        for (last, kind) in [("", ErrorKind::Io), ("$x\r\n", ErrorKind::Parse)] {
+            let (line, mut there) = line(LIMIT).await;
+            let end = async {
+                there.write_all(format!(":1\r\n:2\r\n{last}").as_bytes()).await.expect("takes it");
+                expect(&mut there, "????").await;
+                drop(there);
+            };
+            let (first, second, third, fourth, ()) =
+                tokio::join!(line.ask(b"?", 1), line.ask(b"?", 1), line.ask(b"?", 1), line.ask(b"?", 1), end);
+            assert_eq!(first.expect("a reply"), [Value::Int(1)]);
+            assert_eq!(second.expect("a reply"), [Value::Int(2)]);
+            for told in [third, fourth, line.ask(b"not sent", 1).await] {
+                assert_eq!(told.expect_err("it ended").kind(), kind);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_nobody_asked_for_is_taken_by_nobody() {
+        let (line, mut there) = line(LIMIT).await;
+        there.write_all(b":1\r\n:2\r\n").await.expect("takes it");
+        assert_eq!(line.ask(b"?", 1).await.expect("a reply"), [Value::Int(1)]);
+        assert_eq!(line.ask(b"?", 1).await.expect_err("out of step").kind(), ErrorKind::Parse);
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_does_not_come_or_does_not_end_is_given_up() {
+        let (quiet, _there) = line(Duration::from_millis(1)).await;
+        assert!(quiet.ask(b"?", 1).await.expect_err("no reply").is_timeout());
+
+        let (endless, there) = line(Duration::from_millis(1)).await;
+        let mut there = there.into_std().expect("a socket");
+        there.set_nonblocking(false).expect("blocks");
+        let pours = std::thread::spawn(move || {
+            let _ = there.write_all(b"$9223372036854775807\r\n");
+            while there.write_all(&[b'x'; 4096]).is_ok() {}
+        });
+        assert!(endless.ask(b"?", 1).await.expect_err("no end").is_timeout());
+        drop(endless);
+        pours.join().expect("it ends with the line");
+    }
+}
