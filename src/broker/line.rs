@@ -12,7 +12,7 @@ use std::time::Duration;
 use redis::{RedisError, RedisResult, Value};
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::task::coop::consume_budget;
+use tokio::task::yield_now;
 
 use crate::broker::reply;
 
@@ -20,6 +20,8 @@ use crate::broker::reply;
 const ROOM: (usize, usize) = (1 << 10, 64 << 10);
 /// More than that is not kept for what comes next: most of the time, nothing does.
 const KEPT: usize = 64 << 10;
+/// After so many looks at what comes others have their turn.
+const TURNS: u32 = 16;
 
 /// A connection whose replies are read by those who wait for them: futures of one task.
 #[derive(Debug)]
@@ -49,6 +51,8 @@ struct Traffic {
     first: u64,
     /// The number of the next reply that will be asked for.
     next: u64,
+    /// Why nothing more can be sent. What came before may still be on its way to us.
+    cut: Option<RedisError>,
     /// Why nothing more will come.
     broken: Option<RedisError>,
 }
@@ -62,7 +66,8 @@ impl Line {
 
     /// Sends requests when it is polled for the first time, and gives the replies to them, of which there are `count`.
     ///
-    /// After an error the line is of no more use. When the future is dropped, others get the replies that are theirs.
+    /// After an error the line is of no more use. When the future is dropped, others get the replies that are theirs; its own
+    /// are kept as long as the line.
     pub(super) async fn ask(&self, requests: &[u8], count: usize) -> RedisResult<Vec<Value>> {
         let number = self.traffic().send(&self.stream, requests, count)?;
         match tokio::time::timeout(self.timeout, self.receive(number, count)).await {
@@ -72,6 +77,7 @@ impl Line {
     }
 
     async fn receive(&self, number: u64, count: usize) -> RedisResult<Vec<Value>> {
+        let mut turns = 0;
         loop {
             let mut interest = Interest::READABLE;
             {
@@ -86,8 +92,11 @@ impl Line {
             // What comes wakes all that wait here.
             let ready = self.stream.ready(interest).await?;
             self.traffic().go_on(&self.stream, ready, number, count);
-            // One that sends without an end is not listened to for ever.
-            consume_budget().await;
+            turns += 1;
+            // One that sends without an end is not listened to for ever, whatever polls this.
+            if turns % TURNS == 0 {
+                yield_now().await;
+            }
         }
     }
 
@@ -99,11 +108,21 @@ impl Line {
 impl Traffic {
     /// Gives the number of the first reply.
     fn send(&mut self, stream: &Stream, requests: &[u8], count: usize) -> RedisResult<u64> {
-        if let Some(broken) = &self.broken {
-            return Err(broken.clone());
+        debug_assert!(count > 0, "a request has a reply");
+        if self.has(self.next, 0) {
+            // What has come by now is no answer to this.
+            self.read(stream);
+            if !self.received.is_empty() {
+                self.broken.get_or_insert_with(reply::no_reply);
+            }
         }
-        self.unsent.extend_from_slice(requests);
-        self.write(stream);
+        if self.broken.is_none() && self.cut.is_none() {
+            self.unsent.extend_from_slice(requests);
+            self.write(stream);
+        }
+        if let Some(error) = self.broken.as_ref().or(self.cut.as_ref()) {
+            return Err(error.clone());
+        }
         let number = self.next;
         self.next += count as u64;
         Ok(number)
@@ -143,8 +162,13 @@ impl Traffic {
     fn write(&mut self, stream: &Stream) {
         while !self.unsent.is_empty() {
             match stream.try_write(&self.unsent) {
-                Ok(written) => drop(self.unsent.drain(..written)),
-                Err(error) => return self.note(error),
+                Ok(written) if written > 0 => drop(self.unsent.drain(..written)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                failed => {
+                    let error = failed.err().unwrap_or_else(|| io::ErrorKind::WriteZero.into());
+                    self.unsent.clear();
+                    self.cut = Some(error.into());
+                }
             }
         }
     }
@@ -155,15 +179,13 @@ impl Traffic {
         self.received.resize(length + length.clamp(ROOM.0, ROOM.1), 0);
         let read = stream.try_read(&mut self.received[length..]);
         self.received.truncate(length + *read.as_ref().unwrap_or(&0));
-        match read {
-            Ok(0) => self.note(io::ErrorKind::BrokenPipe.into()),
-            Ok(_) => {
-                if let Err(error) = self.parse() {
-                    self.broken = Some(error);
-                }
-            }
-            Err(error) => self.note(error),
-        }
+        let read = match read {
+            Ok(0) => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
+            Ok(_) => self.parse(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        self.broken = self.broken.take().or(read.err());
     }
 
     fn parse(&mut self) -> RedisResult<()> {
@@ -181,12 +203,6 @@ impl Traffic {
             self.received = Vec::new();
         }
         Ok(())
-    }
-
-    fn note(&mut self, error: io::Error) {
-        if error.kind() != io::ErrorKind::WouldBlock {
-            self.broken.get_or_insert(error.into());
-        }
     }
 }
 
@@ -219,6 +235,7 @@ mod tests {
 
     use redis::ErrorKind;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::task::unconstrained;
 
     use super::*;
 
@@ -305,10 +322,36 @@ mod tests {
 
     #[tokio::test]
     async fn a_reply_that_nobody_asked_for_is_taken_by_nobody() {
+        for early in [":1\r\n", ":"] {
+            let (line, mut there) = line(LIMIT).await;
+            there.write_all(early.as_bytes()).await.expect("takes it");
+            line.stream.ready(Interest::READABLE).await.expect("it came");
+            assert_eq!(line.ask(b"?", 1).await.expect_err("out of step").kind(), ErrorKind::Parse, "{early}");
+        }
         let (line, mut there) = line(LIMIT).await;
-        there.write_all(b":1\r\n:2\r\n").await.expect("takes it");
-        assert_eq!(line.ask(b"?", 1).await.expect("a reply"), [Value::Int(1)]);
+        let serve = async {
+            expect(&mut there, "?").await;
+            there.write_all(b":1\r\n:2\r\n").await.expect("takes it");
+        };
+        let (first, ()) = tokio::join!(line.ask(b"?", 1), serve);
+        assert_eq!(first.expect("a reply"), [Value::Int(1)]);
         assert_eq!(line.ask(b"?", 1).await.expect_err("out of step").kind(), ErrorKind::Parse);
+    }
+
+    #[tokio::test]
+    async fn what_came_is_given_although_the_next_request_cannot_be_written() {
+        let (line, mut there) = line(LIMIT).await;
+        let end = async {
+            expect(&mut there, "?").await;
+            let long = "y".repeat(5000);
+            there.write_all(format!("${}\r\n{long}\r\n", long.len()).as_bytes()).await.expect("takes it");
+            drop(there);
+            line.ask(b"?", 1).await
+        };
+        // Polled in this order, so that the first is not polled between.
+        let (first, second) = tokio::join!(biased; line.ask(b"?", 1), end);
+        assert_eq!(first.expect("a reply"), [bulk(&"y".repeat(5000))]);
+        assert!(second.expect_err("it ended").is_io_error());
     }
 
     #[tokio::test]
@@ -316,6 +359,7 @@ mod tests {
         let (quiet, _there) = line(Duration::from_millis(1)).await;
         assert!(quiet.ask(b"?", 1).await.expect_err("no reply").is_timeout());
 
+        // Also where whoever polls it has no budget to keep.
         let (endless, there) = line(Duration::from_millis(1)).await;
         let mut there = there.into_std().expect("a socket");
         there.set_nonblocking(false).expect("blocks");
@@ -323,7 +367,8 @@ mod tests {
             let _ = there.write_all(b"$9223372036854775807\r\n");
             while there.write_all(&[b'x'; 4096]).is_ok() {}
         });
-        assert!(endless.ask(b"?", 1).await.expect_err("no end").is_timeout());
+        let told = unconstrained(endless.ask(b"?", 1)).await;
+        assert!(told.expect_err("no end").is_timeout());
         drop(endless);
         pours.join().expect("it ends with the line");
     }

@@ -26,11 +26,16 @@ fn at_depth(bytes: &[u8], depth: usize) -> RedisResult<Option<(Value, usize)>> {
         let digits = str::from_utf8(&bytes[1..end]).ok()?;
         digits.parse::<i64>().ok()
     };
+    // None is the length of what is not there.
+    let size = || match number() {
+        Some(-1) => Ok(None),
+        number => number.and_then(|number| usize::try_from(number).ok()).map(Some).ok_or_else(no_reply),
+    };
     let value = match bytes[0] {
         b':' => Value::Int(number().ok_or_else(no_reply)?),
-        b'$' => match usize::try_from(number().ok_or_else(no_reply)?) {
-            Err(_) => Value::Nil,
-            Ok(size) => {
+        b'$' => match size()? {
+            None => Value::Nil,
+            Some(size) => {
                 let Some((text, behind)) = bytes[length..].split_at_checked(size) else { return Ok(None) };
                 match behind {
                     [b'\r', b'\n', ..] => {}
@@ -41,10 +46,10 @@ fn at_depth(bytes: &[u8], depth: usize) -> RedisResult<Option<(Value, usize)>> {
                 Value::BulkString(text.to_vec())
             }
         },
-        b'*' => match usize::try_from(number().ok_or_else(no_reply)?) {
-            Err(_) => Value::Nil,
-            Ok(_) if depth == DEEPEST => return Err(no_reply()),
-            Ok(count) => {
+        b'*' => match size()? {
+            None => Value::Nil,
+            Some(_) if depth == DEEPEST => return Err(no_reply()),
+            Some(count) => {
                 let mut values = Vec::new();
                 for _ in 0..count {
                     let Some((value, more)) = at_depth(&bytes[length..], depth + 1)? else {
@@ -92,6 +97,7 @@ mod tests {
             "$\r\n",
             "$1\r\nabc",
             "$1\r\na\rb",
+            "$-7\r\n",
             "*x\r\n",
             "%1\r\n",
             "_\r\n",
