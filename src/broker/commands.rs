@@ -8,11 +8,16 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, Cmd, Connection, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, Value};
 
-/// The connection that all clones share. It is made anew when it breaks, when it is silent, and when it is out of step.
+/// How often another connection is looked for while Redis takes no writes.
+const LOOK_FOR_MASTER: Duration = Duration::from_secs(1);
+
+/// The connection that all clones share. It is made anew when it breaks, when it is silent, when it is out of step, and when
+/// the server at its end takes no writes any more.
 #[derive(Clone)]
 pub(super) struct Commands {
     client: Client,
@@ -24,6 +29,7 @@ struct Current {
     connection: ConnectionManager,
     /// Which one it is, so that many who find it useless replace it once.
     generation: u64,
+    made: Instant,
 }
 
 /// Any connection, with an eye on its replies.
@@ -50,7 +56,7 @@ pub(super) trait Calls: Send {
 impl Commands {
     pub(super) async fn connect(client: Client, settings: ConnectionManagerConfig) -> RedisResult<Self> {
         let connection = ConnectionManager::new_with_config(client.clone(), settings.clone()).await?;
-        let current = Arc::new(Mutex::new(Current { connection, generation: 0 }));
+        let current = Arc::new(Mutex::new(Current { connection, generation: 0, made: Instant::now() }));
         Ok(Self { client, settings, current })
     }
 
@@ -61,7 +67,7 @@ impl Commands {
         let Transaction { requests, number } = transaction;
         let replies = connection.req_packed_commands(requests, 0, requests.len()).await;
         let result = replies.and_then(|replies| check_transaction(replies, number));
-        self.mind(generation, &result);
+        self.mind(generation, &result, |replies| replies.iter().any(is_refused_by_replica));
         result
     }
 
@@ -71,27 +77,54 @@ impl Commands {
     }
 
     /// Goes on with a new connection after an error that the old one may outlive. What is under way there waits on.
-    fn mind<T>(&self, generation: u64, result: &RedisResult<T>) {
-        // A connection that broke replaces itself.
-        if !result.as_ref().is_err_and(|error| error.is_timeout() || error.kind() == ErrorKind::Parse) {
+    fn mind<T>(
+        &self,
+        generation: u64,
+        result: &RedisResult<T>,
+        is_refused_by_replica: impl FnOnce(&T) -> bool,
+    ) {
+        let (is_useless, may_be_demoted) = match result {
+            Ok(replies) => (false, is_refused_by_replica(replies)),
+            Err(error) => (outlives(error), error.code() == Some("READONLY")),
+        };
+        if !is_useless && !may_be_demoted {
             return;
         }
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.generation != generation {
+        let is_known = current.generation != generation;
+        if is_known || (!is_useless && current.made.elapsed() < LOOK_FOR_MASTER) {
             return;
         }
         let (client, settings) = (self.client.clone(), self.settings.clone());
         if let Ok(connection) = ConnectionManager::new_lazy_with_config(client, settings) {
-            *current = Current { connection, generation: generation + 1 };
+            *current = Current { connection, generation: generation + 1, made: Instant::now() };
         }
     }
+}
+
+/// Whether a connection goes on after this error, and is of no use. One that broke replaces itself, but one that could not
+/// be made since the server refused it gives that answer for ever.
+fn outlives(error: &RedisError) -> bool {
+    match error.kind() {
+        ErrorKind::Io => error.is_timeout(),
+        // A request was refused, unless it is the library's own while it connects.
+        ErrorKind::Server(_) => error.to_string().contains("refused to switch database"),
+        _ => true,
+    }
+}
+
+/// Whether the server was a master and is none any more: its address may lead to the new one by now. A script's error comes
+/// wrapped in another one before Redis 7.
+fn is_refused_by_replica(reply: &Value) -> bool {
+    let Value::ServerError(error) = reply else { return false };
+    error.code() == "READONLY" || error.details().is_some_and(|details| details.contains("READONLY"))
 }
 
 impl Calls for Commands {
     async fn call(&mut self, call: &Numbered) -> RedisResult<Value> {
         let (connection, generation) = self.current();
         let result = Checked(connection).call(call).await;
-        self.mind(generation, &result);
+        self.mind(generation, &result, is_refused_by_replica);
         result
     }
 }
@@ -101,7 +134,7 @@ impl ConnectionLike for Commands {
         Box::pin(async move {
             let (mut connection, generation) = self.current();
             let result = connection.req_packed_command(command).await;
-            self.mind(generation, &result);
+            self.mind(generation, &result, is_refused_by_replica);
             result
         })
     }
@@ -115,7 +148,7 @@ impl ConnectionLike for Commands {
         Box::pin(async move {
             let (mut connection, generation) = self.current();
             let result = connection.req_packed_commands(pipeline, offset, count).await;
-            self.mind(generation, &result);
+            self.mind(generation, &result, |replies| replies.iter().any(is_refused_by_replica));
             result
         })
     }

@@ -30,7 +30,7 @@ pub enum BrokerErrorKind {
     NotReady,
     /// Redis has no memory left (`OOM command not allowed`).
     Full,
-    /// Redis takes no writes: it is a replica, or could not save its data (`MISCONF`).
+    /// Redis takes no writes: it is a replica, could not save its data (`MISCONF`), or has too few replicas (`NOREPLICAS`).
     ReadOnly,
     /// Redis wants a password, or the user may not do this.
     Denied,
@@ -206,7 +206,7 @@ fn advice(kind: BrokerErrorKind) -> &'static str {
             "Redis is full: raise `maxmemory`, or let the workers drain the queues; keep `maxmemory-policy noeviction`"
         }
         BrokerErrorKind::ReadOnly => {
-            "Redis takes no writes: connect to the master, and check that it can save its data"
+            "Redis takes no writes: connect to the master, and check that it can save its data and has its replicas"
         }
         BrokerErrorKind::Denied => {
             "Redis refused us: put the user and password into the address (redis://user:password@host)"

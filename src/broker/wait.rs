@@ -31,13 +31,14 @@ pub(crate) struct Waiter {
 
 impl Waiter {
     /// Waits until a queue has a token and moves it into the queue's hand. Gives whether one came; none did when a
-    /// while has passed or [`Broker::unblock`] was called.
+    /// while has passed, at most `lasts`, or [`Broker::unblock`] was called.
     ///
     /// A future that is dropped may have moved a token; the next claim that looks into the hand takes it. A full Redis
     /// refuses it, unlike [`wait_any`](Self::wait_any).
-    pub(crate) async fn wait(&mut self, keys: &QueueKeys) -> Result<bool, BrokerError> {
+    pub(crate) async fn wait(&mut self, keys: &QueueKeys, lasts: Duration) -> Result<bool, BrokerError> {
         let mut command = redis::cmd("BLMOVE");
-        command.arg(&keys.notifications).arg(&keys.hand).arg("LEFT").arg("RIGHT").arg(BLOCK.as_secs());
+        let seconds = lasts.min(BLOCK).as_secs_f64();
+        command.arg(&keys.notifications).arg(&keys.hand).arg("LEFT").arg("RIGHT").arg(seconds);
         crash::point("wait", "before");
         self.check()?;
         let reply: Option<Value> = match command.query_async(&mut self.connection).await {

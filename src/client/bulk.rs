@@ -64,8 +64,8 @@ impl BulkError {
         }
     }
 
-    /// What became of each call, in the order in which they were given. Empty when a call could not be written: then
-    /// nothing was sent.
+    /// What became of each call, in the order in which they were given. Empty when nothing was sent, since a call could not be
+    /// written or Redis failed before the first chunk: then none is in its queue.
     #[must_use]
     pub fn fates(&self) -> &[Fate] {
         &self.fates

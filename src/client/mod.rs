@@ -152,7 +152,7 @@ impl Client {
     ///
     /// # Errors
     /// All calls are checked before the first is sent. After an error of Redis, [`BulkError::fates`] says of each
-    /// call whether it is in its queue.
+    /// call whether it is in its queue; where it is empty, none is.
     pub async fn enqueue_many<C: Into<Call>>(
         &self,
         calls: impl IntoIterator<Item = C>,

@@ -12,8 +12,8 @@ use crate::protocol::names::QueueName;
 pub struct QueueWeight {
     /// The queue.
     pub queue: QueueName,
-    /// Its weight, at least 1: of two queues with work, one of weight 3 gets three times as many slots as one of weight 1.
-    /// When no queue has a weight, they are asked strictly in their order.
+    /// Its weight, 1 to 1000: while both have work, three times as many messages are claimed of a queue of weight 3 as of one
+    /// of weight 1. None: when no queue has a weight, they are asked strictly in their order. Either all have one or none has.
     pub weight: Option<u32>,
 }
 

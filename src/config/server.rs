@@ -15,7 +15,7 @@ use super::{ConfigError, LONGEST, text};
 pub struct RedisConfig {
     /// `redis://user:password@host:port/db`, `rediss://…` for TLS, which is the feature `tls`, or `unix:///path`.
     pub url: String,
-    /// How long to wait for a connection or for a reply. Default: 5 s.
+    /// How long to wait for a connection or for a reply: 10 ms to 365 days. Default: 5 s.
     #[serde(deserialize_with = "text::time")]
     pub timeout: Duration,
     /// For `rediss://`: a PEM file with the authorities that may have signed the server's certificate. None: those that

@@ -14,7 +14,8 @@ use crate::protocol::names::QueueName;
 pub struct SweeperConfig {
     /// The queues that it sweeps; none: it finds them by itself.
     pub queues: Vec<QueueName>,
-    /// How long it rests between two sweeps. Default: 2 s.
+    /// How long it rests between two sweeps, at least 10 ms. Default: 2 s. A worker sweeps as often as that only where it is
+    /// shorter than a quarter of the lease; else its beats tell when there is something to sweep.
     #[serde(deserialize_with = "text::time")]
     pub interval: Duration,
     /// A message is buried when so many processes died while they owned it. Default: 3, so that a message which takes its
@@ -59,7 +60,7 @@ impl SweeperConfig {
 pub struct DeadConfig {
     /// How many a queue keeps; the oldest go first. Default: 100,000.
     pub max_count: u64,
-    /// For how long. Default: 90 days.
+    /// For how long, at least 1 s. Default: 90 days. Older ones go when the next one of their queue is written.
     #[serde(deserialize_with = "text::time")]
     pub max_age: Duration,
 }

@@ -22,7 +22,7 @@ pub struct WorkerConfig {
     /// How many calls are claimed ahead, beyond those that run, so that the next begins as soon as one ends: up to 4096
     /// together with the concurrency. Default: [`Prefetch::Auto`].
     pub prefetch: Prefetch,
-    /// How long Redis waits for a sign of life before what the worker owns is given to others: at least 1 s.
+    /// How long Redis waits for a sign of life before what the worker owns is given to others: 1 s to 24 h.
     /// Default: 6 s. A short lease brings lost work back sooner; a longer one survives longer pauses.
     #[serde(deserialize_with = "text::time")]
     pub lease: Duration,

@@ -47,7 +47,7 @@ pub struct Killed {
     pub by: String,
     /// The id of its dead letter, when it was killed.
     pub letter: Option<String>,
-    /// The message.
+    /// The message; the text of its arguments is cut at 1000 characters.
     #[serde(flatten)]
     pub message: MessageSummary,
 }
@@ -84,9 +84,10 @@ impl Inspector {
     /// Ends a running call for good: it is not retried, and its dead letter says by whom. `id` is the call's, or that
     /// of the slot which runs it; it is looked for in `queues`, in all when none are given.
     ///
-    /// The worker hears of it with its next beat, a quarter of its lease at the most. A run whose task takes a
-    /// [`Context`](crate::Context) is asked to end and has its grace; then an asynchronous one is dropped. A function
-    /// that blocks cannot be made to end. Returns when the worker has said what became of it, or has not in time.
+    /// The worker hears of it with its next beat, a quarter of its lease at the most. A run in a process of its own is killed
+    /// at once. One in the worker's process whose task takes a [`Context`](crate::Context) is asked to end and has its grace;
+    /// then an asynchronous one is dropped. A function that blocks there cannot be made to end. Returns when the worker has
+    /// said what became of it, or has not in time.
     ///
     /// ```no_run
     /// # async fn example(inspector: delayed::Inspector) -> Result<(), delayed::inspect::KillError> {

@@ -108,7 +108,8 @@ pub struct Waiting {
 }
 
 impl Inspector {
-    /// Up to `count` waiting messages, oldest first, without the first `start`.
+    /// Up to `count` waiting messages, oldest first, without the first `start`. The text of arguments is cut at `limit`
+    /// characters.
     ///
     /// # Errors
     /// Redis cannot be reached, or the queue's key is no list.
@@ -139,7 +140,8 @@ impl Inspector {
         Ok(waiting)
     }
 
-    /// Drops the messages that wait now, oldest first, a part at a time. Gives how many there were.
+    /// Drops the messages that wait now, oldest first, a part at a time. Gives how many it
+    /// dropped: fewer than there were where workers took some meanwhile.
     ///
     /// # Errors
     /// Redis cannot be reached, or a key of the queue has a wrong type.

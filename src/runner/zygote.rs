@@ -111,7 +111,7 @@ impl ZygoteBuilder {
     /// Forks the zygote.
     ///
     /// # Errors
-    /// The process has more than one thread, there are no tasks, or the system refuses.
+    /// The process has more than one thread, there are no tasks or two of one name, a state is missing, or the system refuses.
     pub fn start(self) -> Result<Zygote, ZygoteError> {
         let registry = match self.registry {
             Some(registry) => registry,

@@ -61,7 +61,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// How long Redis waits for a sign of life before what the worker owns is given to others: at least 1 s.
+    /// How long Redis waits for a sign of life before what the worker owns is given to others: 1 s to 24 h.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.config.worker.lease = lease;
@@ -164,8 +164,8 @@ impl WorkerBuilder {
     /// Connects to Redis. One that is loading its data is waited for.
     ///
     /// # Errors
-    /// A setting out of its range, no tasks or two of one name, a state that is missing, or a Redis that cannot be
-    /// reached or used.
+    /// A setting out of its range, a name that no queue may have, no tasks or two of one name, a state that is missing, a task
+    /// with a process of its own and no [`zygote`](Self::zygote), or a Redis that cannot be reached or used.
     pub async fn connect(mut self) -> Result<Worker, Error> {
         if !self.queues.is_empty() {
             self.config.worker.queues = self.queues.into_iter().collect::<Result<_, _>>()?;

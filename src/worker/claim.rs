@@ -108,6 +108,10 @@ impl ClaimLoop {
 
     /// What a claim has brought, and which slots are free again.
     pub(super) fn on_claimed(&mut self, request: Request, claimed: Claimed) {
+        if !claimed.messages.is_empty() && self.comes_late(&request) {
+            self.doubt(request);
+            return;
+        }
         let (slots, kept, expects_more) = match request.kind {
             RequestKind::Claim { slots, kept, .. } => (slots, kept, true),
             // A token comes for one message, which is the only one as a rule.

@@ -113,7 +113,7 @@ impl ClaimLoop {
             known: parts.known,
             blocking: BlockingRuns::new(done.clone(), parts.shared.clone()),
             processes: parts.processes,
-            doorbell: Doorbell::new(&parts.sender.broker, shared_lanes),
+            doorbell: Doorbell::new(&parts.sender.broker, parts.sender.lease, shared_lanes),
             lanes: parts.lanes.into_iter().map(|(lane, weight)| LaneState::new(lane, weight)).collect(),
             sender: parts.sender,
             orders: parts.orders,
@@ -289,7 +289,8 @@ impl ClaimLoop {
         lane.claims += usize::from(request.is_claim());
         lane.picks_up |= request.is_pick_up();
         if let RequestKind::Claim { slots, kept, .. } = &request.kind {
-            // A reply may take longer than a lease. A pick-up owns nothing while it stands, and gives its slot a whole one.
+            // A reply may take longer than a lease. A pick-up owns nothing while it stands, gives its slot a whole one, and is not
+            // believed when its reply comes late.
             slots[*kept..].iter().for_each(|slot| lane.lane.may_own(*slot));
         }
         self.under_way.push(Box::pin(self.sender.clone().send(Arc::clone(&lane.lane), request)));

@@ -33,13 +33,18 @@ impl ClaimLoop {
             return; // What it asked about is still in doubt.
         }
         if error.may_have_been_applied() || error.kind() == BrokerErrorKind::Stale {
-            let lane = &mut self.lanes[index];
-            request.slots().iter().for_each(|slot| lane.lane.may_own(*slot));
-            lane.doubt.push(request);
+            self.doubt(request);
         } else {
             self.lanes[index].refused = true;
             self.take_back(request);
         }
+    }
+
+    /// What a request did, or what has become of that, is to be asked after.
+    pub(super) fn doubt(&mut self, request: Request) {
+        let lane = &mut self.lanes[request.lane];
+        request.slots().iter().for_each(|slot| lane.lane.may_own(*slot));
+        lane.doubt.push(request);
     }
 
     /// A request was not applied: its slots are as they were before it.
@@ -138,7 +143,7 @@ impl ClaimLoop {
                             continue;
                         }
                         lost += u64::from(!is_surely_applied);
-                        self.orders.on_settled(slot, applied);
+                        self.orders.on_settled(slot, false);
                         self.free(index, slot);
                     }
                 }

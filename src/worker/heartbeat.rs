@@ -63,6 +63,8 @@ pub(super) struct Heartbeat {
     /// Once it has begun.
     beats: bool,
     thread: Option<JoinHandle<()>>,
+    /// Closed when the thread has ended.
+    ended: oneshot::Receiver<()>,
 }
 
 /// Hears what became of the first beat.
@@ -72,11 +74,14 @@ impl Heartbeat {
     /// Starts the thread, which connects at once.
     pub(super) fn start(pulse: Pulse) -> std::io::Result<Self> {
         let (tell, told) = channel();
-        let thread = std::thread::Builder::new()
-            .name("delayed-beat".into())
-            .stack_size(256 << 10)
-            .spawn(move || run(pulse, &told))?;
-        Ok(Self { tell: Some(tell), beats: false, thread: Some(thread) })
+        let (alive, ended) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("delayed-beat".into()).stack_size(256 << 10).spawn(
+            move || {
+                let _alive: oneshot::Sender<()> = alive;
+                run(pulse, &told);
+            },
+        )?;
+        Ok(Self { tell: Some(tell), beats: false, thread: Some(thread), ended })
     }
 
     /// Makes the first beat, and one each period from then on. Once.
@@ -93,8 +98,15 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Stops beating; returns when a beat that is under way has ended.
-    pub(super) fn stop(&mut self) {
+    /// Stops beating; returns when a beat that is under way has ended. Needs no thread but that one: functions that never end
+    /// may hold all others that the runtime has for what blocks.
+    pub(super) async fn stop(mut self) {
+        self.tell = None;
+        let _ = (&mut self.ended).await;
+        self.join();
+    }
+
+    fn join(&mut self) {
         self.tell = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -108,7 +120,7 @@ impl Drop for Heartbeat {
     fn drop(&mut self) {
         // One that still connects is not waited for: it ends by itself.
         if self.beats {
-            self.stop();
+            self.join();
         }
     }
 }

@@ -139,6 +139,11 @@ impl LaneState {
         self.rest.until().is_some() || self.losses.until().is_some()
     }
 
+    /// Whether nothing is asked of it for a while, by itself or since Redis refused.
+    pub(super) fn pauses_now(&self) -> bool {
+        self.backoff.until().is_some() || self.rests()
+    }
+
     /// When its pauses end.
     pub(super) fn pauses(&self) -> impl Iterator<Item = Instant> {
         [&self.backoff, &self.rest, &self.losses, &self.burials].into_iter().filter_map(Backoff::until)

@@ -77,10 +77,10 @@ impl Orders {
         }
     }
 
-    /// A message was settled, or was taken away from us before.
-    pub(super) fn on_settled(&mut self, slot: usize, owned: bool) {
+    /// What was ordered was carried out, or the message was taken away from us or put back before: it runs again.
+    pub(super) fn on_settled(&mut self, slot: usize, is_done: bool) {
         if let Some(order) = self.finish(slot) {
-            self.say(order, if owned { OrderAnswer::Killed } else { OrderAnswer::Lost });
+            self.say(order, if is_done { OrderAnswer::Killed } else { OrderAnswer::Lost });
         }
     }
 }

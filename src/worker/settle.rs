@@ -137,7 +137,7 @@ impl ClaimLoop {
         let lost = (slots.len() as u64).saturating_sub(count);
         for slot in slots {
             self.free(request.lane, slot);
-            self.orders.on_settled(slot, lost == 0);
+            self.orders.on_settled(slot, false);
         }
         if count > 0 {
             let lane = &mut self.lanes[request.lane];

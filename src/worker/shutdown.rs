@@ -30,7 +30,7 @@ pub(super) enum Phase {
 pub enum StopReason {
     /// It was told to stop, by a signal or a [`WorkerHandle`].
     Requested,
-    /// It was told to run until its queues are empty, and they are.
+    /// It was told to run until its queues are empty, and they are, or hold only calls that it put back for others.
     Drained,
 }
 

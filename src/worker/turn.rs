@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use crate::worker::claim_loop::ClaimLoop;
+use crate::worker::lane_state::LaneState;
 use crate::worker::request::{Request, RequestKind};
 
 impl ClaimLoop {
@@ -69,15 +70,15 @@ impl ClaimLoop {
         self.lanes.iter().enumerate().filter_map(move |(index, lane)| {
             let is_dry = lane.dry && lane.token.is_none();
             let comes_first = lane.weight > 0 || all_dry;
-            all_dry &= is_dry;
-            let rests = lane.backoff.until().is_some() || lane.rests();
-            (is_dry && comes_first && !lane.picks_up && !rests).then_some(index)
+            all_dry &= is_dry || lane.pauses_now();
+            (is_dry && comes_first && !lane.picks_up && !lane.pauses_now()).then_some(index)
         })
     }
 
-    /// Whether a token of this lane can be used now: without weights, only while the lanes before it are dry.
+    /// Whether a token of this lane can be used now: without weights, only while the lanes before it are dry, or nothing is
+    /// claimed of them.
     pub(super) fn comes_first(&self, index: usize) -> bool {
-        self.lanes[index].weight > 0
-            || self.lanes[..index].iter().all(|lane| lane.dry && lane.token.is_none())
+        let gives_way = |lane: &LaneState| (lane.dry && lane.token.is_none()) || lane.pauses_now();
+        self.lanes[index].weight > 0 || self.lanes[..index].iter().all(gives_way)
     }
 }

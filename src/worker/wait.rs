@@ -15,7 +15,7 @@ use tokio::task::unconstrained;
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, Token, Waiter};
 use crate::worker::claim_loop::ClaimLoop;
 use crate::worker::lane::Lane;
-use crate::worker::request::RequestKind;
+use crate::worker::request::{Request, RequestKind};
 
 /// The first and the longest pause after an error.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -29,8 +29,22 @@ const EACH_LANE: Duration = Duration::from_micros(50);
 const FEW_LANES: usize = 16;
 const LASTS: Duration = Duration::from_millis(20);
 
-/// What a wait ended with: a lane and its token, or nothing.
-pub(super) type Woken = Option<(usize, Token)>;
+/// A wait with a pick-up behind it lasts for this part of a lease at the most. What is picked up has its lease from then on, and
+/// no beat keeps it before the reply is here, so that a reply which comes later than [`IN_TIME`] after the pick-up was sent
+/// may be of a message that others have by now. Between the two is what a reply may take; after them, what a beat may.
+const OF_LEASE: f64 = 0.6;
+const IN_TIME: f64 = 0.67;
+
+/// What a wait ended with.
+#[derive(Debug)]
+pub(super) enum Woken {
+    /// A lane has a token, which is there.
+    Token(usize, Token),
+    /// Nothing has come, or it is what was sent behind the wait that has it.
+    Nothing,
+    /// The server lets us not wait for one of these lanes, or for none.
+    Refused(Vec<usize>),
+}
 
 /// How a wait ended on the connection.
 enum End {
@@ -39,6 +53,8 @@ enum End {
     /// One of the lanes has a token, or none when a while has passed.
     Woken(Option<usize>),
     /// The server does not move tokens now: it is full, or the user may not.
+    NotMoved,
+    /// It does not let us wait for all of the lanes, and the wait has rested.
     Refused,
     /// It failed, and has rested.
     Failed,
@@ -65,14 +81,15 @@ pub(super) struct Doorbell {
     connection: Option<Waiter>,
     wait: Option<Wait>,
     pause: Duration,
+    lease: Duration,
     /// Where the next wait leaves its token.
     token: Token,
 }
 
 impl Doorbell {
-    pub(super) fn new(broker: &Broker, lanes: Vec<Arc<Lane>>) -> Self {
+    pub(super) fn new(broker: &Broker, lease: Duration, lanes: Vec<Arc<Lane>>) -> Self {
         let token = Self::token(&lanes);
-        Self { broker: broker.clone(), lanes, connection: None, wait: None, pause: PAUSE.0, token }
+        Self { broker: broker.clone(), lanes, connection: None, wait: None, pause: PAUSE.0, lease, token }
     }
 
     /// Where a wait for these lanes leaves its token: only one list at a time can be waited for and moved from.
@@ -88,7 +105,7 @@ impl Doorbell {
         let may_be_followed = token == Token::Moved && self.connection.is_some();
         let (broker, connection, pause) = (self.broker.clone(), self.connection.clone(), self.pause);
         let mut end: Pin<Box<dyn Future<Output = End> + Send>> =
-            Box::pin(wait(broker, connection, token, order, pause));
+            Box::pin(wait(broker, connection, token, order, pause, self.lease.mul_f64(OF_LEASE)));
         // Polled once, so that it is sent before what follows it.
         if let Some(ended) = unconstrained(&mut end).now_or_never() {
             end = Box::pin(std::future::ready(ended));
@@ -122,42 +139,53 @@ impl Doorbell {
     pub(super) async fn ended(&mut self) -> Woken {
         let Some(wait) = &mut self.wait else { return std::future::pending().await };
         let end = (&mut wait.end).await;
-        let Wait { lanes, token, may_be_followed, .. } = self.wait.take()?;
+        let Some(Wait { lanes, token, may_be_followed, .. }) = self.wait.take() else {
+            return Woken::Nothing;
+        };
         match end {
             End::Connected(waiter) => {
                 self.connection = Some(waiter);
-                None
+                Woken::Nothing
             }
             End::Woken(place) => {
                 self.pause = PAUSE.0;
                 let followed = token == Token::Moved && !may_be_followed;
-                place.filter(|_| !followed).map(|place| (lanes[place], token))
+                match place {
+                    Some(place) if !followed => Woken::Token(lanes[place], token),
+                    _ => Woken::Nothing,
+                }
+            }
+            End::NotMoved => {
+                self.token = Token::Popped;
+                Woken::Nothing
             }
             End::Refused => {
-                self.token = Token::Popped;
-                None
+                self.pause = (self.pause * 2).min(PAUSE.1);
+                Woken::Refused(lanes)
             }
             End::Failed => {
                 self.connection = None;
                 self.pause = (self.pause * 2).min(PAUSE.1);
-                None
+                Woken::Nothing
             }
         }
     }
 }
 
-/// One wait; without a connection it makes one instead. After an error it rests for `pause` before it ends.
+/// One wait, which with a pick-up behind it lasts for `lasts` at the most; without a connection it makes one instead. After an
+/// error it rests for `pause` before it ends.
 async fn wait(
     broker: Broker,
     connection: Option<Waiter>,
     token: Token,
     order: Vec<Arc<Lane>>,
     pause: Duration,
+    lasts: Duration,
 ) -> End {
     let result = match (connection, token) {
         (None, _) => broker.waiter().await.map(End::Connected),
         (Some(mut waiter), Token::Moved) => {
-            waiter.wait(&order[0].keys).await.map(|woken| End::Woken(woken.then_some(0)))
+            waiter.wait(&order[0].keys, lasts).await.map(|woken| End::Woken(woken.then_some(0)))
         }
         (Some(mut waiter), Token::Popped) => {
             let keys: Vec<&str> = order.iter().map(|lane| lane.keys.notifications.as_str()).collect();
@@ -168,12 +196,12 @@ async fn wait(
         Ok(end) => end,
         Err(error) if token == Token::Moved && is_refusal(&error) => {
             tracing::debug!(%error, "no token may be moved; waiting without that");
-            End::Refused
+            End::NotMoved
         }
         Err(error) => {
             tracing::warn!(%error, "waiting for notifications failed");
             tokio::time::sleep(pause).await;
-            End::Failed
+            if is_refusal(&error) { End::Refused } else { End::Failed }
         }
     }
 }
@@ -187,10 +215,18 @@ impl ClaimLoop {
     /// A token came: for whoever has a free slot, else for another worker.
     pub(super) fn on_woken(&mut self, woken: Woken) {
         self.end_wait_at = None;
-        let Some((index, token)) = woken else { return };
+        let (index, token) = match woken {
+            Woken::Token(index, token) => (index, token),
+            Woken::Nothing => return,
+            Woken::Refused(lanes) => {
+                // Each is asked by itself: those of which that is refused too are not waited for until they have paused.
+                lanes.into_iter().for_each(|index| self.wake(index));
+                return;
+            }
+        };
         let first = self.comes_first(index);
         let room = self.has_room(index);
-        let accepts = self.accepts();
+        let accepts = self.accepts() && !self.lanes[index].rests();
         self.wake(index);
         let lane = &mut self.lanes[index];
         if accepts && room && first && lane.token.is_none() {
@@ -219,8 +255,9 @@ impl ClaimLoop {
         let accepts = self.accepts();
         for index in 0..self.lanes.len() {
             let lane = &self.lanes[index];
-            // The room for which it was taken may be gone.
-            if lane.token.is_some() && (!accepts || (lane.claims == 0 && !self.has_room(index))) {
+            // The room for which it was taken may be gone, or nothing is claimed for a while.
+            let is_of_no_use = lane.rests() || !self.has_room(index);
+            if lane.token.is_some() && (!accepts || (lane.claims == 0 && is_of_no_use)) {
                 self.give_lane_token_back(index);
             }
         }
@@ -265,6 +302,11 @@ impl ClaimLoop {
             let request = self.numbered(0, RequestKind::PickUp { slot, waiter });
             self.issue(request);
         }
+    }
+
+    /// Whether what a pick-up brought may be another's by now, or soon, before a beat keeps it.
+    pub(super) fn comes_late(&self, request: &Request) -> bool {
+        request.is_pick_up() && request.made.elapsed() > self.sender.lease.mul_f64(IN_TIME)
     }
 
     /// Ends a wait and gives back the tokens that are in hand. Before the loop ends.

@@ -13,5 +13,6 @@ mod pick_up;
 mod points;
 mod poison;
 mod redis_down;
+mod refused;
 mod replies;
 mod waiting;

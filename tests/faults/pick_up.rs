@@ -119,6 +119,23 @@ fn a_worker_that_is_killed_right_after_its_pick_up_was_run_is_taken_over() {
 }
 
 #[test]
+fn what_was_picked_up_and_heard_of_when_others_had_it_is_not_run() {
+    let mut trial = Watched::new();
+    let _sweeper = trial.sweeper(&["--queue", QUEUE, "--interval", "50ms"]);
+    let reply = trial.proxy.trap(Side::Reply, Requests::script("pick_up").nth(1), Fault::Hold);
+    let mut worker = trial.worker(&["--no-sweep", "--lease", "4s", "--concurrency", "1"]);
+    idle(&mut trial, 1);
+    trial.push(&[mark("late")]);
+    wait::until("it to be picked up", PATIENCE, || owned(&mut trial) == 1);
+    assert_eq!(reply.struck(), 1, "expected the worker not to hear of it");
+    // It beats all the while, but for nothing of which it knows.
+    wait::until("its lease to end", PATIENCE, || trial.left() == (1, 0));
+    assert_eq!(trial.ledger.total(), 0);
+    reply.release();
+    ends_well(&mut trial, &mut worker, &["late"]);
+}
+
+#[test]
 fn a_token_whose_pick_up_never_came_is_taken_from_the_hand_by_the_next_that_waits() {
     let mut trial = in_hand();
     let mut worker = trial.worker(&ALONE);

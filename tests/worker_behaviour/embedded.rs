@@ -1,6 +1,7 @@
 //! The example: a program with a `main` of its own has a client, a worker and a sweeper. And what such a program may do to its
 //! worker.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -72,4 +73,34 @@ fn what_is_picked_up_while_a_thread_of_the_runtime_is_held_keeps_its_lease() {
     handle.stop();
     assert_eq!(runtime.block_on(running).unwrap().unwrap().stats.succeeded, 1);
     trial.assert_only(&[]);
+}
+
+static STUCK: Semaphore = Semaphore::const_new(0);
+static STUCK_RUNS: AtomicUsize = AtomicUsize::new(0);
+
+#[delayed::task(name = "embedded.stuck")]
+fn stuck() {
+    STUCK_RUNS.fetch_add(1, Ordering::Relaxed);
+    let _ = tokio::runtime::Handle::current().block_on(STUCK.acquire());
+}
+
+#[test]
+fn a_worker_ends_while_functions_that_never_end_hold_all_threads_for_them() {
+    let mut trial = Trial::new();
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).max_blocking_threads(1).enable_all().build().unwrap();
+    let registry = delayed::Registry::new().with::<stuck>().unwrap();
+    let worker =
+        delayed::Worker::builder(&trial.server.url()).queue("q").shutdown(Duration::ZERO).registry(registry);
+    let worker = runtime.block_on(worker.connect()).unwrap();
+    let handle = worker.handle();
+    let running = runtime.spawn(worker.run());
+    trial.push(&[call("embedded.stuck", &[])]);
+    wait::until("it to run", PATIENCE, || STUCK_RUNS.load(Ordering::Relaxed) == 1);
+    handle.stop();
+    let ended = runtime.block_on(async { tokio::time::timeout(PATIENCE, running).await });
+    STUCK.add_permits(1);
+    let stopped = ended.expect("expected it to end").unwrap().unwrap();
+    assert_eq!(stopped.still_running, 1);
+    assert_eq!(trial.left(), (1, 0), "expected it to be put back");
 }

@@ -339,6 +339,22 @@ fn keys_of_another_type_are_told() {
 }
 
 #[test]
+fn a_run_whose_dead_letter_cannot_be_written_is_put_back_and_not_called_killed() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&["--concurrency", "1", "--lease", "1s"]);
+    trial.push(&[call("trial.never", &["held".into()])]);
+    trial.wait_runs(1);
+    let (slot, url) = (slot_of(&mut trial, "held"), trial.server.url());
+    let () = trial.redis.set("q_dead", "no stream").unwrap();
+    let operator = std::thread::spawn(move || kill_at(&url, &slot).map(|killed| killed.fate));
+    worker.wait_for_line("dead letters cannot be written");
+    let stopped = trial.stop(&mut worker);
+    assert_eq!(count(&stopped, "put_back"), 1, "{stopped}");
+    assert_eq!(operator.join().unwrap().unwrap(), Ending::Lost);
+    assert_eq!(trial.left(), (1, 0), "expected it to run again");
+}
+
+#[test]
 fn a_full_redis_is_no_obstacle() {
     let mut trial = Trial::new();
     let mut worker = trial.worker(&["--lease", "1s"]);

@@ -172,6 +172,68 @@ fn a_queue_that_was_empty_for_long_does_not_make_up_for_it_after_a_retry() {
 }
 
 #[test]
+fn a_queue_is_served_while_nothing_is_claimed_of_those_before_it() {
+    const FOREIGN: usize = 8;
+    let mut trial = Trial::new();
+    trial.push_to("a", &vec![call("nobody.knows", &[]); FOREIGN]);
+    let words =
+        ["--queue", "a", "--queue", "b", "--concurrency", "1", "--prefetch", "0", "--unknown", "requeue"];
+    let mut worker = trial.start_at(&trial.server.url(), &words);
+    for n in 0..4 {
+        trial.push_to("b", &[mark(n)]);
+        trial.wait_runs(n + 1);
+        // It rests, and finds the second one empty.
+        wait::until("a wait for the second queue", PATIENCE, || {
+            let clients: String = redis::cmd("INFO").arg("clients").query(&mut trial.redis).unwrap();
+            clients.contains("blocked_clients:1\r")
+        });
+    }
+    trial.push_to("a", &[mark("first")]);
+    trial.wait_runs(5);
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (5, 0), "{stopped}");
+    assert_eq!(snapshot(&mut trial.redis, "a").waiting.len(), FOREIGN, "expected others' calls to be left");
+}
+
+#[test]
+fn a_queue_whose_key_is_wrong_keeps_no_other_from_being_served() {
+    for (words, running) in
+        [(["a", "b"], false), (["a", "b"], true), (["b", "a"], true), (["a=1", "b=1"], true)]
+    {
+        let mut trial = Trial::new();
+        let start = |trial: &Trial| {
+            trial.start_at(
+                &trial.server.url(),
+                &["--queue", words[0], "--queue", words[1], "--concurrency", "2"],
+            )
+        };
+        let worker = running.then(|| start(&trial));
+        if running {
+            trial.push_to("a", &[mark("before")]);
+            trial.wait_runs(1);
+        }
+        let runs = usize::from(running);
+        wait::until("no token to be left", PATIENCE, || !trial.redis.exists::<_, bool>("a_noti").unwrap());
+        let () = trial.redis.set("a_noti", "no list").unwrap();
+        let mut worker = worker.unwrap_or_else(|| start(&trial));
+        for n in 0..3 {
+            trial.push_to("b", &[mark(n)]);
+            trial.wait_runs(runs + n + 1);
+        }
+        worker.wait_for_line("holds another type");
+        trial.push_to("b", &[mark(3)]);
+        trial.wait_runs(runs + 4);
+        let () = trial.redis.del("a_noti").unwrap();
+        trial.push_to("a", &[mark("after")]);
+        trial.wait_runs(runs + 5);
+        let stopped = trial.stop(&mut worker);
+        let expected = (runs as u64 + 5, 0);
+        assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), expected, "{words:?}: {stopped}");
+        assert_empty(&mut trial, &["a", "b"]);
+    }
+}
+
+#[test]
 fn a_burst_on_empty_queues_ends_at_once() {
     let mut trial = Trial::new();
     let began = std::time::Instant::now();

@@ -81,6 +81,7 @@ class Queue(OriginalQueue):
         Raises:
             InvalidTaskError: When a task cannot be sent; nothing was sent.
             EnqueueError: When Redis failed; it says what is on the queue for certain.
+            ValueError: When `chunk` is no whole number from 1 to 100,000; nothing was sent.
         """
         if isinstance(chunk, bool) or not isinstance(chunk, int) or not 1 <= chunk <= MAX_CHUNK:
             raise ValueError(f"chunk is {chunk!r}; give a whole number from 1 to {MAX_CHUNK}")
