@@ -160,21 +160,47 @@ impl Command {
     }
 }
 
+/// A worker's words by themselves, without the name of the command.
+#[derive(Debug, Parser)]
+struct WorkerAlone {
+    #[command(flatten)]
+    global: Global,
+    #[command(flatten)]
+    worker: Worker,
+}
+
 /// Reads the command line; the error may be the help that was asked for.
 pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
     let words: Vec<OsString> = words.into_iter().collect();
     let program = program_name(words.first());
-    // What help says besides takes longer to put together than the words to be read: only when it is shown.
-    let mut matches = match Args::command().try_get_matches_from(&words) {
-        Ok(matches) => matches,
-        Err(_) => command(&program).try_get_matches_from(words)?,
+    // To put all commands together takes longer than to read the words, and what help says besides longer still: a worker
+    // starts without the others, and the rest is for when it is shown.
+    let args = match worker_alone(&words) {
+        Some(args) => args,
+        None => {
+            let mut matches = match Args::command().try_get_matches_from(&words) {
+                Ok(matches) => matches,
+                Err(_) => command(&program).try_get_matches_from(words)?,
+            };
+            Args::from_arg_matches_mut(&mut matches)?
+        }
     };
-    let args = Args::from_arg_matches_mut(&mut matches)?;
     if args.command.logs_json() && args.global.log_format.as_deref() == Some("pretty") {
         let problem = "--json means --log-format json: leave out --log-format pretty, or --json";
         return Err(command(&program).error(ErrorKind::ArgumentConflict, problem));
     }
     Ok(args)
+}
+
+/// What these words say, if they begin with a worker and nothing is wrong with them.
+fn worker_alone(words: &[OsString]) -> Option<Args> {
+    let [program, command, rest @ ..] = words else { return None };
+    if command != "worker" {
+        return None;
+    }
+    let WorkerAlone { global, worker } =
+        WorkerAlone::try_parse_from(std::iter::once(program).chain(rest)).ok()?;
+    Some(Args { global, command: Command::Worker(worker) })
 }
 
 /// The command line of a program of that name, with all that its help says.
@@ -232,6 +258,34 @@ mod tests {
         assert!(wrong.contains("leave out --log-format pretty"), "{wrong}");
         let args = read(words("my_app worker --json --queue mail")).unwrap();
         assert!(args.command.logs_json() && args.command.worker_flags().is_some());
+    }
+
+    #[test]
+    fn a_worker_alone_is_what_it_is_among_all_commands() {
+        for line in [
+            "my_app worker",
+            "my_app worker --burst --queue mail=3 --queue other --concurrency 64 --lease 2s --memory 1GB",
+            "my_app worker --redis redis://h --json --log-level debug --config other.toml --no-sweep",
+            "my_app worker -h",
+            "my_app worker --version",
+            "my_app worker --fast",
+            "my_app worker more",
+            "my_app worker --concurrency",
+            "my_app worker --queue ,",
+            "my_app --json worker",
+            "my_app help worker",
+            "my_app workers",
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let among_all = Args::try_parse_from(&words);
+            match worker_alone(&words) {
+                Some(alone) => {
+                    assert_eq!(format!("{alone:?}"), format!("{:?}", among_all.unwrap()), "{line}")
+                }
+                // It is read among all, wherever it is right or wrong.
+                None => assert!(among_all.is_err() || words[1] != "worker", "{line}"),
+            }
+        }
     }
 
     #[test]
