@@ -12,6 +12,7 @@ use crate::protocol::names::SUFFIXES;
 /// A Lua script of `lua/`.
 pub(super) struct Script {
     pub(super) name: &'static str,
+    /// What of its file is sent.
     text: &'static str,
     digest: LazyLock<String>,
 }
@@ -23,10 +24,42 @@ macro_rules! scripts {
 
         $(pub(super) static $constant: Script = Script {
             name: $name,
-            text: include_str!(concat!("../../lua/", $name, ".lua")),
+            text: {
+                const FILE: &[u8] = include_bytes!(concat!("../../lua/", $name, ".lua"));
+                const CODE: &[u8; FILE.len()] = &without_comments(FILE).0;
+                match str::from_utf8(CODE.split_at(without_comments::<{ FILE.len() }>(FILE).1).0) {
+                    Ok(text) => text,
+                    Err(_) => panic!("a script is UTF-8"),
+                }
+            },
             digest: LazyLock::new(|| redis::Script::new($constant.text).get_hash().to_owned()),
         };)*
     };
+}
+
+/// A script without its lines of comment, and how long it is. A worker sends all scripts before it begins, and half of them is
+/// comment. The lines stay, though empty: what Redis says of a line is said of that of the file.
+const fn without_comments<const N: usize>(file: &[u8]) -> ([u8; N], usize) {
+    let (mut code, mut length, mut at) = ([0; N], 0, 0);
+    while at < file.len() {
+        let mut word = at;
+        while word < file.len() && file[word] == b' ' {
+            word += 1;
+        }
+        let is_comment = word + 1 < file.len() && file[word] == b'-' && file[word + 1] == b'-';
+        loop {
+            let byte = file[at];
+            if !is_comment || byte == b'\n' {
+                code[length] = byte;
+                length += 1;
+            }
+            at += 1;
+            if byte == b'\n' || at == file.len() {
+                break;
+            }
+        }
+    }
+    (code, length)
 }
 
 scripts! {
@@ -143,5 +176,38 @@ fn is_unknown_script(result: &RedisResult<Value>) -> bool {
         Err(error) => error.kind() == no_script,
         Ok(Value::ServerError(error)) => error.kind() == Some(ServerErrorKind::NoScript),
         Ok(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_are_left_out_and_lines_stay_where_they_are() {
+        for (file, expected) in [
+            (
+                "-- of it\nlocal a = '--' -- b\n  -- c\n\n  return a\n",
+                "\nlocal a = '--' -- b\n\n\n  return a\n",
+            ),
+            ("return 1 - -1", "return 1 - -1"),
+            ("-", "-"),
+            ("  --", ""),
+            ("", ""),
+        ] {
+            let (code, length) = without_comments::<64>(file.as_bytes());
+            assert_eq!(str::from_utf8(&code[..length]), Ok(expected), "{file:?}");
+        }
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/lua/");
+        for script in ALL {
+            let file = std::fs::read_to_string(format!("{directory}{}.lua", script.name)).unwrap();
+            let is_code = |line: &&str| !line.trim_start().starts_with("--") && !line.is_empty();
+            assert!(
+                script.text.lines().filter(|line| !line.is_empty()).eq(file.lines().filter(is_code)),
+                "expected all code of {} and nothing else",
+                script.name
+            );
+            assert_eq!(script.text.lines().count(), file.lines().count(), "{}", script.name);
+        }
     }
 }
