@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join4;
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind, DeadLimits, DeathLimits};
+use crate::broker::{Broker, BrokerError, BrokerErrorKind, DeadLimits, DeathLimits, Target};
 use crate::config::{Config, DeadConfig, SweeperConfig};
 use crate::error::Error;
 use crate::protocol::keys::{QUEUES, QueueKeys};
@@ -70,7 +70,7 @@ impl Sweeper {
     pub async fn with_config(config: &Config) -> Result<Self, Error> {
         config.sweeper.validate()?;
         config.dead.validate()?;
-        let broker = Broker::connect_when_ready(&config.redis).await?;
+        let broker = Broker::connect_when_ready(&Target::new(&config.redis)?).await?;
         Ok(Self::with_broker(broker, config.sweeper.clone(), config.dead.clone()))
     }
 

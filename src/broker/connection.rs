@@ -25,7 +25,7 @@ pub(crate) struct Broker {
 }
 
 /// Where Redis is, and how long we wait for it.
-pub(super) struct Target {
+pub(crate) struct Target {
     client: Client,
     pub(super) timeout: Duration,
 }
@@ -33,7 +33,10 @@ pub(super) struct Target {
 impl Broker {
     /// Connects, and checks that the server is new enough.
     pub(crate) async fn connect(config: &RedisConfig) -> Result<Self, BrokerError> {
-        let target = Target::new(config)?;
+        Self::connect_to(Target::new(config)?).await
+    }
+
+    async fn connect_to(target: Arc<Target>) -> Result<Self, BrokerError> {
         // Reconnects for ever: how long to go on is the caller's to decide, by its own time-outs.
         let settings = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(target.timeout))
@@ -45,20 +48,20 @@ impl Broker {
         let commands = Commands::connect(target.client.clone(), settings)
             .await
             .map_err(|error| target.not_connected("connect", &error))?;
-        let broker = Self { commands, target: Arc::new(target) };
+        let broker = Self { commands, target };
         broker.greet().await?;
         Ok(broker)
     }
 
     /// Connects, and waits for a server that answers that it is not ready yet, as one that loads its data. It says so once.
-    pub(crate) async fn connect_when_ready(config: &RedisConfig) -> Result<Self, BrokerError> {
+    pub(crate) async fn connect_when_ready(target: &Arc<Target>) -> Result<Self, BrokerError> {
         let mut told = false;
         let pauses = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(50))
             .with_max_delay(Duration::from_secs(2))
             .with_jitter()
             .without_max_times();
-        (|| Self::connect(config))
+        (|| Self::connect_to(Arc::clone(target)))
             .retry(pauses)
             .when(|error| error.kind() == BrokerErrorKind::NotReady)
             .notify(|error, _| {
@@ -105,8 +108,9 @@ impl fmt::Debug for Broker {
 }
 
 impl Target {
-    fn new(config: &RedisConfig) -> Result<Self, BrokerError> {
-        Ok(Self { client: address::client(config)?, timeout: config.timeout })
+    /// Reads the settings; connects to nothing.
+    pub(crate) fn new(config: &RedisConfig) -> Result<Arc<Self>, BrokerError> {
+        Ok(Arc::new(Self { client: address::client(config)?, timeout: config.timeout }))
     }
 
     /// Why there is no connection. Which of the two sides speaks TLS can only be guessed from how it failed.

@@ -153,6 +153,11 @@ impl BrokerError {
         self.kind
     }
 
+    /// Whether there was no answer at all.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self.kind, BrokerErrorKind::Unreachable | BrokerErrorKind::Uncertain)
+    }
+
     /// What to do about it, and the server's own words.
     pub(crate) fn advice_and_detail(&self) -> (&str, &str) {
         (&self.advice, &self.detail)

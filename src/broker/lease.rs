@@ -73,6 +73,11 @@ impl<'a> LeaseKeys<'a> {
 }
 
 impl LeaseKeeper {
+    /// The means to beat from a thread. A beat may take as long as any request, until [`Self::hurry`].
+    pub(crate) fn new(target: &Arc<Target>) -> Self {
+        Self { target: Arc::clone(target), longest: target.timeout, connection: None }
+    }
+
     /// From now on a beat takes no longer than about `longest`, so that one which gets no answer leaves time for others.
     pub(crate) fn hurry(&mut self, longest: Duration) {
         self.longest = longest;
@@ -83,10 +88,9 @@ impl LeaseKeeper {
         });
     }
 
-    /// Connects when it is not connected.
-    pub(crate) fn connect(&mut self) -> Result<(), BrokerError> {
-        self.connection = Some(self.connected()?);
-        Ok(())
+    /// Connects ahead of the first beat. Where that fails, the beat tries it again.
+    pub(crate) fn connect_ahead(&mut self) {
+        self.connection = self.connected().ok();
     }
 
     /// Its connection, which is taken out, or a new one.
@@ -128,11 +132,6 @@ impl LeaseKeeper {
 }
 
 impl Broker {
-    /// The means to beat from a thread. A beat may take as long as any request, until [`LeaseKeeper::hurry`].
-    pub(crate) fn lease_keeper(&self) -> LeaseKeeper {
-        LeaseKeeper { target: Arc::clone(&self.target), longest: self.target.timeout, connection: None }
-    }
-
     /// Ends the worker's lease on one queue, and the live keys of `slots` (at most 1000). Calls that are still on their
     /// way are refused for a while.
     pub(crate) async fn resign(

@@ -20,7 +20,7 @@ mod wait;
 #[cfg(not(feature = "tls"))]
 mod without_tls;
 
-pub(crate) use self::connection::Broker;
+pub(crate) use self::connection::{Broker, Target};
 pub(crate) use self::enqueue::Ready;
 pub use self::error::{BrokerError, BrokerErrorKind};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys, ReconcileRequest, Reconciled};

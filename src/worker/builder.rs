@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, LeaseKeeper, Target};
 use crate::config::{Config, ConfigError, Prefetch, QueueWeight, RedisConfig, Unknown};
 use crate::error::Error;
 use crate::isolation::{Isolation, Limits};
@@ -11,6 +11,7 @@ use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::Zygote;
 use crate::task::{Registry, States};
 use crate::worker::Worker;
+use crate::worker::heartbeat::Heartbeat;
 use crate::worker::known::first_isolated;
 use crate::worker::shutdown::WorkerHandle;
 use crate::worker::stats::Counters;
@@ -165,7 +166,8 @@ impl WorkerBuilder {
     ///
     /// # Errors
     /// A setting out of its range, a name that no queue may have, no tasks or two of one name, a state that is missing, a task
-    /// with a process of its own and no [`zygote`](Self::zygote), or a Redis that cannot be reached or used.
+    /// with a process of its own and no [`zygote`](Self::zygote), a Redis that cannot be reached or used, or the thread that beats
+    /// cannot be started.
     pub async fn connect(mut self) -> Result<Worker, Error> {
         if !self.queues.is_empty() {
             self.config.worker.queues = self.queues.into_iter().collect::<Result<_, _>>()?;
@@ -181,12 +183,15 @@ impl WorkerBuilder {
         {
             return Err(Error::NoZygote { task, isolation });
         }
-        let broker = Broker::connect_when_ready(&self.config.redis).await?;
+        let target = Target::new(&self.config.redis)?;
+        let heartbeat = Heartbeat::start(LeaseKeeper::new(&target)).map_err(Error::Io)?;
+        let broker = Broker::connect_when_ready(&target).await?;
         let counters = Arc::new(Counters::default());
         Ok(Worker {
             id: WorkerId::random(),
             handle: WorkerHandle::new(self.config.worker.shutdown, Arc::clone(&counters)),
             broker,
+            heartbeat,
             registry,
             states: Arc::new(self.states),
             signals: self.signals,

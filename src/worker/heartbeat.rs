@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use crate::broker::{BrokerError, BrokerErrorKind, LeaseKeeper, Order};
+use crate::broker::{BrokerError, LeaseKeeper, Order};
 use crate::protocol::names::WorkerId;
 use crate::worker::lane::Lane;
 
@@ -34,7 +34,6 @@ const RESTS: u64 = 3;
 
 /// What is said of the worker at each beat.
 pub(super) struct Pulse {
-    pub(super) keeper: LeaseKeeper,
     pub(super) lanes: Vec<Beating>,
     pub(super) worker: WorkerId,
     pub(super) lease: Duration,
@@ -57,9 +56,10 @@ pub(super) struct Beating {
 
 /// A thread that beats until it is told to stop. Stop it after the last message is settled, not when draining
 /// begins: a draining worker still owns messages, and a silent owner's messages are requeued.
+#[derive(Debug)]
 pub(super) struct Heartbeat {
     /// Tells the thread to begin. Without it the thread ends.
-    tell: Option<Sender<FirstBeat>>,
+    tell: Option<Sender<Begin>>,
     /// Once it has begun.
     beats: bool,
     thread: Option<JoinHandle<()>>,
@@ -67,18 +67,22 @@ pub(super) struct Heartbeat {
     ended: oneshot::Receiver<()>,
 }
 
-/// Hears what became of the first beat.
-type FirstBeat = oneshot::Sender<Result<(), BrokerError>>;
+/// With what the thread begins.
+struct Begin {
+    pulse: Pulse,
+    /// Hears what became of the first beat.
+    first: oneshot::Sender<Result<(), BrokerError>>,
+}
 
 impl Heartbeat {
-    /// Starts the thread, which connects at once.
-    pub(super) fn start(pulse: Pulse) -> std::io::Result<Self> {
+    /// Starts the thread, which connects at once: it is ready to beat when a worker that starts is.
+    pub(super) fn start(keeper: LeaseKeeper) -> std::io::Result<Self> {
         let (tell, told) = channel();
         let (alive, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name("delayed-beat".into()).stack_size(256 << 10).spawn(
             move || {
                 let _alive: oneshot::Sender<()> = alive;
-                run(pulse, &told);
+                run(keeper, &told);
             },
         )?;
         Ok(Self { tell: Some(tell), beats: false, thread: Some(thread), ended })
@@ -88,10 +92,10 @@ impl Heartbeat {
     ///
     /// # Errors
     /// It could not connect, or the beat failed: then no other follows.
-    pub(super) async fn begin(&mut self) -> Result<(), BrokerError> {
+    pub(super) async fn begin(&mut self, pulse: Pulse) -> Result<(), BrokerError> {
         let (first, heard) = oneshot::channel();
         if let Some(tell) = &self.tell {
-            let _ = tell.send(first);
+            let _ = tell.send(Begin { pulse, first });
         }
         heard.await.expect("the thread that beats tells of its first beat")?;
         self.beats = true;
@@ -100,7 +104,7 @@ impl Heartbeat {
 
     /// Stops beating; returns when a beat that is under way has ended. Needs no thread but that one: functions that never end
     /// may hold all others that the runtime has for what blocks.
-    pub(super) async fn stop(mut self) {
+    pub(super) async fn stop(&mut self) {
         self.tell = None;
         let _ = (&mut self.ended).await;
         self.join();
@@ -127,12 +131,16 @@ impl Drop for Heartbeat {
 
 /// Connects, and when it is told to begin, beats every period until it is told to stop. A beat that fails is tried again
 /// soon: the lease is four periods long.
-fn run(mut pulse: Pulse, told: &Receiver<FirstBeat>) {
-    let connected = pulse.keeper.connect();
-    let Ok(first) = told.recv() else { return };
+fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
+    keeper.connect_ahead();
+    let Ok(Begin { mut pulse, first }) = told.recv() else { return };
     // Nothing is owned yet: a short lease is no reason not to start.
-    let beat = connected.and_then(|()| pulse.beat());
-    pulse.keeper.hurry(pulse.period);
+    let beat = match pulse.beat(&mut keeper) {
+        // The connection is as old as the worker and may have been closed since; another one has not.
+        Err(error) if error.is_silence() => pulse.beat(&mut keeper),
+        beat => beat,
+    };
+    keeper.hurry(pulse.period);
     let begins = beat.is_ok();
     if first.send(beat.map(drop)).is_err() || !begins {
         return;
@@ -145,7 +153,7 @@ fn run(mut pulse: Pulse, told: &Receiver<FirstBeat>) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(_) | Err(RecvTimeoutError::Disconnected) => return,
         }
-        let beat = pulse.beat();
+        let beat = pulse.beat(&mut keeper);
         beats += 1;
         pulse.wake(beats, &beat);
         match beat {
@@ -209,7 +217,7 @@ impl Pulse {
     ///
     /// # Errors
     /// The last error.
-    pub(super) fn beat(&mut self) -> Result<bool, BrokerError> {
+    fn beat(&mut self, keeper: &mut LeaseKeeper) -> Result<bool, BrokerError> {
         let mut result = Ok(());
         let mut found = false;
         for (index, beating) in self.lanes.iter_mut().enumerate() {
@@ -222,7 +230,7 @@ impl Pulse {
                 let sent = lane.now();
                 let ids = lane.ids(chunk);
                 let keys = lane.lease_keys(self.worker.as_str());
-                match self.keeper.beat(keys, lease, &self.info, &ids) {
+                match keeper.beat(keys, lease, &self.info, &ids) {
                     Ok(beaten) => {
                         lane.cover(chunk, sent, self.lease);
                         if beaten.found {
@@ -235,13 +243,11 @@ impl Pulse {
                             let _ = self.orders.send((index, order));
                         }
                     }
-                    Err(error) => match error.kind() {
-                        BrokerErrorKind::Unreachable | BrokerErrorKind::Uncertain => return Err(error),
-                        _ => {
-                            result = Err(error);
-                            is_idle = false;
-                        }
-                    },
+                    Err(error) if error.is_silence() => return Err(error),
+                    Err(error) => {
+                        result = Err(error);
+                        is_idle = false;
+                    }
                 }
             }
             if is_idle {

@@ -33,7 +33,7 @@ mod wait;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join, try_join_all};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -80,6 +80,7 @@ pub struct Worker {
     id: WorkerId,
     config: Config,
     broker: Broker,
+    heartbeat: Heartbeat,
     registry: Registry,
     states: Arc<States>,
     signals: bool,
@@ -139,8 +140,8 @@ impl Worker {
     /// future is like killing the worker: what it owns is requeued when its lease ends.
     ///
     /// # Errors
-    /// Redis cannot be used at the start, the thread that beats cannot be started, or the zygote was killed: then a sweeper
-    /// brings back what had begun in processes, and what ran in this one has ended or was put back.
+    /// Redis cannot be used at the start, or the zygote was killed: then a sweeper brings back what had begun in processes, and
+    /// what ran in this one has ended or was put back.
     pub async fn run(mut self) -> Result<Stopped, Error> {
         let zygote = self.zygote.take();
         let config = &self.config.worker;
@@ -153,12 +154,15 @@ impl Worker {
             .map(|entry| Arc::new(Lane::new(entry.queue.clone(), &self.id, config.slots() + SPARES)))
             .collect();
         let (order, orders) = unbounded_channel();
-        // It connects while the queues are registered, and beats when they are.
         let pulse = self.pulse(&lanes, order);
         let found = Arc::clone(&pulse.found);
-        let mut heartbeat = Heartbeat::start(pulse).map_err(Error::Io)?;
-        try_join_all(lanes.iter().map(|lane| self.register(lane))).await?;
-        heartbeat.begin().await?;
+        let begun = self.heartbeat.begin(pulse);
+        let registered = try_join_all(lanes.iter().map(|lane| register(&self.broker, lane)));
+        let (registered, begun) = join(registered, begun).await;
+        if let Err(error) = registered.and(begun) {
+            self.retire(&lanes).await;
+            return Err(error.into());
+        }
 
         let (done, ended) = unbounded_channel();
         let processes = match zygote {
@@ -232,11 +236,7 @@ impl Worker {
         // The loop is gone, and what it had said is soon said to the end.
         let _ = tokio::time::timeout(LAST_ANSWERS, answers.join()).await;
         // Only now: a worker that drains still owns messages.
-        heartbeat.stop().await;
-        // A Redis that is silent is asked once, and not once for each queue.
-        if tokio::time::timeout(self.config.redis.timeout, self.resign(&lanes)).await.is_err() {
-            tracing::warn!("could not resign in time; the lease will run out");
-        }
+        self.retire(&lanes).await;
         let stats = self.counters.snapshot();
         if ended.still_running > 0 {
             tracing::warn!(
@@ -249,18 +249,6 @@ impl Worker {
             return Err(Error::ZygoteDied);
         }
         Ok(Stopped { reason: ended.reason, stats, still_running: ended.still_running })
-    }
-
-    /// Notes the queue for sweepers. Where Redis is full its messages shall be drained all the same; a sweeper finds it by its
-    /// keys.
-    async fn register(&self, lane: &Lane) -> Result<(), BrokerError> {
-        match self.broker.register_queue(lane.queue.as_str()).await {
-            Err(error) if error.kind() == BrokerErrorKind::Full => {
-                tracing::warn!(queue = %lane.queue, %error, "the queue could not be registered");
-                Ok(())
-            }
-            registered => registered,
-        }
     }
 
     fn pool_options(&self) -> PoolOptions {
@@ -288,7 +276,6 @@ impl Worker {
             lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
         };
         Pulse {
-            keeper: self.broker.lease_keeper(),
             lanes: lanes.iter().map(|lane| Beating::new(Arc::clone(lane))).collect(),
             worker: self.id.clone(),
             lease: config.lease,
@@ -297,6 +284,15 @@ impl Worker {
             runtime: tokio::runtime::Handle::current(),
             found: Arc::default(),
             orders,
+        }
+    }
+
+    /// Ends the lease for good.
+    async fn retire(&mut self, lanes: &[Arc<Lane>]) {
+        self.heartbeat.stop().await;
+        // A Redis that is silent is asked once, and not once for each queue.
+        if tokio::time::timeout(self.config.redis.timeout, self.resign(lanes)).await.is_err() {
+            tracing::warn!("could not resign in time; the lease will run out");
         }
     }
 
@@ -313,5 +309,23 @@ impl Worker {
                 }
             }
         }
+    }
+}
+
+/// Notes the queue for sweepers. Where Redis is full its messages shall be drained all the same; a sweeper finds it by its
+/// keys.
+async fn register(broker: &Broker, lane: &Lane) -> Result<(), BrokerError> {
+    let queue = lane.queue.as_str();
+    let registered = match broker.register_queue(queue).await {
+        // The connection is as old as the worker and may have been closed since; the next has not.
+        Err(error) if error.is_silence() => broker.register_queue(queue).await,
+        registered => registered,
+    };
+    match registered {
+        Err(error) if error.kind() == BrokerErrorKind::Full => {
+            tracing::warn!(queue = %lane.queue, %error, "the queue could not be registered");
+            Ok(())
+        }
+        registered => registered,
     }
 }

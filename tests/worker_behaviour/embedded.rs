@@ -104,3 +104,60 @@ fn a_worker_ends_while_functions_that_never_end_hold_all_threads_for_them() {
     assert_eq!(stopped.still_running, 1);
     assert_eq!(trial.left(), (1, 0), "expected it to be put back");
 }
+
+#[delayed::task(name = "embedded.quick")]
+async fn quick() {}
+
+/// A worker of that one task, which is connected and does not run yet.
+fn connected(runtime: &tokio::runtime::Runtime, url: &str, queues: &[&str]) -> delayed::Worker {
+    let registry = delayed::Registry::new().with::<quick>().unwrap();
+    let worker = queues.iter().fold(delayed::Worker::builder(url), |worker, queue| worker.queue(queue));
+    runtime.block_on(worker.registry(registry).connect()).unwrap()
+}
+
+#[test]
+fn a_worker_whose_connections_were_closed_before_it_runs_connects_anew() {
+    let mut trial = Trial::new();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let worker = connected(&runtime, &trial.server.url(), &["q"]);
+    let closed = wait::until_some("both of its connections", PATIENCE, || {
+        let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut trial.redis).unwrap();
+        (clients.lines().count() == 3).then(|| {
+            let mut kill = redis::cmd("CLIENT");
+            kill.arg("KILL").arg("TYPE").arg("normal").query::<u64>(&mut trial.redis).unwrap()
+        })
+    });
+    assert_eq!(closed, 2);
+
+    let handle = worker.handle();
+    let running = runtime.spawn(worker.run());
+    trial.push(&[call("embedded.quick", &[])]);
+    trial.wait_settled();
+    handle.stop();
+    assert_eq!(runtime.block_on(running).unwrap().unwrap().stats.succeeded, 1);
+    trial.assert_only(&[]);
+}
+
+#[test]
+fn a_worker_that_cannot_start_is_nowhere_listed() {
+    let mut trial = Trial::new();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("poor").arg(&["on", ">secret", "~*", "&*", "+@all", "-sadd"]);
+    let () = user.query(&mut trial.redis).unwrap();
+    let () = trial.redis.set("broken_workers", "no sorted set").unwrap();
+    let poor = format!("{}?user=poor&pass=secret", trial.server.url());
+    for (url, queues, kind) in [
+        (&poor, &["q"][..], delayed::BrokerErrorKind::Denied),
+        (&trial.server.url(), &["q", "broken"], delayed::BrokerErrorKind::WrongType),
+    ] {
+        let worker = connected(&runtime, url, queues);
+        let id = worker.id().to_owned();
+        let error = runtime.block_on(worker.run()).unwrap_err();
+        assert_eq!(error.broker_kind(), Some(kind), "{error}");
+        let fields: Vec<String> = trial.redis.hkeys(format!("q:{id}")).unwrap();
+        assert_eq!(fields, ["seq"], "expected it to have resigned where it had begun");
+        let listed: Vec<String> = trial.redis.zrange("q_workers", 0, -1).unwrap();
+        assert!(listed.is_empty(), "{listed:?}");
+    }
+}
