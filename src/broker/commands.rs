@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, Cmd, Connection, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, Value};
+use redis::{
+    Client, Cmd, Connection, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, ServerErrorKind,
+    Value,
+};
 
 /// How often another connection is looked for while Redis takes no writes.
 const LOOK_FOR_MASTER: Duration = Duration::from_secs(1);
@@ -247,6 +250,10 @@ fn check_transaction(replies: Vec<Value>, number: &str) -> RedisResult<Vec<Value
                 None if end.code() == "EXECABORT" && end.details().is_some_and(|why| why.contains(": ")) => {
                     Value::ServerError(end).extract_error().map(|_| Vec::new())
                 }
+                // A Redis Cluster looks only then whether all keys are in one place, and does nothing when they are not.
+                None if end.kind().is_some_and(is_of_cluster) => {
+                    Value::ServerError(end).extract_error().map(|_| Vec::new())
+                }
                 first => {
                     Err(misplaced(&first.into_iter().chain([Value::ServerError(end)]).collect::<Vec<_>>()))
                 }
@@ -254,6 +261,12 @@ fn check_transaction(replies: Vec<Value>, number: &str) -> RedisResult<Vec<Value
         }
         other => Err(misplaced(other.as_slice())),
     }
+}
+
+/// What only a node of a Redis Cluster says: it did nothing.
+fn is_of_cluster(kind: ServerErrorKind) -> bool {
+    use ServerErrorKind::{Ask, ClusterDown, CrossSlot, Moved, TryAgain};
+    matches!(kind, Ask | ClusterDown | CrossSlot | Moved | TryAgain)
 }
 
 /// As if what came could not be read: the connection is of no more use. It may be a whole claim: its begin tells enough.
@@ -307,6 +320,8 @@ mod tests {
             ("+OK, -OOM full, +QUEUED, -EXECABORT discarded", Err("OOM")),
             ("-NOAUTH no, -NOAUTH no, -NOAUTH no, -NOAUTH no", Err("NOAUTH")),
             ("+OK, +QUEUED, +QUEUED, -EXECABORT discarded because of: OOM full", Err("OOM")),
+            ("+OK, +QUEUED, +QUEUED, -CROSSSLOT no slot in common", Err("CrossSlot")),
+            ("+OK, -MOVED 7 10.0.0.1:6379, +QUEUED, -EXECABORT discarded", Err("Moved")),
             // Of another transaction, or of one of which a part is missing.
             ("+OK, +QUEUED, +QUEUED, *2|:3|$1|6", Err("another request")),
             ("+OK, +QUEUED, +QUEUED, *1|$1|7", Err("another request")),

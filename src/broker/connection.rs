@@ -22,6 +22,8 @@ const OLDEST: (u32, u32) = (6, 2);
 pub(crate) struct Broker {
     pub(super) commands: Commands,
     pub(super) target: Arc<Target>,
+    /// Whether the server is a node of a Redis Cluster.
+    pub(super) is_cluster: bool,
 }
 
 /// Where Redis is, and how long we wait for it.
@@ -48,8 +50,8 @@ impl Broker {
         let commands = Commands::connect(target.client.clone(), settings)
             .await
             .map_err(|error| target.not_connected("connect", &error))?;
-        let broker = Self { commands, target };
-        broker.greet().await?;
+        let mut broker = Self { commands, target, is_cluster: false };
+        broker.is_cluster = broker.greet().await?.is_cluster();
         Ok(broker)
     }
 
@@ -74,7 +76,7 @@ impl Broker {
 
     /// Checks that the server is new enough, and tells it all scripts: in one request, since a worker that starts waits for
     /// the answer.
-    async fn greet(&self) -> Result<(), BrokerError> {
+    async fn greet(&self) -> Result<ServerFacts, BrokerError> {
         let mut ask = redis::pipe();
         ask.cmd("INFO").arg("server");
         script::add_loads(&mut ask);
@@ -86,8 +88,10 @@ impl Broker {
         let told = replies.next().unwrap_or(Ok(Value::Nil));
         let told: String =
             told.and_then(|told| Ok(redis::from_redis_value(told)?)).map_err(failed("info"))?;
-        check_version(&ServerFacts::parse(&told))?;
-        replies.try_for_each(|reply| reply.map(drop)).map_err(failed("connect"))
+        let facts = ServerFacts::parse(&told);
+        check_version(&facts)?;
+        replies.try_for_each(|reply| reply.map(drop)).map_err(failed("connect"))?;
+        Ok(facts)
     }
 }
 

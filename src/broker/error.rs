@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use redis::{ErrorKind, RedisError};
+use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 use crate::broker::tls;
 
@@ -38,7 +38,7 @@ pub enum BrokerErrorKind {
     WrongType,
     /// A later call of the same worker was applied; this one was not.
     Stale,
-    /// The server is older than Redis 6.2.
+    /// The server is older than Redis 6.2, or it is a Redis Cluster, and what belongs together has no node in common there.
     Unsupported,
     /// The address cannot be understood.
     Address,
@@ -122,6 +122,10 @@ impl BrokerError {
             ErrorKind::Io | ErrorKind::Parse => Kind::Uncertain,
             ErrorKind::AuthenticationFailed => Kind::Denied,
             ErrorKind::InvalidClientConfig => Kind::Address,
+            ErrorKind::Server(ServerErrorKind::CrossSlot | ServerErrorKind::Moved | ServerErrorKind::Ask) => {
+                Kind::Unsupported
+            }
+            ErrorKind::Server(ServerErrorKind::TryAgain) => Kind::NotReady,
             ErrorKind::Server(_) | ErrorKind::Extension => match () {
                 () if says("STALE") => Kind::Stale,
                 () if says("OOM") => Kind::Full,
@@ -137,8 +141,13 @@ impl BrokerError {
             _ => Kind::Reply,
         };
         let is_right_missing = kind == Kind::Denied && (says("NOPERM") || is_partial);
-        let error = Self { is_partial, ..Self::new(op, kind, text) };
-        if is_right_missing { error.advised(RIGHTS) } else { error }
+        let found = Self { is_partial, ..Self::new(op, kind, text) };
+        match error.kind() {
+            _ if is_right_missing => found.advised(RIGHTS),
+            ErrorKind::Server(ServerErrorKind::CrossSlot) => found.advised(HASH_TAG),
+            ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => found.advised(ONE_SHARD),
+            _ => found,
+        }
     }
 
     /// The transition or read that failed, such as `claim`.
@@ -198,6 +207,14 @@ const IN_A_SCRIPT: [&str; 2] = ["The user executing the script can't", "ACL fail
 /// What to do about a user that is known and may not do this.
 const RIGHTS: &str =
     "Redis does not let this user do that: give it the right (ACL SETUSER), or use another user";
+
+/// What to do about keys of a Redis Cluster that have no slot in common.
+const HASH_TAG: &str = "in a Redis Cluster the name of a queue carries a hash tag, such as `{mail}`, and all queues of a worker \
+                        the same: rename the queue, or use a Redis that is no Cluster";
+
+/// What to do about keys that are at another node of a Redis Cluster.
+const ONE_SHARD: &str = "this is a Redis Cluster of several shards, and all keys are to be in one: use one that has a single \
+                         shard, or a Redis that is no Cluster";
 
 /// What to do about it, where nothing better is known.
 fn advice(kind: BrokerErrorKind) -> &'static str {

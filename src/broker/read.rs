@@ -38,6 +38,11 @@ impl ServerFacts {
         let redis_version = fields.get("redis_version").cloned().unwrap_or_default();
         Self { redis_version, fields }
     }
+
+    /// Whether it is a node of a Redis Cluster.
+    pub(super) fn is_cluster(&self) -> bool {
+        self.fields.get("redis_mode").is_some_and(|mode| mode == "cluster")
+    }
 }
 
 impl Broker {
@@ -83,6 +88,22 @@ impl Broker {
             Err(error) if error.kind() == BrokerErrorKind::WrongType => Ok(()),
             written => written.map(drop),
         }
+    }
+
+    /// Whether these queues can be used, and together: in a Redis Cluster, an error when their keys have no slot in common or
+    /// are at another node.
+    pub(crate) async fn check_slot<'a>(
+        &self,
+        queues: impl IntoIterator<Item = &'a QueueKeys>,
+    ) -> Result<(), BrokerError> {
+        if !self.is_cluster {
+            return Ok(());
+        }
+        let mut command = redis::cmd("EXISTS");
+        for keys in queues {
+            command.arg(&keys.queue).arg(&keys.notifications);
+        }
+        self.read::<Value>("check_slot", &command).await.map(drop)
     }
 
     /// Remembers that a queue is in use, so that a sweeper finds it.

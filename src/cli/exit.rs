@@ -17,7 +17,7 @@ Exit codes:
   1  it failed, or `doctor` found a problem
   2  the command line was not understood, or arguments do not fit their task
   3  Redis cannot be reached, is not ready, or gave no answer (then the call may have been applied)
-  4  Redis refused: password, read-only, full, wrong type of key, too old
+  4  Redis refused: password, read-only, full, wrong type of key, too old, a Cluster
   5  configuration: a setting out of range, TLS that fails, no tasks, two of one name
   6  not found: no such task, no such dead letter, no such run";
 

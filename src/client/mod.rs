@@ -202,11 +202,12 @@ impl Client {
         if known == Some(true) {
             return Ok(());
         }
+        let keys = keys(queue);
         if known.is_none() {
+            patiently(|| self.broker.check_slot([&keys])).await?;
             patiently(|| self.broker.register_queue(queue.as_str())).await?;
             self.registered().insert(queue.clone(), false);
         }
-        let keys = keys(queue);
         patiently(|| self.broker.check_types(&keys)).await?;
         self.registered().insert(queue.clone(), true);
         Ok(())

@@ -153,6 +153,7 @@ impl Worker {
         let lanes: Vec<Arc<Lane>> = (config.queues.iter())
             .map(|entry| Arc::new(Lane::new(entry.queue.clone(), &self.id, config.slots() + SPARES)))
             .collect();
+        once_more(|| self.broker.check_slot(lanes.iter().map(|lane| &lane.keys))).await?;
         let (order, orders) = unbounded_channel();
         let pulse = self.pulse(&lanes, order);
         let found = Arc::clone(&pulse.found);
@@ -316,16 +317,22 @@ impl Worker {
 /// keys.
 async fn register(broker: &Broker, lane: &Lane) -> Result<(), BrokerError> {
     let queue = lane.queue.as_str();
-    let registered = match broker.register_queue(queue).await {
-        // The connection is as old as the worker and may have been closed since; the next has not.
-        Err(error) if error.is_silence() => broker.register_queue(queue).await,
-        registered => registered,
-    };
-    match registered {
+    match once_more(|| broker.register_queue(queue)).await {
         Err(error) if error.kind() == BrokerErrorKind::Full => {
             tracing::warn!(queue = %lane.queue, %error, "the queue could not be registered");
             Ok(())
         }
         registered => registered,
+    }
+}
+
+/// Asks again where there was no answer: the connection is as old as the worker and may have been closed since; the next has
+/// not.
+async fn once_more<F: Future<Output = Result<(), BrokerError>>>(
+    ask: impl Fn() -> F,
+) -> Result<(), BrokerError> {
+    match ask().await {
+        Err(error) if error.is_silence() => ask().await,
+        answer => answer,
     }
 }

@@ -2,6 +2,7 @@
 
 mod bytes;
 mod calls;
+mod cluster;
 mod failing;
 mod fatal;
 mod gaps;

@@ -1,0 +1,133 @@
+//! A Redis Cluster: one of a single shard serves, with a hash tag in the names; all else is refused before a call is written.
+
+use std::ops::Range;
+
+use delayed::{BrokerErrorKind, Client, GoTask};
+use redis::{Commands, Connection};
+
+use crate::support::process::{DELAYED, Program};
+use crate::support::redis::{Options, TestRedis, read, snapshot};
+use crate::support::trial::{PATIENCE, Trial, count, gated, mark, open, ready};
+use crate::support::wait;
+
+const ALL: Range<u16> = 0..16_384;
+
+fn node() -> Options {
+    Options { tcp: true, extra: ["--cluster-enabled", "yes"].map(Into::into).into(), ..Options::default() }
+}
+
+/// Gives a node slots, and lets it know of another.
+fn give(redis: &mut Connection, slots: Range<u16>, other: Option<&TestRedis>) {
+    let () = read(redis, redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()));
+    if let Some(other) = other {
+        let url = other.tcp_url();
+        let (_, port) = url.rsplit_once(':').unwrap();
+        let () = read(redis, redis::cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(port));
+    }
+}
+
+fn wait_complete(redis: &mut Connection) {
+    wait::until("the cluster to be complete", PATIENCE, || {
+        read::<String>(redis, redis::cmd("CLUSTER").arg("INFO")).contains("cluster_state:ok")
+    });
+}
+
+fn one_shard() -> Trial {
+    let mut trial = Trial::with(node());
+    give(&mut trial.redis, ALL, None);
+    wait_complete(&mut trial.redis);
+    trial
+}
+
+/// A worker that is refused, and why.
+fn refused(trial: &Trial, url: &str, queues: &[&str]) -> String {
+    let words: Vec<&str> = queues.iter().flat_map(|queue| ["--queue", queue]).collect();
+    let mut worker = trial.start_at(url, &words);
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(4), "{}", worker.printed());
+    assert!(!worker.printed().contains("resign"), "expected one error: {}", worker.printed());
+    worker.wait_for_line("error: ")
+}
+
+#[test]
+fn one_shard_serves_queues_with_one_hash_tag_and_loses_nothing() {
+    let mut trial = one_shard();
+    let queues = ["{mail}high", "{mail}low"];
+    let words = ["--queue", queues[0], "--queue", queues[1], "--concurrency", "4", "--lease", "1s"];
+    let mut worker = trial.start_at(&trial.server.url(), &words);
+    ready(&worker);
+    let client = Client::connect_blocking(&trial.server.tcp_url()).unwrap();
+    let one = |n: usize| GoTask::new("trial.mark").arg(n.to_string()).queue(queues[n % 2]);
+    client.enqueue_many_blocking((0..20).map(one)).unwrap();
+    client.enqueue_blocking(one(20)).unwrap();
+    trial.wait_runs(21);
+
+    let gate = trial.gate("gate");
+    let held: Vec<Vec<u8>> = (21..25).map(|n| gated(n, &gate)).collect();
+    for (n, message) in held.iter().enumerate() {
+        trial.push_to(queues[n % 2], &[message]);
+    }
+    trial.wait_runs(25);
+    worker.kill9();
+    open(&gate);
+    let mut worker = trial.start_at(&trial.server.url(), &words);
+    trial.push_to(queues[0], &[mark(25)]);
+    trial.wait_runs(25 + 1 + 8);
+    let stopped = trial.stop(&mut worker);
+    assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (5, 0), "{stopped}");
+    for queue in queues {
+        let state = snapshot(&mut trial.redis, queue);
+        let left = (state.waiting.len(), state.processing.len(), state.dead.len());
+        assert_eq!(left, (0, 0, 0), "{queue}: {state:#?}");
+    }
+    for n in 21..25 {
+        let lines = trial.ledger.lines();
+        let ends = lines.iter().filter(|line| **line == format!("-{n}")).count();
+        assert_eq!(ends, 1, "expected {n} to end once: {lines:?}");
+    }
+}
+
+#[test]
+fn queues_without_a_common_hash_tag_are_refused_and_leave_nothing() {
+    let mut trial = one_shard();
+    let url = trial.server.url();
+    for queues in [&["mail"][..], &["{mail}", "{reports}"]] {
+        let error = refused(&trial, &url, queues);
+        assert!(error.contains("hash tag"), "expected advice: {error}");
+    }
+    let client = Client::connect_blocking(&url).unwrap();
+    let error = client.enqueue_blocking(GoTask::new("a").queue("mail")).unwrap_err();
+    assert_eq!(error.broker_kind(), Some(BrokerErrorKind::Unsupported), "{error}");
+    assert!(error.to_string().contains("hash tag"), "expected advice: {error}");
+    assert!(!error.may_have_been_applied() && !error.is_retryable(), "{error}");
+    let keys: Vec<String> = trial.redis.keys("*").unwrap();
+    assert!(keys.is_empty(), "expected nothing to be written: {keys:?}");
+}
+
+#[test]
+fn several_shards_are_refused() {
+    let (mut trial, other) = (Trial::with(node()), TestRedis::with(node()));
+    let mut redis = other.connection();
+    give(&mut redis, 8192..16_384, None);
+    give(&mut trial.redis, 0..8192, Some(&other));
+    wait_complete(&mut trial.redis);
+    wait_complete(&mut redis);
+    // The one has the keys of the queue, the other the names of all queues.
+    for url in [trial.server.url(), other.url()] {
+        let error = refused(&trial, &url, &["{mail}"]);
+        assert!(error.contains("several shards"), "expected advice: {error}");
+        let client = Client::connect_blocking(&url).unwrap();
+        let error = client.enqueue_blocking(GoTask::new("a").queue("{mail}")).unwrap_err();
+        assert_eq!(error.broker_kind(), Some(BrokerErrorKind::Unsupported), "{error}");
+        assert!(!error.may_have_been_applied(), "{error}");
+    }
+    let mut command = trial.command(DELAYED);
+    let mut doctor = Program::spawn(command.args(["doctor", "--redis", &trial.server.url()]));
+    assert_eq!(doctor.wait_exit(PATIENCE).code(), Some(1), "{}", doctor.printed());
+    doctor.wait_for_line("several shards");
+    for redis in [&mut trial.redis, &mut redis] {
+        let mut keys: Vec<String> = redis.keys("*").unwrap();
+        // What the worker that was refused said of itself.
+        keys.retain(|key| redis.pttl::<_, i64>(key).unwrap() == -1);
+        assert!(keys.is_empty(), "expected nothing to be left: {keys:?}");
+    }
+}
