@@ -120,5 +120,10 @@ fn read(words: &[String]) -> Result<Plan, String> {
         plan.race.extend(race::PARTS);
         plan.isolation.extend(isolation::PARTS);
     }
-    Ok(plan)
+    match plan.json.parent() {
+        Some(place) if !place.as_os_str().is_empty() && !place.is_dir() => {
+            Err(format!("there is no directory {}: make it, or name another file", place.display()))
+        }
+        _ => Ok(plan),
+    }
 }
