@@ -15,6 +15,9 @@ use crate::broker::recovery::FORGET_WORKERS;
 use crate::broker::script;
 use crate::protocol::keys::QueueKeys;
 
+/// The most slots that one call of `reconcile` asks after.
+const MAX_RECONCILED: usize = 2000;
+
 /// The keys of a worker on one queue, and who it is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseKeys<'a> {
@@ -43,7 +46,7 @@ pub(crate) struct ReconcileRequest<'a> {
     /// The number of this call, beyond any before.
     pub(crate) seq: u64,
     pub(crate) lease: Duration,
-    /// At most 2000 wire ids, at least one: the slots in question.
+    /// At least one wire id: the slots in question.
     pub(crate) wire_ids: &'a [&'a str],
 }
 
@@ -145,8 +148,8 @@ impl Broker {
         script::RESIGN.run(&mut self.commands.clone(), command).await.map(drop)
     }
 
-    /// Finds out what became of calls whose replies were lost, and refuses those still on their way. Large messages come
-    /// in several replies.
+    /// Finds out what became of calls whose replies were lost, and refuses those still on their way. Many slots are asked
+    /// after, and large messages come, in several parts.
     pub(crate) async fn reconcile(
         &self,
         keys: &QueueKeys,
@@ -170,6 +173,7 @@ impl Broker {
         ask: &ReconcileRequest<'_>,
     ) -> Result<Reconciled, BrokerError> {
         let ReconcileRequest { worker_key, seq, lease, wire_ids } = *ask;
+        let wire_ids = &wire_ids[..wire_ids.len().min(MAX_RECONCILED)];
         let bytes = wire_ids.iter().map(|id| id.len()).sum::<usize>() + 32;
         let mut command = script::RECONCILE.command(
             &[&keys.processing, worker_key, &keys.deaths],
