@@ -154,6 +154,13 @@ impl Worker {
             .map(|entry| Arc::new(Lane::new(entry.queue.clone(), &self.id, config.slots() + SPARES)))
             .collect();
         once_more(|| self.broker.check_slot(lanes.iter().map(|lane| &lane.keys))).await?;
+        let (done, ended) = unbounded_channel();
+        let processes = match zygote {
+            Some(zygote) => {
+                Some(Processes::start(zygote, self.pool_options(), done.clone()).map_err(Error::Io)?)
+            }
+            None => None,
+        };
         let (order, orders) = unbounded_channel();
         let pulse = self.pulse(&lanes, order);
         let found = Arc::clone(&pulse.found);
@@ -165,13 +172,6 @@ impl Worker {
             return Err(error.into());
         }
 
-        let (done, ended) = unbounded_channel();
-        let processes = match zygote {
-            Some(zygote) => {
-                Some(Processes::start(zygote, self.pool_options(), done.clone()).map_err(Error::Io)?)
-            }
-            None => None,
-        };
         let death = processes.as_ref().map(|processes| {
             let (died, handle) = (processes.death(), self.handle.clone());
             Owned::spawn(async move {
