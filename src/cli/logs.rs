@@ -1,15 +1,19 @@
 //! Where do log lines go? To the standard error stream, for people or as JSON.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Stderr, stderr};
 use std::panic::PanicHookInfo;
+use std::sync::LazyLock;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::exit::Failure;
+use crate::cli::lines::Lines;
 use crate::cli::settings::Settings;
 use crate::config::LogFormat;
+
+static LINES: LazyLock<Lines<Stderr>> = LazyLock::new(|| Lines::new(stderr()));
 
 /// Begins to log. A tool only warns, unless it was told to say more; a command that serves says what it does.
 pub(super) fn start(settings: &Settings, serves: bool) -> Result<(), Failure> {
@@ -22,14 +26,21 @@ pub(super) fn start(settings: &Settings, serves: bool) -> Result<(), Failure> {
              set by {origin})"
         ))
     })?;
-    let to = std::io::stderr;
-    let colour = to().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(to).with_ansi(colour);
+    let colour = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(&*LINES).with_ansi(colour);
     // A line that cannot be written, as on a full disk, is no reason to panic, as complaining of it in the same place does.
     let lines = lines.log_internal_errors(false);
     // A program that logs in its own way goes on doing so.
     let _ = match log.format {
-        LogFormat::Pretty => lines.try_init(),
+        LogFormat::Pretty => {
+            let told = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                if LINES.is_open() {
+                    told(panic);
+                }
+            }));
+            lines.try_init()
+        }
         LogFormat::Json => {
             std::panic::set_hook(Box::new(log_panic));
             lines.json().flatten_event(true).try_init()

@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod dev;
 mod exit;
+mod lines;
 mod logs;
 mod output;
 mod settings;

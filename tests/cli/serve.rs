@@ -1,12 +1,17 @@
 //! Do `worker` and `sweeper` serve, and end as they should?
 
-use nix::sys::signal::Signal;
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use redis::Commands;
 use serde_json::Value;
 
 use super::{DELAYED, PATIENCE, WORKER, command, on, start, task};
 use crate::support::process::Program;
 use crate::support::redis::{Options, TestRedis, snapshot};
+use crate::support::trial::call;
 use crate::support::wait;
 
 #[test]
@@ -251,4 +256,40 @@ fn a_sweeper_brings_back_what_a_foreign_worker_left_and_ends_by_a_signal() {
         sweeper.signal(signal);
         assert_eq!(sweeper.wait_exit(PATIENCE).code(), Some(0), "{signal}: {}", sweeper.printed());
     }
+}
+
+#[test]
+fn a_worker_whose_log_nobody_reads_goes_on_and_ends_when_it_is_told() {
+    let redis = TestRedis::start();
+    let mut connection = redis.connection();
+    // Each of them logs a line, all of them more than a pipe holds.
+    let mut fill = |count: usize| {
+        let mut pipe = redis::pipe();
+        for n in 0..count {
+            let name = if n % 100 == 7 { "panic" } else { "fail" };
+            let arguments = if name == "fail" { vec!["x".repeat(100).into()] } else { vec![] };
+            pipe.rpush("default", call(&task(name), &arguments)).ignore().rpush("default_noti", "1").ignore();
+        }
+        let () = pipe.query(&mut connection).unwrap();
+        wait::until("all calls to be settled", PATIENCE, || {
+            let state = snapshot(&mut connection, "default");
+            state.waiting.is_empty() && state.processing.is_empty()
+        });
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut worker = command(WORKER, redis.directory(), &["worker", "--concurrency", "4"]);
+    let worker = worker.env("DELAYED_REDIS_URL", redis.url()).stdout(Stdio::null()).stderr(writer);
+    let mut worker = worker.spawn().unwrap();
+    fill(1_000);
+    let mut log = BufReader::with_capacity(1 << 20, reader);
+    let length = log.fill_buf().unwrap().len();
+    log.consume(length);
+    fill(1);
+    let told = log.by_ref().lines().map(Result::unwrap).find(|line| line.contains("dropped"));
+    assert!(told.as_ref().is_some_and(|line| line.contains("nobody read it")), "{told:?}");
+
+    fill(1_000);
+    kill(Pid::from_raw(i32::try_from(worker.id()).unwrap()), Signal::SIGTERM).unwrap();
+    let ended = wait::until_some("its end", PATIENCE, || worker.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
 }
