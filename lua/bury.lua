@@ -26,10 +26,13 @@ if tonumber(last or 0) ~= seq - 1 then
   return redis.error_reply('STALE this is not the next call of this worker: ' .. known)
 end
 local before = redis.pcall('XLEN', KEYS[3])
+if type(before) ~= 'number' and not string.find(before.err, 'WRONGTYPE', 1, true) then
+  return before
+end
 redis.call('HLEN', KEYS[4])
 
 local message = redis.call('HGET', KEYS[1], ARGV[2])
-redis.call('PERSIST', KEYS[1]) -- the first write needs no memory
+redis.call('HDEL', KEYS[1], ' ') -- nobody's field: the first write needs no memory, and the last one is allowed
 if not message or type(before) ~= 'number' then
   redis.call('HSET', KEYS[2], 'seq', seq)
   return { message and -1 or 0, 0 }
@@ -40,9 +43,9 @@ if ARGV[9] ~= '' then
   letter[#letter + 1] = 'output'
   letter[#letter + 1] = ARGV[9]
 end
-redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[3], '*', unpack(letter))
 local now = redis.call('TIME')
 redis.call('XTRIM', KEYS[3], 'MINID', math.max(0, now[1] * 1000 - tonumber(ARGV[4])))
+redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[3], '*', unpack(letter))
 redis.call('HDEL', KEYS[1], ARGV[2])
 redis.call('HDEL', KEYS[4], redis.sha1hex(message))
 redis.call('HSET', KEYS[2], 'seq', seq)

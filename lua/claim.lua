@@ -31,7 +31,7 @@
 local BEFORE_IDS = 7
 local STEP, ENOUGH = 64, 8388608 -- messages popped at a time, and bytes of a large reply
 local MANY, SHORT, pack = 16, 64, cmsgpack.pack -- claimed at a time, and bytes of each on average
-local LONG = string.rep('-', 100) -- is kept in no small hash
+local NOBODY, LONG = ' ', string.rep('-', 100) -- a field that nobody has, and a value that is kept in no small hash
 local released, kept = tonumber(ARGV[6]), tonumber(ARGV[7])
 local free, overlap = #ARGV - BEFORE_IDS - kept, released - kept -- overlap: released and claimed again
 
@@ -63,13 +63,11 @@ for i = 1, tonumber(ARGV[5]) do
   end
 end
 
+redis.call('HDEL', KEYS[3], NOBODY) -- the first write needs no memory, and those of what is released are allowed
 local messages, bytes, keep = {}, 0, 0
 if waiting == 0 then
-  if tokens > 0 then
-    redis.call('UNLINK', KEYS[2])
-  end
-  if moved then
-    redis.call('UNLINK', KEYS[6])
+  if tokens > 0 or moved then
+    redis.call('UNLINK', KEYS[2], moved and KEYS[6] or KEYS[2])
   end
 elseif wanted > 0 then
   messages = redis.call('LPOP', KEYS[1], math.min(wanted, STEP))
@@ -96,53 +94,53 @@ elseif wanted > 0 then
       end
     end
   end
-  for _ = keep + 1, #messages do
-    redis.call('LPUSH', KEYS[1], table.remove(messages))
-  end
-  if #messages > in_hand then
-    redis.call('LPOP', KEYS[2], #messages - in_hand)
-  end
-  if moved and in_hand == 1 then
-    redis.call('LPOP', KEYS[6])
+  while #messages > keep and type(redis.pcall('LPUSH', KEYS[1], messages[#messages])) == 'number' do
+    table.remove(messages) -- one that may not go back is claimed too
   end
 end
 
-local lost, claimed = 0, #messages
+local lost, claimed, fields = 0, #messages, {}
+local behind, small = BEFORE_IDS + kept, claimed >= MANY and held < claimed
+for i = 1, claimed do
+  fields[2 * i - 1] = ARGV[behind + i]
+  fields[2 * i] = messages[i]
+end
+if small then -- is searched from its beginning, unless it holds, or held, a long value: then it counts as large
+  fields[#fields + 1], fields[#fields + 2] = NOBODY, LONG
+end
 if claimed > 0 then
-  local owned, behind = {}, BEFORE_IDS + kept
-  for i = 1, claimed do
-    owned[2 * i - 1] = ARGV[behind + i]
-    owned[2 * i] = messages[i]
-  end
-  if ARGV[4] == '1' or redis.call('EXISTS', unpack(ARGV, behind + 1, behind + claimed)) < claimed then
-    for i = behind + 1, behind + claimed do
-      redis.call('SET', ARGV[i], '1', 'PX', ARGV[2])
+  local owned, new = pcall(function()
+    if ARGV[4] == '1' or redis.call('EXISTS', unpack(ARGV, behind + 1, behind + claimed)) < claimed then
+      for i = behind + 1, behind + claimed do
+        redis.call('SET', ARGV[i], '1', 'PX', ARGV[2])
+      end
     end
-  end
-  local small = claimed >= MANY and held < claimed
-  if small then -- is searched from its beginning, unless it holds, or held, a long value: then it counts as large
-    owned[#owned + 1], owned[#owned + 2] = 'long', LONG
-  end
-  local new = redis.call('HSET', KEYS[3], unpack(owned))
-  if small then
-    new = new - redis.call('HDEL', KEYS[3], 'long')
+    return redis.call('HSET', KEYS[3], unpack(fields))
+  end)
+  if not owned then -- for want of a right
+    for i = claimed, 1, -1 do
+      redis.call('LPUSH', KEYS[1], messages[i])
+    end
+    error(new, 0)
   end
   lost = new - math.max(0, claimed - overlap)
 end
+redis.call('HSET', KEYS[4], 'seq', seq) -- before anything else may be refused: what is owned came with this call
 
-local over, removed = { unpack(ARGV, BEFORE_IDS + 1, BEFORE_IDS + kept) }, 0 -- released, with no new message
+local over = { unpack(ARGV, BEFORE_IDS + 1, behind) } -- released, with no new message
 for i = kept + claimed + 1, released do
   over[#over + 1] = ARGV[BEFORE_IDS + i]
 end
+lost, over[#over + 1] = lost + #over, small and NOBODY or nil
 if #over > 0 then
-  removed = redis.call('HDEL', KEYS[3], unpack(over))
-  lost = lost + #over - removed
+  lost = lost - redis.call('HDEL', KEYS[3], unpack(over))
 end
-
-if claimed == 0 and removed == 0 then
-  redis.call('PERSIST', KEYS[2]) -- nothing was written yet: a write that needs no memory, for a full Redis
+if claimed > in_hand then
+  redis.call('LPOP', KEYS[2], claimed - in_hand)
 end
-redis.call('HSET', KEYS[4], 'seq', seq)
+if claimed > 0 and moved and in_hand == 1 then
+  redis.call('LPOP', KEYS[6])
+end
 if not last then
   redis.call('PEXPIRE', KEYS[4], 4 * tonumber(ARGV[2])) -- a beat made it, or will renew it
 end

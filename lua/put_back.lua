@@ -30,7 +30,7 @@ if ARGV[2] == 'head' then
   first, last, step, push = #ARGV, 3, -1, 'LPUSH'
 end
 local count = 0
-redis.call('PERSIST', KEYS[2]) -- the first write needs no memory
+redis.call('HDEL', KEYS[3], ' ') -- nobody's field: the first write needs no memory, and the last one is allowed
 for i = first, last, step do
   local message = redis.call('HGET', KEYS[3], ARGV[i])
   if message then

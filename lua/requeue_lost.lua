@@ -35,7 +35,11 @@ if owned == 0 and counts == 0 then
 end
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
-local may_bury = type(redis.pcall('XLEN', KEYS[4])) == 'number'
+local letters = redis.pcall('XLEN', KEYS[4])
+local may_bury = type(letters) == 'number'
+if not may_bury and not string.find(letters.err, 'WRONGTYPE', 1, true) then
+  return letters
+end
 
 local FEW, MANY = 20, 2000 -- counts that are looked at, and slots whose names are a short list
 local max_deaths = tonumber(ARGV[3])
@@ -95,14 +99,16 @@ for i = 1, #slots, step do
     else
       dead[#dead + 1] = id
       if #dead == 1 then
-        redis.call('PERSIST', KEYS[1]) -- the first write needs no memory; a field goes last, so that nothing is lost
+        -- Nobody's field: the first write needs no memory, and the last one is allowed. That is of the message's own field,
+        -- so that nothing is lost.
+        redis.call('HDEL', KEYS[3], ' ')
       end
       if deaths >= max_deaths then
         redis.call('HDEL', KEYS[5], digest)
+        redis.call('XTRIM', KEYS[4], 'MINID', oldest)
         redis.call('XADD', KEYS[4], 'MAXLEN', ARGV[5], '*', 'message', message, 'reason', 'lost',
           'detail', deaths .. ' processes died while they owned this message, the last one as ' .. id,
           'attempt', deaths, 'worker', id)
-        redis.call('XTRIM', KEYS[4], 'MINID', oldest)
         buried = buried + 1
       else
         if new then

@@ -28,7 +28,7 @@ redis.call('LLEN', KEYS[2])
 
 local suspects = redis.call('HLEN', KEYS[5])
 local owned = redis.call('HEXISTS', KEYS[3], ARGV[2])
-redis.call('PERSIST', KEYS[2]) -- the first write needs no memory
+redis.call('HDEL', KEYS[3], ' ') -- nobody's field: the first write needs no memory, and the last one is allowed
 if owned == 1 then
   redis.call('RPUSH', KEYS[1], ARGV[3])
   redis.call('RPUSH', KEYS[2], '1')

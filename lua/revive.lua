@@ -9,11 +9,13 @@
 
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
+redis.call('XDEL', KEYS[3], '0-1') -- nobody's letter: the first write needs no memory, and the last one is allowed
 local count = 0
 for i = 1, #ARGV, 2 do
-  if redis.call('XDEL', KEYS[3], ARGV[i]) == 1 then
+  if #redis.call('XRANGE', KEYS[3], ARGV[i], ARGV[i]) == 1 then
     redis.call('RPUSH', KEYS[1], ARGV[i + 1])
     redis.call('RPUSH', KEYS[2], '1')
+    redis.call('XDEL', KEYS[3], ARGV[i])
     count = count + 1
   end
 end

@@ -10,9 +10,9 @@ const UNPACKED: [(&str, &str, &str); 8] = [
     ("bury", "letter", "six fields"),
     ("claim", "ARGV, behind + 1, behind + claimed", "wire ids, at most 1000"),
     ("claim", "ARGV, first, last_id", "wire ids, at most 1000"),
-    ("claim", "ARGV, BEFORE_IDS + 1, BEFORE_IDS + kept", "wire ids, at most 1000"),
-    ("claim", "over", "at most as many as wire ids"),
-    ("claim", "owned", "two for each wire id, and two more"),
+    ("claim", "ARGV, BEFORE_IDS + 1, behind", "wire ids, at most 1000"),
+    ("claim", "over", "at most as many as wire ids, and one more"),
+    ("claim", "fields", "two for each wire id, and two more"),
     ("reconcile", "owned", "at most as many as wire ids"),
 ];
 

@@ -130,7 +130,7 @@ impl Drop for Heartbeat {
 }
 
 /// Connects, and when it is told to begin, beats every period until it is told to stop. A beat that fails is tried again
-/// soon: the lease is four periods long.
+/// soon, until the lease, which is four periods long, has ended.
 fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
     keeper.connect_ahead();
     let Ok(Begin { mut pulse, first }) = told.recv() else { return };
@@ -163,12 +163,13 @@ fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
             }
             Err(error) => {
                 let silent = last_success.elapsed();
+                pause = pulse.period / 4;
                 if silent > pulse.lease {
+                    pause = pulse.period;
                     tracing::warn!(worker = %pulse.worker, %error, ?silent, "heartbeat failed; the lease has ended and others may run what this worker owns");
                 } else {
                     tracing::warn!(worker = %pulse.worker, %error, "heartbeat failed");
                 }
-                pause = pulse.period / 4;
             }
         }
     }

@@ -15,4 +15,5 @@ mod poison;
 mod redis_down;
 mod refused;
 mod replies;
+mod rights;
 mod waiting;

@@ -1,0 +1,101 @@
+//! A right is missing, from the start or all at once: nothing is lost, and all goes on when it is given.
+
+use redis::Connection;
+
+use crate::support::process::{DELAYED, Program};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, call, marks};
+use crate::support::wait;
+
+fn set(redis: &mut Connection, rules: &[&str]) {
+    redis::cmd("ACL").arg("SETUSER").arg("poor").arg(rules).exec(redis).unwrap();
+}
+
+/// A trial with a user that may do all but this, and that user's address.
+fn without(right: &str) -> (Trial, String) {
+    let mut trial = Trial::new();
+    set(&mut trial.redis, &["reset", "on", ">word", "~*", "&*", "+@all", right]);
+    let url = format!("{}?user=poor&pass=word", trial.server.url());
+    (trial, url)
+}
+
+/// Whether there are as many messages as before, wherever they are.
+fn kept(trial: &mut Trial) -> usize {
+    let state = trial.state();
+    state.waiting.len() + state.processing.len() + state.dead.len()
+}
+
+#[test]
+fn a_worker_loses_nothing() {
+    for right in [
+        "-set", "-exists", "-hset", "-hdel", "-lpush", "-rpush", "-lpop", "-unlink", "-xadd", "-xtrim",
+        "-xlen",
+    ] {
+        let (mut trial, url) = without(right);
+        let mut worker = trial.start_at(&url, &["--queue", QUEUE, "--lease", "1s", "--concurrency", "4"]);
+        let fails: Vec<Vec<u8>> = (0..3).map(|n| call("trial.no_such_task", &[n.into()])).collect();
+        trial.push(&[marks(40), fails].concat());
+        wait::until("the refusal, or all to be done without that right", PATIENCE, || {
+            let printed = worker.printed();
+            let serves = printed.contains("\"serving\"");
+            let refused = printed.contains("give it the right");
+            printed.contains("error: ") || (serves && refused) || trial.left() == (0, 0)
+        });
+        set(&mut trial.redis, &["+@all"]);
+        if worker.printed().contains("error: ") {
+            assert_eq!(worker.wait_exit(PATIENCE).code(), Some(4), "{right}: {}", worker.printed());
+            assert_eq!(
+                kept(&mut trial),
+                43,
+                "{right}: expected a worker that does not start to take nothing"
+            );
+            worker = trial.worker_at(&url, &["--lease", "1s", "--concurrency", "4"]);
+        }
+        trial.wait_settled();
+        trial.stop(&mut worker);
+        trial.ledger.assert_each_at_least_once(0..40, u32::MAX);
+        assert_eq!(trial.dead(), 3, "{right}: {:#?}", trial.state());
+    }
+}
+
+#[test]
+fn a_sweeper_loses_nothing_and_makes_nothing_twice() {
+    for right in ["-hdel", "-lpush", "-xadd", "-xtrim", "-xlen", "-persist"] {
+        let (mut trial, url) = without(right);
+        let fill =
+            "for i = 1, 5 do redis.call('HSET', KEYS[1], 'q:aaaaaaaaaaaaaaaa:' .. i, 'message ' .. i) end";
+        redis::Script::new(fill).key("q_processing").invoke::<()>(&mut trial.redis).unwrap();
+        let mut command = trial.command(DELAYED);
+        let words =
+            ["sweeper", "--queue", QUEUE, "--interval", "100ms", "--max-deaths", "1", "--redis", &url];
+        let mut sweeper = Program::spawn(command.args(words));
+        wait::until("a refusal, or all to be done without that right", PATIENCE, || {
+            sweeper.printed().matches("give it the right").count() > 3 || trial.dead() == 5
+        });
+        assert_eq!(kept(&mut trial), 5, "{right}: {:#?}", trial.state());
+        set(&mut trial.redis, &["+@all"]);
+        wait::until("all to be buried", PATIENCE, || trial.left() == (0, 0));
+        assert_eq!(trial.dead(), 5, "{right}: {:#?}", trial.state());
+        sweeper.signal(nix::sys::signal::Signal::SIGTERM);
+        assert_eq!(sweeper.wait_exit(PATIENCE).code(), Some(0), "{}", sweeper.printed());
+    }
+}
+
+#[test]
+fn dead_letters_that_may_not_go_back_stay() {
+    for right in ["-rpush", "-xdel"] {
+        let (mut trial, url) = without(right);
+        let letter = call("trial.mark", &["dead".into()]);
+        redis::cmd("XADD")
+            .arg("q_dead")
+            .arg("1-0")
+            .arg("message")
+            .arg(&letter)
+            .exec(&mut trial.redis)
+            .unwrap();
+        let words = ["dead", "requeue", "1-0", "--queue", QUEUE, "--redis", &url];
+        let mut tool = Program::spawn(trial.command(DELAYED).args(words));
+        assert_ne!(tool.wait_exit(PATIENCE).code(), Some(0), "{right}: {}", tool.printed());
+        let state = trial.state();
+        assert_eq!((state.dead.len(), state.waiting.len()), (1, 0), "{right}: {state:#?}");
+    }
+}
