@@ -27,6 +27,20 @@ pub(crate) struct DeadEntry {
     pub(crate) fields: HashMap<String, Vec<u8>>,
 }
 
+/// An entry of a stream: its id, and its fields, which anybody may have named.
+type Entry = (String, HashMap<Vec<u8>, Vec<u8>>);
+
+impl From<Entry> for DeadEntry {
+    fn from((id, fields): Entry) -> Self {
+        Self { id, fields: fields.into_iter().map(|(name, value)| (shown(&name), value)).collect() }
+    }
+}
+
+/// What anybody may have written there, as text.
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 impl ServerFacts {
     /// What `INFO` answered.
     pub(super) fn parse(text: &str) -> Self {
@@ -57,10 +71,12 @@ impl Broker {
         op: &'static str,
         command: &redis::Cmd,
     ) -> Result<T, BrokerError> {
-        command
+        let reply: Value = command
             .query_async(&mut self.commands.clone())
             .await
-            .map_err(|error| BrokerError::from_redis(op, &error).of_key(first_key(command)))
+            .map_err(|error| BrokerError::from_redis(op, &error).of_key(first_key(command)))?;
+        redis::from_redis_value(reply)
+            .map_err(|error| BrokerError::new(op, BrokerErrorKind::Reply, error.to_string()))
     }
 
     /// What the server says of itself.
@@ -111,9 +127,10 @@ impl Broker {
         self.read::<Value>("register_queue", redis::cmd("SADD").arg(QUEUES).arg(queue)).await.map(drop)
     }
 
-    /// The queues that a worker or client of ours has used.
+    /// The queues that a worker or client of ours has used. What is no text was put there by somebody else.
     pub(crate) async fn registered_queues(&self) -> Result<Vec<String>, BrokerError> {
-        self.read("registered_queues", redis::cmd("SMEMBERS").arg(QUEUES)).await
+        let names: Vec<Vec<u8>> = self.read("registered_queues", redis::cmd("SMEMBERS").arg(QUEUES)).await?;
+        Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect())
     }
 
     /// The queues that are registered, and those that have a key of one of these suffixes and types beside them.
@@ -225,7 +242,10 @@ impl Broker {
         keys: &QueueKeys,
         cursor: u64,
     ) -> Result<(u64, Vec<(String, Vec<u8>)>), BrokerError> {
-        self.read("owned", redis::cmd("HSCAN").arg(&keys.processing).arg(cursor).arg("COUNT").arg(200)).await
+        let mut command = redis::cmd("HSCAN");
+        command.arg(&keys.processing).arg(cursor).arg("COUNT").arg(200);
+        let (next, owned): (u64, Vec<(Vec<u8>, Vec<u8>)>) = self.read("owned", &command).await?;
+        Ok((next, owned.into_iter().map(|(wire_id, message)| (shown(&wire_id), message)).collect()))
     }
 
     /// What one slot owns.
@@ -273,7 +293,12 @@ impl Broker {
 
     /// Our workers on a queue: id, and the time in milliseconds at which its lease ends.
     pub(crate) async fn workers(&self, keys: &QueueKeys) -> Result<Vec<(String, u64)>, BrokerError> {
-        self.read("workers", redis::cmd("ZRANGE").arg(&keys.workers).arg(0).arg(-1).arg("WITHSCORES")).await
+        let mut command = redis::cmd("ZRANGE");
+        command.arg(&keys.workers).arg(0).arg(-1).arg("WITHSCORES");
+        let workers: Vec<(Vec<u8>, String)> = self.read("workers", &command).await?;
+        // A time that is none of ours is before all times, or after them.
+        let end = |score: &str| score.parse().unwrap_or(if score.starts_with('-') { 0 } else { u64::MAX });
+        Ok(workers.into_iter().map(|(id, score)| (shown(&id), end(&score))).collect())
     }
 
     /// What a worker says of itself, as MessagePack; none when its lease ended long ago.
@@ -291,15 +316,15 @@ impl Broker {
         let start = if after == "-" { after.to_owned() } else { format!("({after}") };
         let mut command = redis::cmd("XRANGE");
         command.arg(&keys.dead).arg(start).arg("+").arg("COUNT").arg(count);
-        let entries: Vec<(String, HashMap<String, Vec<u8>>)> = self.read("dead_letters", &command).await?;
-        Ok(entries.into_iter().map(|(id, fields)| DeadEntry { id, fields }).collect())
+        let entries: Vec<Entry> = self.read("dead_letters", &command).await?;
+        Ok(entries.into_iter().map(DeadEntry::from).collect())
     }
 
     /// The id of the newest dead letter.
     pub(crate) async fn newest_dead(&self, keys: &QueueKeys) -> Result<Option<String>, BrokerError> {
         let mut command = redis::cmd("XREVRANGE");
         command.arg(&keys.dead).arg("+").arg("-").arg("COUNT").arg(1);
-        let entries: Vec<(String, HashMap<String, Vec<u8>>)> = self.read("newest_dead", &command).await?;
+        let entries: Vec<Entry> = self.read("newest_dead", &command).await?;
         Ok(entries.into_iter().next().map(|(id, _)| id))
     }
 
@@ -311,8 +336,8 @@ impl Broker {
     ) -> Result<Option<DeadEntry>, BrokerError> {
         let mut command = redis::cmd("XRANGE");
         command.arg(&keys.dead).arg(id).arg(id);
-        let entries: Vec<(String, HashMap<String, Vec<u8>>)> = self.read("dead_letter", &command).await?;
-        Ok(entries.into_iter().next().map(|(id, fields)| DeadEntry { id, fields }))
+        let entries: Vec<Entry> = self.read("dead_letter", &command).await?;
+        Ok(entries.into_iter().next().map(DeadEntry::from))
     }
 
     /// Deletes dead letters by id. Gives how many there were.
