@@ -153,8 +153,22 @@ impl Broker {
         match self.read::<Value>("take_turn", &command).await {
             // A full Redis has no room for turns, and needs the sweep all the more.
             Err(error) if error.kind() == BrokerErrorKind::Full => Ok(true),
-            reply => Ok(reply? != Value::Nil),
+            reply => match reply? {
+                Value::Nil => self.limit_turn(keys, turn).await.map(|()| false),
+                _ => Ok(true),
+            },
         }
+    }
+
+    /// Lets a turn end that never would, as one from a copy of the data without times.
+    async fn limit_turn(&self, keys: &QueueKeys, turn: Duration) -> Result<(), BrokerError> {
+        // An error where it is no turn.
+        let _: Value = self.read("take_turn", redis::cmd("STRLEN").arg(&keys.sweep)).await?;
+        if self.expiries(&[&keys.sweep]).await? == [-1] {
+            let mut command = redis::cmd("PEXPIRE");
+            let _: Value = self.read("take_turn", command.arg(&keys.sweep).arg(milliseconds(turn))).await?;
+        }
+        Ok(())
     }
 
     /// Forgets workers whose leases ended [`FORGET_WORKERS`] before `now`, by the server's clock.

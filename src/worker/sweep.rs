@@ -64,7 +64,10 @@ pub(super) async fn run(
                     Ok(_) => {}
                     Err(error) => tracing::warn!(%queue, %error, "the sweep failed; it is tried again"),
                 },
-                Err(error) => tracing::debug!(%queue, %error, "could not take a turn to sweep"),
+                Err(error) if error.is_silence() => {
+                    tracing::debug!(%queue, %error, "could not take a turn to sweep")
+                }
+                Err(error) => tracing::warn!(%queue, %error, "could not take a turn to sweep"),
             }
         }
         pace.rest(&lanes).await;
