@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::protocol::keys::QUEUES;
+
 /// The longest name of a queue, in bytes.
 pub const MAX_QUEUE_NAME: usize = 200;
 
@@ -31,6 +33,11 @@ pub enum NameError {
         /// The first character that is not allowed.
         character: char,
     },
+    /// The name is that of the key in which the names of queues are kept.
+    #[error(
+        "a queue cannot be called {QUEUES:?}, which is the key with the names of all queues: use another name"
+    )]
+    Queues,
     /// The name ends as one of our keys does.
     #[error("the queue name {name:?} ends in `{suffix}`, which marks a key beside a queue: use {instead:?}")]
     Suffix {
@@ -102,7 +109,7 @@ impl QueueName {
     /// Checks and takes a name.
     ///
     /// # Errors
-    /// A name that is empty, too long, has spaces or control characters, or ends in one of [`SUFFIXES`].
+    /// A name that is empty, too long, has spaces or control characters, is `delayed_queues`, or ends in one of [`SUFFIXES`].
     pub fn parse(name: &str) -> Result<Self, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);
@@ -112,6 +119,9 @@ impl QueueName {
         }
         if let Some(character) = name.chars().find(|c| c.is_whitespace() || c.is_control()) {
             return Err(NameError::Character { name: name.into(), character });
+        }
+        if name == QUEUES {
+            return Err(NameError::Queues);
         }
         if let Some(suffix) = SUFFIXES.into_iter().find(|suffix| name.ends_with(suffix)) {
             let instead =
