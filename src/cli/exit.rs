@@ -64,6 +64,12 @@ impl Failure {
         Self::new(code, format!("{what}: {error}"))
     }
 
+    /// What holds although it failed.
+    pub(super) fn although(mut self, fact: &str) -> Self {
+        self.text = format!("{}; {fact}", self.text);
+        self
+    }
+
     #[cfg(test)]
     pub(super) fn text(&self) -> &str {
         &self.text

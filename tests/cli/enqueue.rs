@@ -1,8 +1,10 @@
 //! Which messages does `enqueue` send, and which does it refuse?
 
+use std::process::Stdio;
+
 use redis::Commands;
 
-use super::{DELAYED, PATIENCE, WORKER, on, start, task};
+use super::{DELAYED, PATIENCE, WORKER, command, on, start, task};
 use crate::support::redis::{TestRedis, snapshot};
 use crate::support::wait;
 
@@ -50,6 +52,34 @@ fn a_call_may_say_how_long_it_may_run_and_until_when_it_is_of_use() {
     refuse(&["--timeout", "soon"], "not a duration");
     refuse(&["--timeout", "1s", "--as", "go"], "leave out --timeout");
     refuse(&["--deadline", "1s", "--as", "python"], "leave out --deadline");
+}
+
+#[test]
+fn a_call_whose_report_cannot_be_written_is_said_to_be_enqueued() {
+    let redis = TestRedis::start();
+    let send = |words: &[&str], out: Stdio| {
+        let mut send = command(WORKER, redis.directory(), &[&["enqueue", &task("panic")], words].concat());
+        let child = send.env("DELAYED_REDIS_URL", redis.url()).stdout(out).stderr(Stdio::piped()).spawn();
+        let ended = child.unwrap().wait_with_output().unwrap();
+        (ended.status.code(), String::from_utf8(ended.stderr).unwrap())
+    };
+    for words in [&["--id=018bcfe5-687b-7b5c-8a3e-0123456789ab"][..], &["--queue", "mail", "--json"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let (code, told) = send(words, full.into());
+        assert_eq!(code, Some(1), "{told}");
+        let place =
+            words[0].replace("--id=", "to default with the id ").replace("--queue", "to mail all the same");
+        for part in
+            ["the output could not be written", "the call was enqueued", &place, "do not repeat it", "`peek "]
+        {
+            assert!(told.contains(part), "expected {part:?} in {told}");
+        }
+    }
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(send(&[], writer.into()), (Some(0), String::new()), "expected nothing to be said to nobody");
+    assert_eq!(snapshot(&mut redis.connection(), "default").waiting.len(), 2);
+    assert_eq!(snapshot(&mut redis.connection(), "mail").waiting.len(), 1);
 }
 
 #[test]

@@ -51,7 +51,13 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     let keys = QueueKeys::new(&queue);
     broker.check_types(&keys).await?;
     let waiting = broker.enqueue(Ready::new(&keys, std::iter::once(&message[..]))).await?;
-    report(&args, &queue, id, &message, waiting)
+    // Whoever takes it for not enqueued has it run twice.
+    report(&args, &queue, id, &message, waiting).map_err(|failure| {
+        failure.although(&format!(
+            "the call was enqueued to {queue}{} all the same, do not repeat it: `peek {queue}` shows it while it waits",
+            with_the_id(id)
+        ))
+    })
 }
 
 /// The task, when it is compiled in; a program that has tasks wants to be told of one that it has not.
@@ -174,6 +180,10 @@ fn report(
             "waiting": waiting,
         }));
     }
-    let id = id.map_or_else(String::new, |id| format!(" with the id {id}"));
-    output::print(&format!("enqueued {}{shown} to {queue}{id}; {waiting} waiting", output::clean(&args.path)))
+    let (path, id) = (output::clean(&args.path), with_the_id(id));
+    output::print(&format!("enqueued {path}{shown} to {queue}{id}; {waiting} waiting"))
+}
+
+fn with_the_id(id: Option<CallId>) -> String {
+    id.map_or_else(String::new, |id| format!(" with the id {id}"))
 }
