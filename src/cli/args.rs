@@ -1,6 +1,7 @@
 //! Which words does the command line take?
 
 mod operate;
+mod refused;
 mod serve;
 
 use std::ffi::OsString;
@@ -180,7 +181,7 @@ pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Args, cl
         None => {
             let mut matches = match Args::command().try_get_matches_from(&words) {
                 Ok(matches) => matches,
-                Err(_) => command(&program).try_get_matches_from(words)?,
+                Err(_) => command(&program).try_get_matches_from(words).map_err(refused::shown)?,
             };
             Args::from_arg_matches_mut(&mut matches)?
         }

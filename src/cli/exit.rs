@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use crate::broker::{BrokerError, BrokerErrorKind};
+use crate::cli::output;
 use crate::client::BulkError;
 use crate::error::Error;
 use crate::protocol::names::NameError;
@@ -78,9 +79,11 @@ impl Failure {
     /// Says it, as a sentence or as JSON, and gives the code.
     pub(super) fn report(&self, json: bool) -> ExitCode {
         if self.code != Code::Unread {
+            // It may repeat what somebody gave, or a server said.
+            let text = output::clean_lines(&self.text);
             let said = match json {
-                true => serde_json::json!({ "error": self.text, "exit": self.code as u8 }).to_string(),
-                false => format!("error: {}", self.text),
+                true => serde_json::json!({ "error": text, "exit": self.code as u8 }).to_string(),
+                false => format!("error: {text}"),
             };
             // Where nobody reads errors, the code is all that can be given.
             let _ = writeln!(std::io::stderr(), "{said}");

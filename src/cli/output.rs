@@ -42,6 +42,11 @@ pub(super) fn clean(text: &str) -> String {
     clean
 }
 
+/// A text of several lines, each of which does nothing to a terminal.
+pub(super) fn clean_lines(text: &str) -> String {
+    text.split('\n').map(clean).collect::<Vec<_>>().join("\n")
+}
+
 /// Prints columns under their headings.
 pub(super) fn table<const N: usize>(headings: [&str; N], rows: Vec<[String; N]>) -> Result<(), Failure> {
     let mut table = Table::new();

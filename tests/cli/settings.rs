@@ -109,6 +109,36 @@ fn with_json_an_error_is_json() {
 }
 
 #[test]
+fn an_error_does_nothing_to_a_terminal_and_shows_no_password() {
+    let directory = support::directory();
+    let address = "redis://127.0.0.1:1/\u{1b}[31m\u{7}";
+    for (words, code, told) in [
+        (&["queues", "--redis", address][..], 5, "127.0.0.1:1/\\u{1b}[31m\\u{7}"),
+        (&["peek", "a\u{1b}[31mb\u{7}"], 2, "invalid value 'a\\u{1b}[31mb\\u{7}' for '<QUEUE>'"),
+        (&["queues", "\u{1b}[31m"], 2, "unexpected argument '\\u{1b}[31m' found"),
+        (&["worker", "--fa\u{9b}31mst"], 2, "--fa\\u{9b}31mst"),
+        (&["queues\u{7}"], 2, "unrecognized subcommand 'queues\\u{7}'"),
+        (&["worker", "redis://:geheim@x:1"], 2, "unexpected argument 'redis://:***@x:1' found"),
+        (&["redis://ann:geheim@x:1"], 2, "unrecognized subcommand 'redis://ann:***@x:1'"),
+        (&["worker", "--reddis=redis://:geheim@x:1"], 2, "unexpected argument '--reddis' found"),
+        (&["worker", "--log-format", "redis://x:1?pass=geheim"], 2, "invalid value 'redis://x:1?pass=***'"),
+        (&["sweeper", "redis://x:1"], 2, "unexpected argument 'redis://x:1' found"),
+    ] {
+        let plain = ended(&mut command(DELAYED, directory.path(), words)).expect(code).says(told);
+        assert!(!plain.err.chars().any(|c| c.is_control() && c != '\n'), "{plain:?}");
+        let json = ended(&mut command(DELAYED, directory.path(), &[words, &["--json"]].concat()));
+        let json = json.expect(code).never_says("geheim");
+        let error = serde_json::from_str::<Value>(&json.err).unwrap()["error"].as_str().unwrap().to_owned();
+        assert!(error.contains(told) && !error.contains('\u{1b}'), "expected {told:?}: {error}");
+        plain.never_says("geheim");
+    }
+    let bad = "[worker]\nlease = \"3s\u{7f}\"\n";
+    std::fs::write(directory.path().join("delayed.toml"), bad).unwrap();
+    let file = ended(&mut command(DELAYED, directory.path(), &["config"])).expect(5).says("\n2 | lease");
+    assert!(!file.err.contains('\u{7f}'), "{file:?}");
+}
+
+#[test]
 fn mistakes_in_settings_are_named_with_their_place() {
     let directory = support::directory();
     let run = |words: &[&str]| ended(&mut command(WORKER, directory.path(), words));
