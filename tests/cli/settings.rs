@@ -213,6 +213,24 @@ fn completions_know_the_programs_name_and_its_commands() {
 }
 
 #[test]
+fn completions_are_refused_to_a_name_that_no_script_can_have() {
+    let directory = support::directory();
+    let complete = |name: &str| {
+        let path = directory.path().join(name);
+        std::os::unix::fs::symlink(DELAYED, &path).unwrap();
+        ended(&mut command(path.to_str().unwrap(), directory.path(), &["completions", "bash"]))
+    };
+    for name in ["my app", "a__subcmd__b", "a-_subcmd", "a'b", "a\"b", "a;b", "a$b", "-a", "a=b"] {
+        complete(name).expect(1).says(&format!("the name of the program, {name:?}, cannot stand"));
+    }
+    for name in ["my.app", "g++", "prüfer", "my__app", "1-2_3"] {
+        let script = complete(name).expect(0).out;
+        let read = std::process::Command::new("bash").args(["-n", "-c", &script]).status().unwrap();
+        assert!(read.success() && script.contains(name), "expected bash to read it: {script}");
+    }
+}
+
+#[test]
 fn bash_completes_the_words_of_each_command() {
     let directory = support::directory();
     let complete = |line: &[&str]| {
