@@ -347,6 +347,12 @@ mod tests {
             ("DELAYED_MEMORY", "1.5GB", "DELAYED_MEMORY: \"1.5GB\" is not an amount of bytes such as"),
             ("DELAYED_CPU", "1500ms", "DELAYED_CPU: 1.5s of CPU time is not whole seconds"),
             ("DELAYED_NICE", "20", "worker.limits.nice: it is not from 0 to 19 (set by DELAYED_NICE)"),
+            ("DELAYED_OPEN_FILES", "15", "worker.limits.open_files: a process needs at least 16 descriptors"),
+            (
+                "DELAYED_OPEN_FILES",
+                "2147483648",
+                "worker.limits.open_files: 2147483648 is too large: a process has at most 2147483647",
+            ),
             (
                 "DELAYED_ISOLATION",
                 "thread",

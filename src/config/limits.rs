@@ -9,6 +9,8 @@ use crate::isolation::Limits;
 
 /// A process does with no fewer descriptors: its streams, its pipes, and what its runtime opens.
 const LEAST_FILES: u64 = 16;
+/// The kernel counts them in an `int`.
+const MOST_FILES: u64 = i32::MAX as u64;
 
 /// The section as it stands in a file.
 #[derive(Deserialize, Default)]
@@ -64,8 +66,12 @@ pub(super) fn validate(limits: &Limits) -> Result<(), ConfigError> {
             return refuse(field, "nothing at all is no limit under which a task could run: leave it out");
         }
     }
-    if limits.open_files.is_some_and(|count| !(LEAST_FILES..=i32::MAX as u64).contains(&count)) {
-        return refuse("worker.limits.open_files", "a process needs at least 16 descriptors");
+    if let Some(count) = limits.open_files.filter(|count| !(LEAST_FILES..=MOST_FILES).contains(count)) {
+        let problem = match count {
+            ..LEAST_FILES => format!("a process needs at least {LEAST_FILES} descriptors"),
+            _ => format!("{count} is too large: a process has at most {MOST_FILES} descriptors"),
+        };
+        return refuse("worker.limits.open_files", &problem);
     }
     if limits.nice.is_some_and(|nice| !(0..=19).contains(&nice)) {
         return refuse("worker.limits.nice", "it is not from 0 to 19");

@@ -172,6 +172,9 @@ fn mistakes_in_settings_are_named_with_their_place() {
     run(&["worker", "--isolation", "thread"]).expect(2).says("not one of inline, fork, prefork");
     run(&["worker", "--memory", "1.5GB"]).expect(2).says("not an amount of bytes such as");
     run(&["worker", "--cpu", "10500ms"]).expect(5).says("is not whole seconds");
+    for many in ["4294967294", "4294967295"] {
+        run(&["worker", "--open-files", many]).expect(5).says("is too large").says("(set by --open-files)");
+    }
     run(&["worker", "--timeout", "0s"]).expect(5).says("worker.timeout").says("(set by --timeout)");
     run(&["queues", "--redis", "nonsense"]).expect(5).says("the address is not understood");
     run(&["queues", "--log-level", "a=b=c"]).expect(5).says("log.level");
