@@ -6,6 +6,7 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -68,11 +69,15 @@ impl DevServer {
         Ok(Some(server))
     }
 
-    /// Its address.
+    /// Its address: whatever stands in the path, a shell and every reader of addresses take it as it is.
     fn url(&self) -> String {
-        let path = self.socket.to_string_lossy();
-        let path = path.replace('%', "%25").replace('?', "%3F").replace('#', "%23").replace(' ', "%20");
-        format!("unix://{path}")
+        let path = self.socket.as_os_str().as_bytes().iter().map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(*byte).to_string()
+            }
+            byte => format!("%{byte:02X}"),
+        });
+        format!("unix://{}", path.collect::<String>())
     }
 
     fn open(directory: &Path, serves: bool) -> Result<Self, Failure> {

@@ -1,5 +1,7 @@
 //! Does `--redis dev` start a server, share it, and leave none behind?
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::sys::signal::{Signal, kill};
@@ -65,6 +67,21 @@ fn one_server_is_shared_and_ends_with_its_owner() {
     owner.signal(Signal::SIGTERM);
     assert_eq!(owner.wait_exit(PATIENCE).code(), Some(0), "{}", owner.printed());
     until_gone(server);
+}
+
+#[test]
+fn in_a_directory_of_any_name_the_address_leads_to_the_server() {
+    let directory = support::directory();
+    for name in [&b"at@b"[..], b"a b%20?c#d:e", b"\t\n", b"'$(x);\"&\\", b"\xff\xc3\xa9", "é".as_bytes()] {
+        let here = directory.path().join(OsStr::from_bytes(name));
+        std::fs::create_dir(&here).unwrap();
+        run(&here, &["enqueue", &task("panic")]).expect(0).says("1 waiting");
+        let mut dev = Program::spawn(&mut command(DELAYED, &here, &["dev"]));
+        let url = dev.wait_for_line("Redis runs at").rsplit_once(' ').unwrap().1.to_owned();
+        ended(&mut command(DELAYED, Path::new("/"), &["queues", "--redis", &url])).expect(0).says("default");
+        dev.signal(Signal::SIGTERM);
+        assert_eq!(dev.wait_exit(PATIENCE).code(), Some(0), "{}", dev.printed());
+    }
 }
 
 #[test]
