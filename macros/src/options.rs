@@ -211,6 +211,15 @@ fn name(name: &str) -> Result<String, String> {
     }
 }
 
+/// As `is_hidden` of `delayed` has it.
+fn is_hidden(character: char) -> bool {
+    let turns_or_takes_no_room = matches!(
+        character,
+        '\u{61c}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+    );
+    character.is_control() || turns_or_takes_no_room
+}
+
 fn queue(name: &str) -> Result<String, String> {
     if name.is_empty() {
         return Err("a queue name must not be empty: leave `queue` out to use `default`".into());
@@ -218,7 +227,7 @@ fn queue(name: &str) -> Result<String, String> {
     if name.len() > MAX_QUEUE_NAME {
         return Err(format!("the queue name has {} bytes: at most {MAX_QUEUE_NAME} are allowed", name.len()));
     }
-    if let Some(character) = name.chars().find(|c| c.is_whitespace() || c.is_control()) {
+    if let Some(character) = name.chars().find(|c| c.is_whitespace() || is_hidden(*c)) {
         return Err(format!(
             "the queue name {name:?} has {character:?} in it: use printable characters without spaces"
         ));

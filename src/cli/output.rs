@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::cli::exit::Failure;
+use crate::protocol::names::is_hidden;
 
 /// Prints one line, or several.
 pub(super) fn print(text: &str) -> Result<(), Failure> {
@@ -29,11 +30,11 @@ fn write(text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::io("the output could not be written", &error))
 }
 
-/// A text that does nothing to a terminal: control characters are written out.
+/// A text that does nothing to a terminal: hidden characters are written out.
 pub(super) fn clean(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for character in text.chars() {
-        if character.is_control() {
+        if is_hidden(character) {
             clean.extend(character.escape_default());
         } else {
             clean.push(character);
@@ -133,6 +134,10 @@ mod tests {
     #[test]
     fn texts_do_nothing_to_a_terminal_and_ages_have_one_unit() {
         assert_eq!(clean("a\u{1b}[31m\nb"), "a\\u{1b}[31m\\nb");
+        for hidden in "\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202e}\u{2066}\u{2069}".chars() {
+            assert_eq!(clean(&format!("a{hidden}b")), format!("a\\u{{{:x}}}b", u32::from(hidden)));
+        }
+        assert_eq!(clean("é 👩\u{200d}🔧 نامه\u{200c}ها"), "é 👩\u{200d}🔧 نامه\u{200c}ها");
         assert_eq!(age(Duration::from_secs(59)), "59s");
         assert_eq!(age(Duration::from_secs(2 * 86_400 + 1)), "2d");
         for text in ["90d", "25s", "90m", "250ms"] {

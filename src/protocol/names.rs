@@ -25,7 +25,7 @@ pub enum NameError {
         /// Its length in bytes.
         length: usize,
     },
-    /// The name has a space or a control character.
+    /// The name has a space, or a character that [is hidden](is_hidden).
     #[error("the queue name {name:?} has {character:?} in it: use printable characters without spaces")]
     Character {
         /// The name.
@@ -75,6 +75,18 @@ pub enum PathError {
     },
 }
 
+/// Whether a character is not seen itself, and may do something to those around it: a control character, or one of
+/// Unicode's that turns the direction of a text, ends a line, or takes no room. Not the joiners, which some languages and
+/// emoji need.
+#[must_use]
+pub fn is_hidden(character: char) -> bool {
+    let turns_or_takes_no_room = matches!(
+        character,
+        '\u{61c}' | '\u{200b}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+    );
+    character.is_control() || turns_or_takes_no_room
+}
+
 /// Whether a worker could know a task by this path.
 ///
 /// # Errors
@@ -109,7 +121,8 @@ impl QueueName {
     /// Checks and takes a name.
     ///
     /// # Errors
-    /// A name that is empty, too long, has spaces or control characters, is `delayed_queues`, or ends in one of [`SUFFIXES`].
+    /// A name that is empty, too long, has spaces or [hidden](is_hidden) characters, is `delayed_queues`, or ends in one of
+    /// [`SUFFIXES`].
     pub fn parse(name: &str) -> Result<Self, NameError> {
         if name.is_empty() {
             return Err(NameError::Empty);
@@ -117,7 +130,7 @@ impl QueueName {
         if name.len() > MAX_QUEUE_NAME {
             return Err(NameError::TooLong { length: name.len() });
         }
-        if let Some(character) = name.chars().find(|c| c.is_whitespace() || c.is_control()) {
+        if let Some(character) = name.chars().find(|c| c.is_whitespace() || is_hidden(*c)) {
             return Err(NameError::Character { name: name.into(), character });
         }
         if name == QUEUES {
@@ -233,6 +246,10 @@ mod tests {
         assert_eq!(QueueName::parse(""), Err(NameError::Empty));
         assert!(matches!(QueueName::parse("a b"), Err(NameError::Character { character: ' ', .. })));
         assert!(matches!(QueueName::parse("a\n"), Err(NameError::Character { character: '\n', .. })));
+        for hidden in ['\u{200b}', '\u{202e}', '\u{2066}', '\u{feff}'] {
+            let refused = QueueName::parse(&format!("a{hidden}b"));
+            assert!(matches!(refused, Err(NameError::Character { character, .. }) if character == hidden));
+        }
         assert!(matches!(QueueName::parse(&"a".repeat(201)), Err(NameError::TooLong { length: 201 })));
         let refused = QueueName::parse("mail_noti").expect_err("ends in a suffix");
         assert!(refused.to_string().ends_with("use \"mail\""), "{refused}");
@@ -242,7 +259,8 @@ mod tests {
 
     #[test]
     fn queue_names_that_are_allowed() {
-        for name in ["a", "mail", "{mail}:high", "почта", "a_noti_b", &"a".repeat(200)] {
+        for name in ["a", "mail", "{mail}:high", "почта", "نامه\u{200c}ها", "a_noti_b", &"a".repeat(200)]
+        {
             assert_eq!(QueueName::parse(name).map(|queue| queue.to_string()), Ok(name.to_owned()));
         }
     }

@@ -78,6 +78,32 @@ fn a_dead_letter_shows_what_its_process_wrote() {
 }
 
 #[test]
+fn what_is_shown_turns_no_text_around() {
+    let redis = TestRedis::start();
+    let mut connection = redis.connection();
+    let turned = "f\u{202e}\u{2028}g";
+    let message = [&[0x92, 0xa8][..], turned.as_bytes(), b"\x91\xa5a\xe2\x80\x8fb"].concat();
+    let () = connection.rpush("q", &message).unwrap();
+    let () = connection.set_ex("w\u{2066}", 1, 60).unwrap();
+    let () = connection.hset("q_processing", "w\u{2066}", &message).unwrap();
+    let mut letter = redis::cmd("XADD");
+    letter.arg("q_dead").arg("1-0").arg("message").arg(&message).arg("reason").arg("why\u{200e}");
+    letter.arg("detail").arg("d\u{2069}").arg("output").arg("o\u{202a}\u{2029}");
+    let () = letter.query(&mut connection).unwrap();
+    for (words, told) in [
+        (&["peek", "q"][..], &["f\\u{202e}\\u{2028}g", "a\\u{200f}b"][..]),
+        (&["workers", "--queue", "q"], &["w\\u{2066}", "f\\u{202e}"]),
+        (&["dead", "list", "--queue", "q"], &["why\\u{200e}", "d\\u{2069}", "f\\u{202e}"]),
+        (&["dead", "show", "1-0", "--queue", "q"], &["why\\u{200e}", "d\\u{2069}", "o\\u{202a}\\u{2029}"]),
+    ] {
+        let shown = told.iter().fold(on(&redis, DELAYED, words).expect(0), |shown, told| shown.says(told));
+        let raw = |c: char| matches!(c, '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        assert!(!shown.out.contains(raw), "{shown:?}");
+    }
+    on(&redis, DELAYED, &["peek", "q\u{200b}"]).expect(2).says("use printable characters");
+}
+
+#[test]
 fn dead_letters_are_requeued_and_deleted_one_by_one_by_task_and_all() {
     let redis = with_dead_letters();
     let failed = letters(&redis, &["--task", &task("fail")]);

@@ -4,6 +4,9 @@ fn empty() {}
 #[delayed::task(name = "send mail", queue = "high priority")]
 fn space() {}
 
+#[delayed::task(queue = "mail\u{202e}")]
+fn hidden() {}
+
 #[delayed::task(queue = "mail_noti")]
 fn suffix() {}
 
@@ -14,7 +17,7 @@ fn nothing_but_a_suffix() {}
 fn long() {}
 
 fn main() {
-    for run in [empty, space, suffix, nothing_but_a_suffix, long] {
+    for run in [empty, space, hidden, suffix, nothing_but_a_suffix, long] {
         run();
     }
 }
