@@ -11,6 +11,9 @@ use crate::crash;
 use crate::protocol::keys::{QUEUES, QueueKeys};
 use crate::protocol::names::QueueName;
 
+/// The last id that an entry of a stream can have: after it Redis knows no place.
+const LAST_ID: &str = "18446744073709551615-18446744073709551615";
+
 /// What the server says of itself.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerFacts {
@@ -313,6 +316,9 @@ impl Broker {
         after: &str,
         count: u64,
     ) -> Result<Vec<DeadEntry>, BrokerError> {
+        if after == LAST_ID {
+            return Ok(Vec::new());
+        }
         let start = if after == "-" { after.to_owned() } else { format!("({after}") };
         let mut command = redis::cmd("XRANGE");
         command.arg(&keys.dead).arg(start).arg("+").arg("COUNT").arg(count);

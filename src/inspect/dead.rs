@@ -1,5 +1,7 @@
 //! What could not be run? Dead letters are read, put back and deleted.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
 use crate::broker::{BrokerError, DeadEntry};
@@ -40,7 +42,7 @@ pub struct DeadLetter {
 /// Which dead letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// Those with these ids.
+    /// Those with these ids, each once.
     Ids(Vec<String>),
     /// Those of one task.
     Task(String),
@@ -172,14 +174,16 @@ impl Inspector {
         progress: Progress<'_>,
     ) -> Result<Handled, BrokerError> {
         let mut handled = Handled::default();
-        for (seen, id) in (1..).zip(ids) {
+        let mut met = HashSet::new();
+        let ids: Vec<&String> = ids.iter().filter(|id| met.insert(*id)).collect();
+        for (seen, id) in (1..).zip(&ids) {
             let entry = if is_letter_id(id) { self.broker.dead_letter(keys, id).await? } else { None };
             let done = match entry {
                 Some(entry) => self.apply(keys, vec![entry], verb).await?,
                 None => 0,
             };
             if done == 0 {
-                handled.missing.push(id.clone());
+                handled.missing.push((*id).clone());
             }
             handled.done += done;
             progress(seen, ids.len() as u64);

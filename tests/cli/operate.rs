@@ -7,6 +7,9 @@ use super::{DELAYED, PATIENCE, WORKER, on, start, task};
 use crate::support::redis::{TestRedis, assert_consistent, snapshot};
 use crate::support::wait;
 
+/// The last that a dead letter can have.
+const LAST_ID: &str = "18446744073709551615-18446744073709551615";
+
 /// Three calls that failed and one that is not a message.
 fn with_dead_letters() -> TestRedis {
     let redis = TestRedis::start();
@@ -48,6 +51,11 @@ fn dead_letters_are_listed_by_task_and_by_page_and_shown() {
     on(&redis, DELAYED, &["dead", "show", "1-1"])
         .expect(6)
         .says("no dead letter 1-1: `dead list --queue default`");
+    for words in [&["dead", "list"][..], &["dead", "list", "--task", "f"]] {
+        on(&redis, DELAYED, &[words, &["--after", LAST_ID]].concat())
+            .expect(0)
+            .says("has no dead letters here");
+    }
     on(&redis, DELAYED, &["dead", "list", "--after", "x"]).expect(2).says("not the id of a dead letter");
     let table = on(&redis, DELAYED, &["dead", "list"]).expect(0).says("REASON").says("ago)");
     assert!(!table.out.contains('\u{1b}'), "expected no control characters: {table:?}");
@@ -112,13 +120,26 @@ fn dead_letters_are_requeued_and_deleted_one_by_one_by_task_and_all() {
         .expect(6)
         .says("requeued 1")
         .says("no dead letter 5-5");
-    let done = on(&redis, DELAYED, &["dead", "requeue", "--task", &task("fail"), "--json"]).json();
+    let other = failed[1]["id"].as_str().unwrap();
+    let done = on(&redis, DELAYED, &["dead", "requeue", other, other, "--json"]).json();
+    assert_eq!(done, serde_json::json!({ "queue": "default", "requeued": 1, "missing": [] }));
+    on(&redis, DELAYED, &["dead", "delete", "5-5", "5-5"]).expect(6).says("no dead letter 5-5:");
+    let done = on(&redis, DELAYED, &["dead", "requeue", "--task", &task("panic"), "--json"]).json();
     assert_eq!(done, serde_json::json!({ "queue": "default", "requeued": 1, "missing": [] }));
     assert_consistent(&mut redis.connection(), "default");
-    assert_eq!(snapshot(&mut redis.connection(), "default").waiting.len(), 2);
+    assert_eq!(snapshot(&mut redis.connection(), "default").waiting.len(), 3);
     let done = on(&redis, DELAYED, &["dead", "delete", "--all", "--json"]).json();
-    assert_eq!(done["deleted"], 2);
+    assert_eq!(done["deleted"], 1);
     assert!(letters(&redis, &[]).is_empty());
+    let mut letter = redis::cmd("XADD");
+    let () = letter
+        .arg("default_dead")
+        .arg(LAST_ID)
+        .arg("message")
+        .arg("\u{7}")
+        .query(&mut redis.connection())
+        .unwrap();
+    on(&redis, DELAYED, &["dead", "requeue", "--all"]).expect(0).says("requeued 1 dead letters");
     on(&redis, DELAYED, &["dead", "delete"]).expect(2);
     on(&redis, DELAYED, &["dead", "requeue", "--all", "--task", "x"]).expect(2);
 }
