@@ -11,6 +11,10 @@ use super::arguments::{all_tasks, run};
 /// Gives the tasks whose arguments it can be.
 pub fn accept(input: &[u8]) -> Vec<&'static str> {
     let Ok(text) = std::str::from_utf8(input) else { return Vec::new() };
+    // Without a fraction it is 0 to `enqueue`, and a float to the reader below.
+    if text.split("-0").skip(1).any(|rest| !rest.starts_with(['.', 'e', 'E'])) {
+        return Vec::new();
+    }
     let mut accepted = Vec::new();
     for task in all_tasks() {
         let Some(ours) = json_message(task, text) else { continue };

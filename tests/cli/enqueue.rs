@@ -14,6 +14,7 @@ fn a_call_is_sent_as_go_would_send_it_and_can_carry_options() {
     let add = task("add");
     on(&redis, WORKER, &["enqueue", &add, "[1, 2]"]).expect(0).says("enqueued").says("(1, 2) to default");
     on(&redis, WORKER, &["enqueue", &add, r#"{"b": 2, "a": 1}"#]).expect(0);
+    on(&redis, WORKER, &["enqueue", &add, "[-0, 0]", "--queue", "zero"]).expect(0).says("(0, 0) to zero");
     let sent = on(&redis, WORKER, &["enqueue", &add, "[1, 2]", "--id", "--retry", "-1", "--json"]).json();
     assert_eq!(
         (&sent["queue"], &sent["arguments"], &sent["arguments_text"], &sent["waiting"]),

@@ -6,31 +6,44 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Vis
 use serde_json::{Error, Map, Number, Value};
 
 /// Reads a value. A name that comes twice in an object, of which one would win, is refused, and so is a whole number
-/// that no integer of 64 bits holds, which would become a float.
+/// that no integer of 64 bits holds, which would become a float. `-0` would become one too: it is 0.
 pub(super) fn parse(text: &str) -> Result<Value, Error> {
     let Exact(value) = serde_json::from_str(text)?;
-    match wide_number(text) {
-        None => Ok(value),
-        Some(number) => Err(Error::custom(format_args!(
+    if let Some(number) = tokens(text).find(|token| is_wide(token)) {
+        return Err(Error::custom(format_args!(
             "{number} does not fit into 64 bits: send it as a text, or as a float, {number}.0"
-        ))),
+        )));
     }
+    if !tokens(text).any(|token| token == "-0") {
+        return Ok(value);
+    }
+    let text: String = tokens(text).map(|token| if token == "-0" { "0" } else { token }).collect();
+    serde_json::from_str(&text).map(|Exact(value)| value)
 }
 
-/// The first whole number that does not fit, in a text that is JSON.
-fn wide_number(text: &str) -> Option<&str> {
+/// Whether it is a whole number that does not fit.
+fn is_wide(token: &str) -> bool {
+    let is_whole = token.starts_with(begins_number) && !token.contains(['.', 'e', 'E']);
+    is_whole && token.parse::<i64>().is_err() && token.parse::<u64>().is_err()
+}
+
+/// The strings, the numbers, and what stands between them, of a text that is JSON.
+fn tokens(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
-    while let Some(start) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
-        rest = &rest[start..];
-        let end = if rest.starts_with('"') { string(rest) } else { number(rest) };
+    std::iter::from_fn(move || {
+        let end = match rest.chars().next()? {
+            '"' => string(rest),
+            first if begins_number(first) => number(rest),
+            _ => rest.find(|c| c == '"' || begins_number(c)).unwrap_or(rest.len()),
+        };
         let (token, behind) = rest.split_at(end);
-        let is_whole = !token.starts_with('"') && !token.contains(['.', 'e', 'E']);
-        if is_whole && token.parse::<i64>().is_err() && token.parse::<u64>().is_err() {
-            return Some(token);
-        }
         rest = behind;
-    }
-    None
+        Some(token)
+    })
+}
+
+fn begins_number(character: char) -> bool {
+    character == '-' || character.is_ascii_digit()
 }
 
 /// Where the string ends that a text begins with.
@@ -126,6 +139,18 @@ mod tests {
         ] {
             assert_eq!(parse(text).unwrap(), serde_json::from_str::<Value>(text).unwrap(), "{text}");
         }
+    }
+
+    #[test]
+    fn zero_is_whole_with_a_sign_as_without() {
+        for (text, meant) in [
+            ("-0", "0"),
+            (r#"[-0, -0.0, -0e0, "-0", -10, {"-0": -0}]"#, r#"[0, -0.0, -0.0, "-0", -10, {"-0": 0}]"#),
+            (r#"{"-0\"-0": [ -0]}"#, r#"{"-0\"-0": [0]}"#),
+        ] {
+            assert_eq!(parse(text).unwrap(), serde_json::from_str::<Value>(meant).unwrap(), "{text}");
+        }
+        assert!(parse("[-00]").is_err());
     }
 
     #[test]
