@@ -235,14 +235,16 @@ fn size(text: &str) -> Result<String, String> {
 }
 
 fn moment(text: &str) -> Result<SystemTime, String> {
-    let from_now = humantime::parse_duration(text).ok().and_then(|time| SystemTime::now().checked_add(time));
-    if humantime::parse_duration(text).is_ok_and(|time| time.is_zero()) {
-        return Err("a call with no time left is never run: give it some, such as `1h`".into());
-    }
+    let now = SystemTime::now();
+    let from_now = humantime::parse_duration(text).ok().and_then(|time| now.checked_add(time));
     let moment = || text.parse::<jiff::Timestamp>().ok().map(SystemTime::from);
-    from_now.or_else(moment).ok_or_else(|| {
-        "neither a time from now such as `1h` nor a moment such as `2030-01-31T12:00:00Z`".to_owned()
-    })
+    match from_now.or_else(moment) {
+        Some(moment) if moment > now => Ok(moment),
+        Some(_) => Err("a call with no time left is never run: give it some, such as `1h`".into()),
+        None => {
+            Err("neither a time from now such as `1h` nor a moment such as `2030-01-31T12:00:00Z`".into())
+        }
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
