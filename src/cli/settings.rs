@@ -130,13 +130,12 @@ impl Settings {
             let wrong = |problem: String| Failure::configuration(format!("{}: {problem}", setting.variable));
             let text = text.into_string().map_err(|_| wrong("it is not UTF-8".into()))?;
             let value = setting.kind.read(&text).map_err(wrong)?;
-            let mut alone = Table::new();
-            put(&mut alone, setting.key, value.clone());
-            Config::deserialize(alone).map_err(|error| wrong(error.message().to_owned()))?;
+            check(setting.key, &value).map_err(wrong)?;
             put(&mut table, setting.key, value);
             origins.insert(setting.key, Origin::Environment(setting.variable));
         }
         for (key, flag, value) in flags {
+            check(key, value).map_err(|problem| Failure::configuration(format!("{flag}: {problem}")))?;
             put(&mut table, key, value.clone());
             origins.insert(key, Origin::Flag(flag));
         }
@@ -268,6 +267,13 @@ fn swept(command: &Command) -> Vec<String> {
         }
         _ => Vec::new(),
     }
+}
+
+/// Reads a setting by itself: only here an error knows where it comes from.
+fn check(key: &str, value: &Value) -> Result<(), String> {
+    let mut alone = Table::new();
+    put(&mut alone, key, value.clone());
+    Config::deserialize(alone).map(drop).map_err(|error| error.message().to_owned())
 }
 
 fn get<'a>(table: &'a Table, key: &str) -> Option<&'a Value> {

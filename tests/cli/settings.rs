@@ -171,7 +171,10 @@ fn mistakes_in_settings_are_named_with_their_place() {
     run(&["worker", "--lease", "soon"]).expect(2).says("not a duration");
     run(&["worker", "--isolation", "thread"]).expect(2).says("not one of inline, fork, prefork");
     run(&["worker", "--memory", "1.5GB"]).expect(2).says("not an amount of bytes such as");
-    run(&["worker", "--cpu", "10500ms"]).expect(5).says("is not whole seconds");
+    run(&["worker", "--cpu", "1.5s"]).expect(5).says("error: --cpu: 1.5s of CPU time is not whole seconds");
+    run(&["worker", "--max-tasks", "NEVER"])
+        .expect(5)
+        .says("error: --max-tasks: \"NEVER\" is neither a whole number nor \"never\"");
     for many in ["4294967294", "4294967295"] {
         run(&["worker", "--open-files", many]).expect(5).says("is too large").says("(set by --open-files)");
     }
