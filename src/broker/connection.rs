@@ -1,6 +1,9 @@
 //! How do we reach Redis? One multiplexed connection for commands, and connections of their own for what blocks.
 
 use std::fmt;
+use std::io::Read;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +19,9 @@ use crate::config::RedisConfig;
 
 /// The oldest server that has all the commands that the scripts use (`LPOP` with a count).
 const OLDEST: (u32, u32) = (6, 2);
+
+/// How long a server may take to say why it closes a connection.
+const SHORT: Duration = Duration::from_millis(200);
 
 /// Our handle on Redis. Cheap to clone; all clones share one connection.
 #[derive(Clone)]
@@ -105,6 +111,28 @@ fn check_version(facts: &ServerFacts) -> Result<(), BrokerError> {
     Ok(())
 }
 
+/// What a server says to whoever connects, before it closes the connection: one that has too many, or is protected. The
+/// library has no ear for it while it still says who it is.
+fn first_words(address: &ConnectionAddr) -> Option<String> {
+    let mut words = [0; 1024];
+    let length = match address {
+        ConnectionAddr::Tcp(host, port) => {
+            let address = (host.as_str(), *port).to_socket_addrs().ok()?.next()?;
+            let mut stream = TcpStream::connect_timeout(&address, SHORT).ok()?;
+            stream.set_read_timeout(Some(SHORT)).ok()?;
+            stream.read(&mut words).ok()?
+        }
+        ConnectionAddr::Unix(path) => {
+            let mut stream = UnixStream::connect(path).ok()?;
+            stream.set_read_timeout(Some(SHORT)).ok()?;
+            stream.read(&mut words).ok()?
+        }
+        _ => return None,
+    };
+    let words = String::from_utf8_lossy(&words[..length]);
+    words.strip_prefix('-').map(|words| words.trim_end().to_owned())
+}
+
 impl fmt::Debug for Broker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Broker").field("address", &self.target.address()).finish_non_exhaustive()
@@ -127,10 +155,14 @@ impl Target {
             ConnectionAddr::TcpTls { .. } if error.is_timeout() => found.advised(
                 "Redis does not answer: check that it runs, and that it speaks TLS at this port, or use redis://",
             ),
-            ConnectionAddr::Tcp(..) if error.is_connection_dropped() && !error.is_connection_refusal() => {
-                found.advised(
-                    "the server closed the connection at once: if it speaks TLS, the address begins with rediss://",
-                )
+            address if error.is_connection_dropped() && !error.is_connection_refusal() => {
+                match (first_words(address), address) {
+                    (Some(words), _) => BrokerError::turned_away(op, &words).at(&self.address()),
+                    (None, ConnectionAddr::Tcp(..)) => found.advised(
+                        "the server closed the connection at once: if it speaks TLS, the address begins with rediss://",
+                    ),
+                    _ => found,
+                }
             }
             _ => found,
         }

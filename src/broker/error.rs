@@ -90,14 +90,37 @@ impl BrokerError {
             return Self::new(op, BrokerErrorKind::Tls, error.to_string()).advised(advice);
         }
         let found = Self::from_redis(op, error);
+        if found.detail.contains("DB index is out of range") {
+            let found = Self { kind: BrokerErrorKind::Address, ..found };
+            return found
+                .advised("Redis has fewer databases: write a lower number into the address, or none");
+        }
         if found.kind != BrokerErrorKind::Uncertain {
             return found;
         }
         let is_other = error.kind() == ErrorKind::Parse;
         // What the parser says of a foreign reply has several lines.
         let detail = found.detail.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_full = detail.contains("Too many open files");
         let found = Self::new(op, BrokerErrorKind::Unreachable, detail);
-        if is_other { found.advised("what answers there is no Redis: check the address") } else { found }
+        match () {
+            () if is_other => found.advised("what answers there is no Redis: check the address"),
+            () if is_full => {
+                found.advised("this process may open no more files: raise its limit (`ulimit -n`)")
+            }
+            () => found,
+        }
+    }
+
+    /// The server closed a connection as soon as it was made, with these words.
+    pub(super) fn turned_away(op: &'static str, words: &str) -> Self {
+        match words.split_once(' ') {
+            Some(("DENIED", _)) => Self::new(op, BrokerErrorKind::Denied, words).advised(
+                "Redis refuses programs of other machines: give it a password, which its own words tell how",
+            ),
+            _ => Self::new(op, BrokerErrorKind::Unreachable, words)
+                .advised("Redis takes no more connections: close some, or raise its `maxclients`"),
+        }
     }
 
     /// The same, with the address at which it was met.

@@ -12,6 +12,7 @@ mod settings;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use nix::sys::resource::{Resource, getrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 #[cfg(feature = "testing")]
@@ -29,6 +30,9 @@ use crate::worker::known::first_isolated;
 
 /// Blocking threads beside those that run calls: the heartbeat's end, file and name look-ups.
 const SPARE_THREADS: usize = 16;
+
+/// What the runtime and one connection take, with the standard streams.
+const FEWEST_FILES: u64 = 16;
 
 /// Runs what the command line says, with the tasks that are linked into the program: the whole `main` of a program
 /// whose tasks share no state. See [`App`] for one whose tasks do.
@@ -113,6 +117,15 @@ fn zygote(settings: &Settings, states: &States) -> Result<Option<Zygote>, Failur
 
 /// A worker gets threads; a tool does one thing after another.
 fn runtime(settings: &Settings, command: &Command) -> Result<Runtime, Failure> {
+    // The runtime panics where it finds none for its signals.
+    if let Ok((files, _)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && files < FEWEST_FILES
+    {
+        let text = format!(
+            "this process may open {files} files, and needs {FEWEST_FILES}: raise its limit (`ulimit -n`)"
+        );
+        return Err(Failure::configuration(text));
+    }
     let built = if command.runs_calls() {
         worker::runtime().max_blocking_threads(settings.config.worker.concurrency + SPARE_THREADS).build()
     } else {

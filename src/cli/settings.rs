@@ -12,7 +12,7 @@ use toml::{Table, Value};
 pub(super) use self::values::{default_of, value};
 use crate::cli::args::{Args, Command};
 use crate::cli::exit::Failure;
-use crate::config::{Config, ConfigError, QueueWeight};
+use crate::config::{Config, ConfigError, QueueWeight, without_password};
 
 /// The file that is read when none is named.
 const DEFAULT_FILE: &str = "delayed.toml";
@@ -175,7 +175,9 @@ fn read_file(named: Option<&Path>) -> Result<(PathBuf, Table), Failure> {
         }
     };
     let wrong = |error: toml::de::Error| {
-        Failure::configuration(format!("{}: {}", path.display(), error.to_string().trim_end()))
+        // It shows the line.
+        let error = without_password(error.to_string().trim_end());
+        Failure::configuration(format!("{}: {error}", path.display()))
     };
     // By itself first: only here an error knows its line.
     toml::from_str::<Config>(&text).map_err(wrong)?;

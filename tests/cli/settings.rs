@@ -139,6 +139,25 @@ fn an_error_does_nothing_to_a_terminal_and_shows_no_password() {
 }
 
 #[test]
+fn a_mistake_in_the_line_of_the_address_shows_no_password() {
+    let directory = support::directory();
+    for (text, told) in [
+        (r#"redis = { url = "redis://:geheim@x:1", timeout = 5 }"#, "redis://***@x:1"),
+        (r#"redis = "redis://ann:geh@eim geheim@x:1""#, "redis://***@x:1"),
+        (r#"redis.uri = "redis://ann:geheim@x:1""#, "unknown field `uri`"),
+        (r#"redis.url = ["unix:///x?pass=geheim&db=1"]"#, "unix:///x?pass=***&db=1"),
+        ("redis.url = redis://:geheim@x:1", "redis://***@x:1"),
+        (r#"redis.url = "redis://:geheim@x:1"#, "redis://***@x:1"),
+    ] {
+        std::fs::write(directory.path().join("delayed.toml"), text).unwrap();
+        for words in [&["config"][..], &["config", "--json"]] {
+            let told = ended(&mut command(DELAYED, directory.path(), words)).expect(5).says(told);
+            assert!(!told.err.contains("geh") && !told.err.contains("eim"), "{told:?}");
+        }
+    }
+}
+
+#[test]
 fn mistakes_in_settings_are_named_with_their_place() {
     let directory = support::directory();
     let run = |words: &[&str]| ended(&mut command(WORKER, directory.path(), words));
@@ -202,6 +221,16 @@ fn each_kind_of_failure_has_its_code() {
     let url = format!("unix://{}", locked.socket().display());
     run(&["queues", "--redis", &url]).expect(4).says("Redis refused us");
     run(&["queues", "--redis", &format!("{url}?pass=geheim")]).expect(0);
+    run(&["queues", "--redis", &format!("{url}?pass=geheim&db=99")]).expect(5).says("write a lower number");
+    let few = TestRedis::start();
+    let mut other = few.connection();
+    redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(1).exec(&mut other).unwrap();
+    for words in [&["queues"][..], &["sweeper"]] {
+        on(&few, DELAYED, words).expect(3).says("raise its `maxclients`").says("max number of clients");
+    }
+    let mut narrow =
+        command("/bin/sh", directory.path(), &["-c", r#"ulimit -n 8; exec "$0" queues"#, DELAYED]);
+    ended(&mut narrow).expect(5).says("may open 8 files");
     let full = TestRedis::with(Options { max_memory: Some(1), ..Options::default() });
     on(&full, DELAYED, &["enqueue", "f"]).expect(4).says("Redis is full");
 }
