@@ -127,7 +127,7 @@ impl Visit for Text {
         if field.name() == "message" {
             self.message.push_str(value);
         } else {
-            self.record_debug(field, &format_args!("{value}"));
+            self.record_debug(field, &value);
         }
     }
 
@@ -137,10 +137,23 @@ impl Visit for Text {
             "message" => write!(self.message, "{value:?}"),
             name => {
                 let gap = if self.fields.is_empty() { "" } else { " " };
-                write!(self.fields, "{gap}{name}={value:?}")
+                write!(self.fields, "{gap}{name}={}", in_one_line(&format!("{value:?}")))
             }
         };
     }
+}
+
+/// A text that may have anything in it, as a part of a line.
+pub(super) fn in_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\t' => line.push(character),
+            _ if character.is_control() => line.extend(character.escape_default()),
+            _ => line.push(character),
+        }
+    }
+    line
 }
 
 /// Which run a line belongs to.

@@ -1,6 +1,6 @@
 //! What did a child write on its standard streams? It is logged line by line, and the last of it is kept.
 
-use crate::runner::forward::Origin;
+use crate::runner::forward::{Origin, in_one_line};
 
 /// How much of the end is kept, in bytes.
 const KEPT: usize = 8 << 10;
@@ -102,7 +102,7 @@ fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
 
 fn write(line: &[u8], origin: Origin<'_>) {
     if !line.is_empty() {
-        let line = String::from_utf8_lossy(line);
+        let line = in_one_line(String::from_utf8_lossy(line).trim_end_matches('\r'));
         let Origin { task, queue, pid } = origin;
         tracing::info!(target: "delayed::output", task, queue, pid, "{line}");
     }

@@ -29,10 +29,13 @@ fn events_arrive_with_the_fields_of_the_task(mode: &'static str) {
     let warning = case.worker.wait_for_line("a warning of a child");
     assert_eq!(event(&warning)["level"], "WARN", "{warning}");
     assert!(warning.contains("isolation.events"), "expected the task: {warning}");
+    case.trial.push(&[task("events", "two\nlines\u{1b}[31m")]);
+    let line = case.worker.wait_for_line("two");
+    assert!(line.contains(r"two\\nlines\\u{1b}[31m"), "expected the text of a field in one line: {line}");
     case.end_with(&[]);
-    case.trial.ledger.assert_each_once(["a"]);
+    case.trial.ledger.assert_each_once(["a", "two", "lines\u{1b}[31m"]);
     let said = case.worker.printed().matches("said in a child").count();
-    assert_eq!(said, 1, "expected it once: {}", case.worker.printed());
+    assert_eq!(said, 2, "expected each once: {}", case.worker.printed());
 }
 
 fn lines_arrive_with_the_fields_of_the_task(mode: &'static str) {
