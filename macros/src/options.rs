@@ -21,6 +21,7 @@ const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry for ever";
 const SUFFIXES: [&str; 8] =
     ["_noti", "_hand", "_processing", "_workers", "_dead", "_deaths", "_sweep", "_scheduled"];
 const MAX_QUEUE_NAME: usize = 200;
+const QUEUES: &str = "delayed_queues";
 
 /// A process does with no fewer descriptors: its streams, its pipes, and what its runtime opens.
 const FILES: RangeInclusive<i64> = 16..=i32::MAX as i64;
@@ -230,6 +231,11 @@ fn queue(name: &str) -> Result<String, String> {
     if let Some(character) = name.chars().find(|c| c.is_whitespace() || is_hidden(*c)) {
         return Err(format!(
             "the queue name {name:?} has {character:?} in it: use printable characters without spaces"
+        ));
+    }
+    if name == QUEUES {
+        return Err(format!(
+            "a queue cannot be called {QUEUES:?}, which is the key with the names of all queues: use another"
         ));
     }
     if let Some(suffix) = SUFFIXES.into_iter().find(|suffix| name.ends_with(suffix)) {

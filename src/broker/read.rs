@@ -30,6 +30,9 @@ pub(crate) struct DeadEntry {
     pub(crate) fields: HashMap<String, Vec<u8>>,
 }
 
+/// Fields and their values.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// An entry of a stream: its id, and its fields, which anybody may have named.
 type Entry = (String, HashMap<Vec<u8>, Vec<u8>>);
 
@@ -247,7 +250,7 @@ impl Broker {
     ) -> Result<(u64, Vec<(String, Vec<u8>)>), BrokerError> {
         let mut command = redis::cmd("HSCAN");
         command.arg(&keys.processing).arg(cursor).arg("COUNT").arg(200);
-        let (next, owned): (u64, Vec<(Vec<u8>, Vec<u8>)>) = self.read("owned", &command).await?;
+        let (next, owned): (u64, Pairs) = self.read("owned", &command).await?;
         Ok((next, owned.into_iter().map(|(wire_id, message)| (shown(&wire_id), message)).collect()))
     }
 

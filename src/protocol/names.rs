@@ -251,6 +251,7 @@ mod tests {
             assert!(matches!(refused, Err(NameError::Character { character, .. }) if character == hidden));
         }
         assert!(matches!(QueueName::parse(&"a".repeat(201)), Err(NameError::TooLong { length: 201 })));
+        assert_eq!(QueueName::parse("delayed_queues"), Err(NameError::Queues));
         let refused = QueueName::parse("mail_noti").expect_err("ends in a suffix");
         assert!(refused.to_string().ends_with("use \"mail\""), "{refused}");
         let refused = QueueName::parse("_dead").expect_err("is a suffix");

@@ -79,12 +79,11 @@ impl Heartbeat {
     pub(super) fn start(keeper: LeaseKeeper) -> std::io::Result<Self> {
         let (tell, told) = channel();
         let (alive, ended) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("delayed-beat".into()).stack_size(256 << 10).spawn(
-            move || {
+        let thread =
+            std::thread::Builder::new().name("delayed-beat".into()).stack_size(1 << 20).spawn(move || {
                 let _alive: oneshot::Sender<()> = alive;
                 run(keeper, &told);
-            },
-        )?;
+            })?;
         Ok(Self { tell: Some(tell), beats: false, thread: Some(thread), ended })
     }
 

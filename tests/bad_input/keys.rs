@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use delayed::protocol::encode::{Meta, native};
 use redis::Commands;
 
+use crate::support::process::{DELAYED, Program};
 use crate::support::trial::{PATIENCE, QUEUE, Trial, call, count, mark, marks};
 use crate::support::wait;
 
@@ -292,4 +293,46 @@ fn names_that_are_not_allowed_are_refused() {
         assert!(error.to_string().contains(word), "expected {word} in {error}");
     }
     assert!(trial.state().keys.is_empty(), "expected nothing in Redis: {:?}", trial.state().keys);
+}
+
+#[test]
+fn a_name_that_is_no_text_keeps_no_queue_from_being_swept() {
+    let mut trial = Trial::new();
+    let () = trial.redis.sadd("delayed_queues", b"\xff\xfe").unwrap();
+    let () = trial.redis.hset("q_processing", "q:aaaaaaaaaaaaaaaa:1", mark("lost")).unwrap();
+    let () = trial.redis.hset("q_processing", b"\xff", mark("of nobody")).unwrap();
+    let () = trial.redis.zadd("q_workers", b"\xfe", 2e18).unwrap();
+    let letter =
+        redis::cmd("XADD").arg("q_dead").arg("1-0").arg("message").arg("x").arg(b"\xff").arg("y").to_owned();
+    letter.exec(&mut trial.redis).unwrap();
+    for (words, code) in
+        [(&["queues"][..], 0), (&["workers"], 0), (&["doctor"], 0), (&["dead", "list", "--queue", QUEUE], 0)]
+    {
+        let mut tool =
+            Program::spawn(trial.command(DELAYED).args(words).args(["--redis", &trial.server.url()]));
+        assert_eq!(tool.wait_exit(PATIENCE).code(), Some(code), "{words:?}: {}", tool.printed());
+    }
+    let mut sweeper = trial.sweeper(&["--interval", "100ms"]);
+    wait::until("both to be back", PATIENCE, || trial.left() == (2, 0));
+    sweeper.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(sweeper.wait_exit(PATIENCE).code(), Some(0), "{}", sweeper.printed());
+}
+
+#[test]
+fn a_turn_to_sweep_that_never_ends_is_ended_and_one_that_is_none_is_told() {
+    let mut trial = Trial::new();
+    let () = trial.redis.set("q_sweep", "x").unwrap();
+    let () = trial.redis.hset("q_processing", "q:aaaaaaaaaaaaaaaa:1", mark(0)).unwrap();
+    let mut worker = trial.worker(&["--lease", "1s"]);
+    trial.wait_runs(1);
+    trial.wait_settled();
+    let () = redis::pipe().del("q_sweep").hset("q_sweep", "x", "y").query(&mut trial.redis).unwrap();
+    let () = trial.redis.hset("q_processing", "q:aaaaaaaaaaaaaaaa:1", mark(1)).unwrap();
+    let line = worker.wait_for_line("could not take a turn to sweep");
+    assert!(line.contains("the key `q_sweep` holds another type"), "{line}");
+    let () = trial.redis.del("q_sweep").unwrap();
+    trial.wait_runs(2);
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(0..2);
 }

@@ -10,6 +10,9 @@ fn hidden() {}
 #[delayed::task(queue = "mail_noti")]
 fn suffix() {}
 
+#[delayed::task(queue = "delayed_queues")]
+fn key_of_all() {}
+
 #[delayed::task(queue = "_scheduled")]
 fn nothing_but_a_suffix() {}
 
@@ -17,7 +20,7 @@ fn nothing_but_a_suffix() {}
 fn long() {}
 
 fn main() {
-    for run in [empty, space, hidden, suffix, nothing_but_a_suffix, long] {
+    for run in [empty, space, hidden, suffix, key_of_all, nothing_but_a_suffix, long] {
         run();
     }
 }
