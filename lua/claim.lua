@@ -63,13 +63,20 @@ for i = 1, tonumber(ARGV[5]) do
   end
 end
 
+-- What may be refused is done before a message is taken, which could not be put back by whoever lacks a right.
 redis.call('HDEL', KEYS[3], NOBODY) -- the first write needs no memory, and those of what is released are allowed
-local messages, bytes, keep = {}, 0, 0
-if waiting == 0 then
-  if tokens > 0 or moved then
-    redis.call('UNLINK', KEYS[2], moved and KEYS[6] or KEYS[2])
+local behind = BEFORE_IDS + kept
+if wanted > 0 then
+  redis.call('HSET', KEYS[4], 'seq', seq - 1) -- as it was
+  if ARGV[4] == '1' or redis.call('EXISTS', unpack(ARGV, behind + 1, behind + wanted)) < wanted then
+    for i = behind + 1, behind + wanted do
+      redis.call('SET', ARGV[i], '1', 'PX', ARGV[2])
+    end
   end
-elseif wanted > 0 then
+end
+
+local messages, bytes, keep = {}, 0, 0
+if wanted > 0 then
   messages = redis.call('LPOP', KEYS[1], math.min(wanted, STEP))
   repeat
     for i = keep + 1, #messages do
@@ -97,10 +104,11 @@ elseif wanted > 0 then
   while #messages > keep and type(redis.pcall('LPUSH', KEYS[1], messages[#messages])) == 'number' do
     table.remove(messages) -- one that may not go back is claimed too
   end
+  suspects = #messages > 1 and math.min(suspects, 1) or suspects
 end
 
 local lost, claimed, fields = 0, #messages, {}
-local behind, small = BEFORE_IDS + kept, claimed >= MANY and held < claimed
+local small = claimed >= MANY and held < claimed
 for i = 1, claimed do
   fields[2 * i - 1] = ARGV[behind + i]
   fields[2 * i] = messages[i]
@@ -109,24 +117,9 @@ if small then -- is searched from its beginning, unless it holds, or held, a lon
   fields[#fields + 1], fields[#fields + 2] = NOBODY, LONG
 end
 if claimed > 0 then
-  local owned, new = pcall(function()
-    if ARGV[4] == '1' or redis.call('EXISTS', unpack(ARGV, behind + 1, behind + claimed)) < claimed then
-      for i = behind + 1, behind + claimed do
-        redis.call('SET', ARGV[i], '1', 'PX', ARGV[2])
-      end
-    end
-    return redis.call('HSET', KEYS[3], unpack(fields))
-  end)
-  if not owned then -- for want of a right
-    for i = claimed, 1, -1 do
-      redis.call('LPUSH', KEYS[1], messages[i])
-    end
-    error(new, 0)
-  end
-  lost = new - math.max(0, claimed - overlap)
+  lost = redis.call('HSET', KEYS[3], unpack(fields)) - math.max(0, claimed - overlap)
 end
-redis.call('HSET', KEYS[4], 'seq', seq) -- before anything else may be refused: what is owned came with this call
-
+redis.call('HSET', KEYS[4], 'seq', seq) -- whatever is refused from here on: what is owned came with this call
 local over = { unpack(ARGV, BEFORE_IDS + 1, behind) } -- released, with no new message
 for i = kept + claimed + 1, released do
   over[#over + 1] = ARGV[BEFORE_IDS + i]
@@ -134,6 +127,9 @@ end
 lost, over[#over + 1] = lost + #over, small and NOBODY or nil
 if #over > 0 then
   lost = lost - redis.call('HDEL', KEYS[3], unpack(over))
+end
+if waiting == 0 and (tokens > 0 or moved) then
+  redis.call('UNLINK', KEYS[2], moved and KEYS[6] or KEYS[2])
 end
 if claimed > in_hand then
   redis.call('LPOP', KEYS[2], claimed - in_hand)

@@ -38,8 +38,10 @@ elseif from then
   message = redis.call('LPOP', KEYS[1])
   local new = redis.pcall('HSETNX', KEYS[3], id, message)
   if new ~= 1 then
-    redis.call('LPUSH', KEYS[1], message)
-    redis.call('LPUSH', from, '1')
+    if type(redis.pcall('LPUSH', KEYS[1], message)) ~= 'number' then
+      redis.call('RPUSH', KEYS[1], message) -- whoever lacks two rights
+    end
+    redis.pcall('LPUSH', from, '1') -- else a sweeper makes another
     return new == 0 and redis.error_reply('STALE a slot that should be free owns a message') or new
   end
   redis.call('SET', id, '1', 'PX', ARGV[2])

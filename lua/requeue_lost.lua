@@ -99,16 +99,14 @@ for i = 1, #slots, step do
     else
       dead[#dead + 1] = id
       if #dead == 1 then
-        -- Nobody's field: the first write needs no memory, and the last one is allowed. That is of the message's own field,
-        -- so that nothing is lost.
-        redis.call('HDEL', KEYS[3], ' ')
+        redis.call('HDEL', KEYS[3], ' ') -- nobody's field: the first write needs no memory, and the last one is allowed
       end
       if deaths >= max_deaths then
-        redis.call('HDEL', KEYS[5], digest)
         redis.call('XTRIM', KEYS[4], 'MINID', oldest)
         redis.call('XADD', KEYS[4], 'MAXLEN', ARGV[5], '*', 'message', message, 'reason', 'lost',
           'detail', deaths .. ' processes died while they owned this message, the last one as ' .. id,
           'attempt', deaths, 'worker', id)
+        redis.call('HDEL', KEYS[5], digest)
         buried = buried + 1
       else
         if new then
@@ -120,7 +118,7 @@ for i = 1, #slots, step do
         redis.call('LPUSH', KEYS[2], '1')
         requeued = requeued + 1
       end
-      redis.call('HDEL', KEYS[3], id)
+      redis.call('HDEL', KEYS[3], id) -- last, so that nothing is lost
     end
   end
 end

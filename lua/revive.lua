@@ -9,7 +9,7 @@
 
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
-redis.call('XDEL', KEYS[3], '0-1') -- nobody's letter: the first write needs no memory, and the last one is allowed
+redis.call('XDEL', KEYS[3], '0-0') -- nobody's letter: the first write needs no memory, and the last one is allowed
 local count = 0
 for i = 1, #ARGV, 2 do
   if #redis.call('XRANGE', KEYS[3], ARGV[i], ARGV[i]) == 1 then

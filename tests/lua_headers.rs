@@ -8,7 +8,7 @@ use crate::support::root;
 const UNPACKED: [(&str, &str, &str); 8] = [
     ("balance", "tokens", "1000 at a time"),
     ("bury", "letter", "six fields"),
-    ("claim", "ARGV, behind + 1, behind + claimed", "wire ids, at most 1000"),
+    ("claim", "ARGV, behind + 1, behind + wanted", "wire ids, at most 1000"),
     ("claim", "ARGV, first, last_id", "wire ids, at most 1000"),
     ("claim", "ARGV, BEFORE_IDS + 1, behind", "wire ids, at most 1000"),
     ("claim", "over", "at most as many as wire ids, and one more"),

@@ -10,10 +10,11 @@ fn set(redis: &mut Connection, rules: &[&str]) {
     redis::cmd("ACL").arg("SETUSER").arg("poor").arg(rules).exec(redis).unwrap();
 }
 
-/// A trial with a user that may do all but this, and that user's address.
-fn without(right: &str) -> (Trial, String) {
+/// A trial with a user that may do all but that, and that user's address.
+fn without(rights: &str) -> (Trial, String) {
     let mut trial = Trial::new();
-    set(&mut trial.redis, &["reset", "on", ">word", "~*", "&*", "+@all", right]);
+    let rules = ["reset", "on", ">word", "~*", "&*", "+@all"].into_iter().chain(rights.split(' '));
+    set(&mut trial.redis, &rules.collect::<Vec<_>>());
     let url = format!("{}?user=poor&pass=word", trial.server.url());
     (trial, url)
 }
@@ -26,11 +27,25 @@ fn kept(trial: &mut Trial) -> usize {
 
 #[test]
 fn a_worker_loses_nothing() {
-    for right in [
-        "-set", "-exists", "-hset", "-hdel", "-lpush", "-rpush", "-lpop", "-unlink", "-xadd", "-xtrim",
+    for rights in [
+        "-set",
+        "-exists",
+        "-hset",
+        "-hsetnx",
+        "-hdel",
+        "-lpush",
+        "-rpush",
+        "-lpop",
+        "-unlink",
+        "-xadd",
+        "-xtrim",
         "-xlen",
+        "-set -lpush",
+        "-exists -lpush",
+        "-hset -lpush",
+        "-hsetnx -lpush",
     ] {
-        let (mut trial, url) = without(right);
+        let (mut trial, url) = without(rights);
         let mut worker = trial.start_at(&url, &["--queue", QUEUE, "--lease", "1s", "--concurrency", "4"]);
         let fails: Vec<Vec<u8>> = (0..3).map(|n| call("trial.no_such_task", &[n.into()])).collect();
         trial.push(&[marks(40), fails].concat());
@@ -42,18 +57,18 @@ fn a_worker_loses_nothing() {
         });
         set(&mut trial.redis, &["+@all"]);
         if worker.printed().contains("error: ") {
-            assert_eq!(worker.wait_exit(PATIENCE).code(), Some(4), "{right}: {}", worker.printed());
+            assert_eq!(worker.wait_exit(PATIENCE).code(), Some(4), "{rights}: {}", worker.printed());
             assert_eq!(
                 kept(&mut trial),
                 43,
-                "{right}: expected a worker that does not start to take nothing"
+                "{rights}: expected a worker that does not start to take nothing"
             );
             worker = trial.worker_at(&url, &["--lease", "1s", "--concurrency", "4"]);
         }
         trial.wait_settled();
         trial.stop(&mut worker);
         trial.ledger.assert_each_at_least_once(0..40, u32::MAX);
-        assert_eq!(trial.dead(), 3, "{right}: {:#?}", trial.state());
+        assert_eq!(trial.dead(), 3, "{rights}: {:#?}", trial.state());
     }
 }
 
@@ -78,6 +93,24 @@ fn a_sweeper_loses_nothing_and_makes_nothing_twice() {
         sweeper.signal(nix::sys::signal::Signal::SIGTERM);
         assert_eq!(sweeper.wait_exit(PATIENCE).code(), Some(0), "{}", sweeper.printed());
     }
+}
+
+#[test]
+fn a_sweeper_forgets_no_death_of_what_it_may_not_bury() {
+    let (mut trial, url) = without("-xadd");
+    let (message, owner) = (marks(1).remove(0), "q:aaaaaaaaaaaaaaaa:1");
+    redis::cmd("HSET").arg("q_processing").arg(owner).arg(&message).exec(&mut trial.redis).unwrap();
+    let count = "redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '2 ' .. redis.call('TIME')[1] - 60 .. '000 q:b: q:c:')";
+    redis::Script::new(count).key("q_deaths").arg(&message).invoke::<()>(&mut trial.redis).unwrap();
+    let mut command = trial.command(DELAYED);
+    let words = ["sweeper", "--queue", QUEUE, "--interval", "100ms", "--redis", &url];
+    let mut sweeper = Program::spawn(command.args(words));
+    sweeper.wait_for_lines("give it the right", 3);
+    set(&mut trial.redis, &["+@all"]);
+    wait::until("its letter", PATIENCE, || trial.dead() == 1);
+    assert_eq!(trial.left(), (0, 0));
+    sweeper.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(sweeper.wait_exit(PATIENCE).code(), Some(0), "{}", sweeper.printed());
 }
 
 #[test]
