@@ -28,7 +28,7 @@ fn watch(server: &TestRedis) -> JoinHandle<Vec<usize>> {
         for line in lines.take_while(|line| !line.ends_with(r#""ECHO" "over""#)) {
             if line.contains(r#"] "EVALSHA" "#) {
                 moved.push(0);
-            } else if line.contains(r#" lua] "HDEL" "q_processing" "#) {
+            } else if line.contains(r#" lua] "HDEL" "q_processing" "q:"#) {
                 *moved.last_mut().unwrap() += 1;
             }
         }
