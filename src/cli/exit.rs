@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use crate::broker::{BrokerError, BrokerErrorKind};
+use crate::cli::logs::LINES;
 use crate::cli::output;
 use crate::client::BulkError;
 use crate::error::Error;
@@ -18,7 +19,7 @@ Exit codes:
   1  it failed, or `doctor` found a problem
   2  the command line was not understood, or arguments do not fit their task
   3  Redis cannot be reached, is not ready, or gave no answer (then the call may have been applied)
-  4  Redis refused: password, read-only, full, wrong type of key, too old, a Cluster
+  4  Redis refused: password, read-only, full, wrong type of key, too old, not fit for a Cluster
   5  configuration: a setting out of range, TLS that fails, no tasks, two of one name
   6  not found: no such task, no such dead letter, no such run";
 
@@ -86,7 +87,9 @@ impl Failure {
                 false => format!("error: {text}"),
             };
             // Where nobody reads errors, the code is all that can be given.
-            let _ = writeln!(std::io::stderr(), "{said}");
+            if LINES.is_open() {
+                let _ = writeln!(std::io::stderr(), "{said}");
+            }
         }
         ExitCode::from(self.code as u8)
     }

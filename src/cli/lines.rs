@@ -1,23 +1,29 @@
 //! What if nobody reads the log? Then lines are dropped: a worker that waited for its reader would obey no signal and end no
 //! run, while its lease goes on and nobody else gets its calls.
 
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::{Mode, SFlag, fstat};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// How long a line waits for the reader to go on, unless the one before it had waited in vain.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// For how long it is not asked again, where a stream takes nothing though it says that it would.
+const PAUSE: Duration = Duration::from_millis(5);
 /// What a pipe takes without a pause when it takes anything, in bytes.
 const PIECE: usize = 4096;
 
 /// Log lines on their way to a stream, each of them with one call of `write`.
 pub(super) struct Lines<F> {
     to: F,
+    /// The same, where a write never waits.
+    ours: Option<OwnedFd>,
     state: Mutex<State>,
 }
 
@@ -32,36 +38,40 @@ struct State {
 }
 
 impl<F: AsFd> Lines<F> {
-    pub(super) const fn new(to: F) -> Self {
-        let state = State { is_stuck: false, is_cut: false, dropped: 0 };
-        Self { to, state: Mutex::new(state) }
+    pub(super) fn new(to: F) -> Self {
+        let ours = reopened(&to);
+        Self { to, ours, state: Mutex::default() }
     }
 
     /// Whether a line could be written now, or soon.
     pub(super) fn is_open(&self) -> bool {
-        self.wait(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.is_stuck = !self.wait(until(&state));
+        !state.is_stuck
     }
 
-    /// Waits until there is room; in vain only once, until there is some again.
-    fn wait(&self, state: &mut State) -> bool {
-        let patience = if state.is_stuck { Duration::ZERO } else { PATIENCE };
-        let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
-        let mut stream = [PollFd::new(self.to.as_fd(), PollFlags::POLLOUT)];
-        let ready = loop {
-            match poll(&mut stream, patience) {
+    fn stream(&self) -> BorrowedFd<'_> {
+        self.ours.as_ref().map_or_else(|| self.to.as_fd(), AsFd::as_fd)
+    }
+
+    /// Waits until there is room, or that moment.
+    fn wait(&self, until: Instant) -> bool {
+        let mut stream = [PollFd::new(self.stream(), PollFlags::POLLOUT)];
+        loop {
+            let left = PollTimeout::try_from(until.saturating_duration_since(Instant::now()));
+            match poll(&mut stream, left.unwrap_or(PollTimeout::ZERO)) {
                 Err(Errno::EINTR) => {}
-                ready => break ready,
+                // One that cannot be asked, as when it is closed, does not make anybody wait.
+                ready => return ready != Ok(0),
             }
-        };
-        // One that cannot be asked, as when it is closed, does not make anybody wait.
-        state.is_stuck = ready == Ok(0);
-        !state.is_stuck
+        }
     }
 
     /// Writes a line, or drops it.
     fn write(&self, line: &[u8]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.wait(&mut state) {
+        state.is_stuck = !self.wait(until(&state));
+        if state.is_stuck {
             state.dropped += 1;
             return;
         }
@@ -72,28 +82,61 @@ impl<F: AsFd> Lines<F> {
             tracing::warn!(dropped, "lines of this log were dropped, since nobody read it");
             state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         }
-        let end: &[u8] = if std::mem::take(&mut state.is_cut) { b"\n" } else { b"" };
-        for piece in [end, line].into_iter().flat_map(|text| text.chunks(PIECE)) {
-            if !self.wait(&mut state) {
-                state.is_cut = true;
-                state.dropped += 1;
-                return;
-            }
-            // On a full disk, or a closed stream, there is nobody to tell.
-            let _ = write_all(&self.to, piece);
+        if state.is_cut && self.put(&mut state, b"\n") == 1 {
+            state.is_cut = false;
         }
+        let put = self.put(&mut state, line);
+        if put < line.len() {
+            state.is_cut |= put > 0;
+            state.dropped += 1;
+        }
+    }
+
+    /// Writes as much of a text as is taken.
+    fn put(&self, state: &mut State, text: &[u8]) -> usize {
+        let mut put = 0;
+        let mut until = until(state);
+        while put < text.len() {
+            state.is_stuck = !self.wait(until);
+            if state.is_stuck {
+                break;
+            }
+            let piece = &text[put..text.len().min(put + PIECE)];
+            match nix::unistd::write(self.stream(), piece) {
+                Ok(length) => {
+                    put += length;
+                    until = Instant::now() + PATIENCE;
+                }
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) if Instant::now() < until => std::thread::sleep(PAUSE),
+                Err(Errno::EAGAIN) => {
+                    state.is_stuck = true;
+                    break;
+                }
+                // On a full disk, or a closed stream, there is nobody to tell.
+                Err(_) => break,
+            }
+        }
+        put
     }
 }
 
-fn write_all(to: &impl AsFd, mut text: &[u8]) -> nix::Result<()> {
-    while !text.is_empty() {
-        match nix::unistd::write(to, text) {
-            Ok(length) => text = &text[length..],
-            Err(Errno::EINTR) => {}
-            Err(error) => return Err(error),
-        }
+/// Until when a line waits.
+fn until(state: &State) -> Instant {
+    Instant::now() + if state.is_stuck { Duration::ZERO } else { PATIENCE }
+}
+
+/// Opens a pipe or a terminal once more, for writes that never wait: others may have filled it since it was asked whether it
+/// has room, and a terminal may say so with less than a line. How the stream itself is written to is not ours alone to say.
+fn reopened(to: &impl AsFd) -> Option<OwnedFd> {
+    let to = to.as_fd();
+    let kind = SFlag::from_bits_truncate(fstat(to).ok()?.st_mode) & SFlag::S_IFMT;
+    if kind != SFlag::S_IFIFO && !to.is_terminal() {
+        return None;
     }
-    Ok(())
+    let path = format!("/proc/self/fd/{}", to.as_raw_fd());
+    let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    open(path.as_str(), flags, Mode::empty()).ok()
 }
 
 impl<F: AsFd> Write for &Lines<F> {
@@ -120,6 +163,18 @@ mod tests {
     use std::io::Read;
 
     use super::*;
+
+    #[test]
+    fn a_terminal_that_nobody_reads_makes_nobody_wait() {
+        let pty = nix::pty::openpty(None, None).expect("a terminal");
+        let lines = Lines::new(pty.slave);
+        let began = Instant::now();
+        for _ in 0..1_000 {
+            lines.write(&[b'x'; 200]);
+        }
+        assert!(lines.state.lock().expect("no panic").dropped > 0, "expected most of it to be dropped");
+        assert!(began.elapsed() < 30 * PATIENCE, "expected to wait once, not for {:?}", began.elapsed());
+    }
 
     #[test]
     fn lines_that_nobody_reads_are_dropped_and_those_behind_are_whole() {

@@ -13,7 +13,8 @@ use crate::cli::lines::Lines;
 use crate::cli::settings::Settings;
 use crate::config::LogFormat;
 
-static LINES: LazyLock<Lines<Stderr>> = LazyLock::new(|| Lines::new(stderr()));
+/// Where what is said of a failure goes too, when nobody would wait for it in vain.
+pub(super) static LINES: LazyLock<Lines<Stderr>> = LazyLock::new(|| Lines::new(stderr()));
 
 /// Begins to log. A tool only warns, unless it was told to say more; a command that serves says what it does.
 pub(super) fn start(settings: &Settings, serves: bool) -> Result<(), Failure> {
