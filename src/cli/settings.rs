@@ -12,7 +12,7 @@ use toml::{Table, Value};
 pub(super) use self::values::{default_of, value};
 use crate::cli::args::{Args, Command};
 use crate::cli::exit::Failure;
-use crate::config::{Config, ConfigError, QueueWeight, without_password};
+use crate::config::{Config, ConfigError, QueueWeight};
 
 /// The file that is read when none is named.
 const DEFAULT_FILE: &str = "delayed.toml";
@@ -175,14 +175,31 @@ fn read_file(named: Option<&Path>) -> Result<(PathBuf, Table), Failure> {
         }
     };
     let wrong = |error: toml::de::Error| {
-        // It shows the line.
-        let error = without_password(error.to_string().trim_end());
-        Failure::configuration(format!("{}: {error}", path.display()))
+        Failure::configuration(format!("{}: {}", path.display(), told(&error, &text)))
     };
     // By itself first: only here an error knows its line.
     toml::from_str::<Config>(&text).map_err(wrong)?;
     let table = toml::from_str(&text).map_err(wrong)?;
     Ok((path.to_owned(), table))
+}
+
+/// What is wrong with a file, and the line; that is named only, and what is between quotes left out, where either may have a
+/// password.
+fn told(error: &toml::de::Error, text: &str) -> String {
+    let whole = error.to_string();
+    if !whole.contains('@') && !whole.contains("pass") {
+        return whole.trim_end().to_owned();
+    }
+    let message = error.message();
+    let message = match (message.find('"'), message.rfind('"')) {
+        (Some(first), Some(last)) => format!("{}***{}", &message[..=first], &message[last..]),
+        _ => message.to_owned(),
+    };
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    format!(
+        "line {}, which is not shown since it may have a password: {message}",
+        before.matches('\n').count() + 1
+    )
 }
 
 impl Kind {

@@ -19,8 +19,6 @@ pub use self::prefetch::Prefetch;
 pub use self::prefork::PreforkConfig;
 pub use self::queue::QueueWeight;
 pub use self::server::RedisConfig;
-#[cfg(feature = "cli")]
-pub(crate) use self::server::without_password;
 pub use self::sweeper::{DeadConfig, SweeperConfig};
 pub use self::text::{parse_size, shown_size};
 pub use self::worker::{Unknown, WorkerConfig};

@@ -76,25 +76,6 @@ impl RedisConfig {
     }
 }
 
-/// A text that may have an address in each line, without the passwords.
-#[cfg(feature = "cli")]
-pub(crate) fn without_password(text: &str) -> String {
-    let line = |line: &str| {
-        let (before, rest) =
-            line.split_once("pass=").map_or((line, None), |(before, rest)| (before, Some(rest)));
-        let rest = rest.map(|rest| format!("pass=***{}", rest.trim_start_matches(|c| !"&\"' ".contains(c))));
-        let line = format!("{before}{}", rest.unwrap_or_default());
-        match line.split_once("://") {
-            Some((before, rest)) if rest.contains('@') => {
-                let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
-                format!("{before}://***@{host}")
-            }
-            _ => line,
-        }
-    };
-    text.lines().map(line).collect::<Vec<_>>().join("\n")
-}
-
 impl Default for RedisConfig {
     fn default() -> Self {
         Self {

@@ -142,12 +142,14 @@ fn an_error_does_nothing_to_a_terminal_and_shows_no_password() {
 fn a_mistake_in_the_line_of_the_address_shows_no_password() {
     let directory = support::directory();
     for (text, told) in [
-        (r#"redis = { url = "redis://:geheim@x:1", timeout = 5 }"#, "redis://***@x:1"),
-        (r#"redis = "redis://ann:geh@eim geheim@x:1""#, "redis://***@x:1"),
+        (r#"redis = { url = "redis://:geheim@x:1", timeout = 5 }"#, "line 1, which is not shown"),
+        (r#"redis = "redis://ann:geh@eim geheim@x:1""#, "***"),
+        (r#"redis = "ann:geheim@x:1""#, "***"),
         (r#"redis.uri = "redis://ann:geheim@x:1""#, "unknown field `uri`"),
-        (r#"redis.url = ["unix:///x?pass=geheim&db=1"]"#, "unix:///x?pass=***&db=1"),
-        ("redis.url = redis://:geheim@x:1", "redis://***@x:1"),
-        (r#"redis.url = "redis://:geheim@x:1"#, "redis://***@x:1"),
+        ("# one\nredis.password = \"geheim\"", "line 2, which is not shown"),
+        (r#"redis.url = ["unix:///x?pass=a", "unix:///y?pass=geheim"]"#, "invalid type: sequence"),
+        ("redis.url = redis://:geheim@x:1", "line 1, which"),
+        (r#"redis.url = "redis://:geheim@x:1"#, "line 1, which"),
     ] {
         std::fs::write(directory.path().join("delayed.toml"), text).unwrap();
         for words in [&["config"][..], &["config", "--json"]] {
