@@ -88,7 +88,7 @@ impl Commands {
     ) {
         let (is_useless, may_be_demoted) = match result {
             Ok(replies) => (false, is_refused_by_replica(replies)),
-            Err(error) => (outlives(error), error.code() == Some("READONLY")),
+            Err(error) => (outlives(error), error.code().is_some_and(is_word_of_replica)),
         };
         if !is_useless && !may_be_demoted {
             return;
@@ -120,7 +120,12 @@ fn outlives(error: &RedisError) -> bool {
 /// wrapped in another one before Redis 7.
 fn is_refused_by_replica(reply: &Value) -> bool {
     let Value::ServerError(error) = reply else { return false };
-    error.code() == "READONLY" || error.details().is_some_and(|details| details.contains("READONLY"))
+    is_word_of_replica(error.code()) || error.details().is_some_and(|details| details.contains("READONLY"))
+}
+
+/// What a replica says to a write; that of a Redis Cluster says where the master is.
+fn is_word_of_replica(code: &str) -> bool {
+    matches!(code, "READONLY" | "MOVED")
 }
 
 impl Calls for Commands {
@@ -299,6 +304,11 @@ mod tests {
         ] {
             let shown = format!("{reply:?}, {second:?}");
             assert_eq!(check(vec![reply, second], "7").is_ok(), is_believed, "{shown}");
+        }
+        for (word, is_looked_for) in
+            [("READONLY no", true), ("MOVED 7 10.0.0.1:1", true), ("OOM full", false)]
+        {
+            assert_eq!(is_refused_by_replica(&refused(word)), is_looked_for, "{word}: another master");
         }
         assert!(check(vec![echo("7")], "7").is_err(), "expected two replies to be needed");
         let told = check(vec![Value::Int(1), echo(&"x".repeat(1 << 20))], "7").unwrap_err().to_string();

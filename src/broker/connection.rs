@@ -114,11 +114,12 @@ fn check_version(facts: &ServerFacts) -> Result<(), BrokerError> {
 /// What a server says to whoever connects, before it closes the connection: one that has too many, or is protected. The
 /// library has no ear for it while it still says who it is.
 fn first_words(address: &ConnectionAddr) -> Option<String> {
-    let mut words = [0; 1024];
+    let mut words = [0; 2048];
     let length = match address {
         ConnectionAddr::Tcp(host, port) => {
-            let address = (host.as_str(), *port).to_socket_addrs().ok()?.next()?;
-            let mut stream = TcpStream::connect_timeout(&address, SHORT).ok()?;
+            let mut addresses = (host.as_str(), *port).to_socket_addrs().ok()?;
+            let mut stream =
+                addresses.find_map(|address| TcpStream::connect_timeout(&address, SHORT).ok())?;
             stream.set_read_timeout(Some(SHORT)).ok()?;
             stream.read(&mut words).ok()?
         }

@@ -114,13 +114,16 @@ impl BrokerError {
 
     /// The server closed a connection as soon as it was made, with these words.
     pub(super) fn turned_away(op: &'static str, words: &str) -> Self {
-        match words.split_once(' ') {
-            Some(("DENIED", _)) => Self::new(op, BrokerErrorKind::Denied, words).advised(
-                "Redis refuses programs of other machines: give it a password, which its own words tell how",
-            ),
-            _ => Self::new(op, BrokerErrorKind::Unreachable, words)
-                .advised("Redis takes no more connections: close some, or raise its `maxclients`"),
+        if words.starts_with("DENIED") {
+            return Self::new(op, BrokerErrorKind::Denied, words).advised(
+                "Redis refuses programs of other machines: give it a password, or as its own words say",
+            );
         }
+        let found = Self::new(op, BrokerErrorKind::Unreachable, words);
+        if !words.contains("max number of clients") {
+            return found.advised("Redis does not let us in: its own words say why");
+        }
+        found.advised("Redis takes no more connections: close some, or raise its `maxclients`")
     }
 
     /// The same, with the address at which it was met.
@@ -236,8 +239,8 @@ const HASH_TAG: &str = "in a Redis Cluster the name of a queue carries a hash ta
                         the same: rename the queue, or use a Redis that is no Cluster";
 
 /// What to do about keys that are at another node of a Redis Cluster.
-const ONE_SHARD: &str = "this is a Redis Cluster of several shards, and all keys are to be in one: use one that has a single \
-                         shard, or a Redis that is no Cluster";
+const ONE_SHARD: &str = "this node of a Redis Cluster is not the one for all keys: connect to the master of a Cluster of one \
+                         shard, since several shards are not supported, or use a Redis that is no Cluster";
 
 /// What to do about it, where nothing better is known.
 fn advice(kind: BrokerErrorKind) -> &'static str {
