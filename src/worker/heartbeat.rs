@@ -79,6 +79,7 @@ impl Heartbeat {
     pub(super) fn start(keeper: LeaseKeeper) -> std::io::Result<Self> {
         let (tell, told) = channel();
         let (alive, ended) = oneshot::channel();
+        // The reply of what is no Redis may be nested deeply, which takes room.
         let thread =
             std::thread::Builder::new().name("delayed-beat".into()).stack_size(1 << 20).spawn(move || {
                 let _alive: oneshot::Sender<()> = alive;
@@ -129,7 +130,7 @@ impl Drop for Heartbeat {
 }
 
 /// Connects, and when it is told to begin, beats every period until it is told to stop. A beat that fails is tried again
-/// soon, until the lease, which is four periods long, has ended.
+/// soon: the lease is four periods long.
 fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
     keeper.connect_ahead();
     let Ok(Begin { mut pulse, first }) = told.recv() else { return };
@@ -145,6 +146,7 @@ fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
         return;
     }
     let mut last_success = Instant::now();
+    let mut last_told = None::<Instant>;
     let mut pause = pulse.period;
     let mut beats = 0;
     loop {
@@ -158,13 +160,17 @@ fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
         match beat {
             Ok(_) => {
                 last_success = Instant::now();
+                last_told = None;
                 pause = pulse.period;
             }
             Err(error) => {
-                let silent = last_success.elapsed();
                 pause = pulse.period / 4;
+                if last_told.is_some_and(|told| told.elapsed() < pulse.period) {
+                    continue;
+                }
+                last_told = Some(Instant::now());
+                let silent = last_success.elapsed();
                 if silent > pulse.lease {
-                    pause = pulse.period;
                     tracing::warn!(worker = %pulse.worker, %error, ?silent, "heartbeat failed; the lease has ended and others may run what this worker owns");
                 } else {
                     tracing::warn!(worker = %pulse.worker, %error, "heartbeat failed");

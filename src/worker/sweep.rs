@@ -7,7 +7,7 @@ use futures_util::future::join;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, BrokerErrorKind};
 use crate::protocol::names::WorkerId;
 use crate::sweeper::{SweepReport, Sweeper};
 use crate::worker::lane::Lane;
@@ -64,10 +64,12 @@ pub(super) async fn run(
                     Ok(_) => {}
                     Err(error) => tracing::warn!(%queue, %error, "the sweep failed; it is tried again"),
                 },
-                Err(error) if error.is_silence() => {
-                    tracing::debug!(%queue, %error, "could not take a turn to sweep")
+                Err(error)
+                    if matches!(error.kind(), BrokerErrorKind::Denied | BrokerErrorKind::WrongType) =>
+                {
+                    tracing::warn!(%queue, %error, "could not take a turn to sweep")
                 }
-                Err(error) => tracing::warn!(%queue, %error, "could not take a turn to sweep"),
+                Err(error) => tracing::debug!(%queue, %error, "could not take a turn to sweep"),
             }
         }
         pace.rest(&lanes).await;
