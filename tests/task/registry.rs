@@ -106,6 +106,12 @@ fn the_macro_knows_the_same_suffixes() {
     assert_eq!(listed, delayed::protocol::names::SUFFIXES);
     let longest = format!("MAX_QUEUE_NAME: usize = {};", delayed::protocol::names::MAX_QUEUE_NAME);
     assert!(options.contains(&longest));
+    assert!(options.contains(&format!("QUEUES: &str = {:?};", delayed::protocol::keys::QUEUES)));
+    let hidden = |text: &str| -> String {
+        let body = text.split("fn is_hidden(").nth(1).and_then(|rest| rest.split("\n}").next()).unwrap();
+        body.split_whitespace().collect()
+    };
+    assert_eq!(hidden(options), hidden(include_str!("../../src/protocol/names.rs")));
 }
 
 #[test]
