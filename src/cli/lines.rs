@@ -70,7 +70,8 @@ impl<F: AsFd> Lines<F> {
     /// Writes a line, or drops it.
     fn write(&self, line: &[u8]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.is_stuck = !self.wait(until(&state));
+        let until = until(&state);
+        state.is_stuck = !self.wait(until);
         if state.is_stuck {
             state.dropped += 1;
             return;
@@ -79,23 +80,22 @@ impl<F: AsFd> Lines<F> {
         if dropped > 0 {
             drop(state);
             // Comes here again, as a line like all others.
-            tracing::warn!(dropped, "lines of this log were dropped, since nobody read it");
+            tracing::warn!(dropped, "lines of this log were dropped, since they could not be written");
             state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         }
-        if state.is_cut && self.put(&mut state, b"\n") == 1 {
+        if state.is_cut && self.put(&mut state, b"\n", until) == 1 {
             state.is_cut = false;
         }
-        let put = self.put(&mut state, line);
+        let put = self.put(&mut state, line, until);
         if put < line.len() {
             state.is_cut |= put > 0;
             state.dropped += 1;
         }
     }
 
-    /// Writes as much of a text as is taken.
-    fn put(&self, state: &mut State, text: &[u8]) -> usize {
+    /// Writes as much of a text as is taken, the first of it until then.
+    fn put(&self, state: &mut State, text: &[u8], mut until: Instant) -> usize {
         let mut put = 0;
-        let mut until = until(state);
         while put < text.len() {
             state.is_stuck = !self.wait(until);
             if state.is_stuck {
