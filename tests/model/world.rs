@@ -187,6 +187,9 @@ impl World {
                 self.deaths.remove(&message);
             }
         }
+        if self.has(Protection::LiveKeyFirst) {
+            open[..wanted].iter().for_each(|wire| self.live[usize::from(*wire)] = true);
+        }
         if self.waiting.is_empty() {
             self.tokens = 0;
             self.hand = if moved { 0 } else { self.hand };
@@ -203,9 +206,6 @@ impl World {
 
         let mut claimed = Claimed { suspects, waiting: self.waiting.len(), ..Claimed::default() };
         for (at, (wire, message)) in open.iter().zip(&messages).enumerate() {
-            if self.has(Protection::LiveKeyFirst) {
-                self.live[usize::from(*wire)] = true;
-            }
             let before = self.write(*wire, *message);
             claimed.lost += usize::from(at < again && before.is_none());
             claimed.released.extend(before);
