@@ -28,6 +28,8 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 // Any multi-thread runtime will do, such as that of `#[tokio::main]`; in this one a worker drains a queue faster.
 fn main() -> Outcome {
+    // Where its log goes: without a subscriber, nowhere.
+    tracing_subscriber::fmt().init();
     delayed::worker::runtime().build()?.block_on(serve())
 }
 

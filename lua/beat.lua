@@ -13,21 +13,29 @@
 -- KEYS[6]  hand           LIST  tokens that workers were woken with, until their claims come
 -- KEYS[7]  processing     HASH  wire id -> the message that this slot owns
 -- KEYS[8]  deaths         HASH  messages that died with their workers
+-- KEYS[9]  due            ZSET  calls that are to run later
 -- KEYS[…]  the live keys of slots, at most 1000  STRING
 -- ARGV[1]  lease      in milliseconds
 -- ARGV[2]  worker id
 -- ARGV[3]  info       MessagePack, as docs/protocol.md has it
 -- ARGV[4]  forget     milliseconds after the end of its lease at which a worker is forgotten
 --
--- Returns an array: 1 when a sweep may find something, 0 when none of the queue's keys is there and no worker is
--- to be forgotten; then the orders that stood there: wire id, order, wire id, order, …
+-- Returns an array: first the sum of 1 when a sweep may find something (one of the queue's keys is there, or a worker is
+-- to be forgotten), 2 when the hand and 4 when the notifications begin with something else than a token, as another
+-- program's list; then the orders that stood there: wire id, order, wire id, order, …
+
+--! include now
 
 redis.call('HLEN', KEYS[1]) -- PEXPIRE would take any type
 local orders = redis.call('HGETALL', KEYS[3])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local found = redis.call('EXISTS', KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8])
+local now = now_ms()
+local found = redis.call('EXISTS', KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9])
   + redis.call('ZCOUNT', KEYS[2], '-inf', now - ARGV[4])
+
+local function is_foreign(key)
+  local first = redis.pcall('LINDEX', key, 0) -- a key of another type is told of elsewhere
+  return type(first) == 'string' and first ~= '1'
+end
 
 local lease = tonumber(ARGV[1])
 local known = redis.call('PEXPIRE', KEYS[1], 4 * lease)
@@ -36,11 +44,12 @@ if known == 0 then
   redis.call('PEXPIRE', KEYS[1], 4 * lease)
 end
 redis.call('ZADD', KEYS[2], now + lease, ARGV[2])
-for i = 9, #KEYS do
+for i = 10, #KEYS do
   redis.call('SET', KEYS[i], '1', 'PX', lease)
 end
 if #orders > 0 then
   redis.call('UNLINK', KEYS[3])
 end
-table.insert(orders, 1, found > 0 and 1 or 0)
+local foreign = (is_foreign(KEYS[6]) and 2 or 0) + (is_foreign(KEYS[5]) and 4 or 0)
+table.insert(orders, 1, (found > 0 and 1 or 0) + foreign)
 return orders

@@ -1,5 +1,7 @@
 -- bury: move a message from its slot to the dead letters, with the reason.
 --
+-- A stream that begins with something else than a letter is another program's: nothing is trimmed there.
+--
 -- KEYS[1]  processing  HASH    wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH    seq: the number of the last call that was applied
 -- KEYS[3]  dead        STREAM  dead letters, oldest first
@@ -12,30 +14,33 @@
 -- ARGV[6]  detail     a sentence
 -- ARGV[7]  attempt    which attempt this was
 -- ARGV[8]  where      host/pid/worker id
--- ARGV[9]  output     what its process wrote last; empty: the letter has no such field
+-- ARGV[9]  output     what its process wrote; empty: the letter has no such field
 --
 -- Returns an array: 1, or 0 when the slot owned nothing any more, or -1 when the key of the dead letters
--- holds another type (then nothing was moved), and the number of older dead letters that had to go.
+-- holds another type, or another program's entries (then nothing was moved), the number of older dead letters that had to go,
+-- and the id of the dead letter, or an empty text.
 -- Errors  STALE  another call was to come before this one, this one comes too late, or which one came
 --                last is not known and this is not the first; nothing was done.
 
+--! include stale
+--! include letters
+
 local seq = tonumber(ARGV[1])
-local last = redis.call('HGET', KEYS[2], 'seq')
-if tonumber(last or 0) ~= seq - 1 then
-  local known = last and (last .. ' was applied last') or 'none is known'
-  return redis.error_reply('STALE this is not the next call of this worker: ' .. known)
+local refused = out_of_order(KEYS[2], seq)
+if refused then
+  return refused
 end
-local before = redis.pcall('XLEN', KEYS[3])
-if type(before) ~= 'number' and not string.find(before.err, 'WRONGTYPE', 1, true) then
-  return before
+local before, failed = count_letters(KEYS[3])
+if failed then
+  return failed
 end
 redis.call('HLEN', KEYS[4])
 
 local message = redis.call('HGET', KEYS[1], ARGV[2])
 redis.call('HDEL', KEYS[1], ' ') -- nobody's field: the first write needs no memory, and the last one is allowed
-if not message or type(before) ~= 'number' then
+if not message or not before then
   redis.call('HSET', KEYS[2], 'seq', seq)
-  return { message and -1 or 0, 0 }
+  return { message and -1 or 0, 0, '' }
 end
 -- Before the field goes, so that a letter that is refused loses nothing.
 local letter = { 'message', message, 'reason', ARGV[5], 'detail', ARGV[6], 'attempt', ARGV[7], 'worker', ARGV[8] }
@@ -45,8 +50,8 @@ if ARGV[9] ~= '' then
 end
 local now = redis.call('TIME')
 redis.call('XTRIM', KEYS[3], 'MINID', math.max(0, now[1] * 1000 - tonumber(ARGV[4])))
-redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[3], '*', unpack(letter))
+local id = redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[3], '*', unpack(letter))
 redis.call('HDEL', KEYS[1], ARGV[2])
 redis.call('HDEL', KEYS[4], redis.sha1hex(message))
 redis.call('HSET', KEYS[2], 'seq', seq)
-return { 1, before + 1 - redis.call('XLEN', KEYS[3]) }
+return { 1, before + 1 - redis.call('XLEN', KEYS[3]), id }

@@ -3,13 +3,14 @@
 -- Both in one call, since a worker that ends a batch wants the next one. A slot that is released and
 -- claimed again is overwritten in place: HSET tells how many fields were new, and so how many of the
 -- released ones had been taken away from us. A reply ends with the message with which it gets large;
--- what was popped behind that one goes back, and comes with a later claim.
+-- what was popped behind that one goes back, and comes with a later claim. What is no token goes back too.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
 -- KEYS[3]  processing     HASH    wire id -> the message that this slot owns
 -- KEYS[4]  worker         HASH    seq: the number of the last call that was applied
--- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it
+-- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it, and the own
+--                                 deaths of calls that wait, which go with the message into its slot
 -- KEYS[6]  hand           LIST    tokens that workers were woken with, until their claims come
 -- ARGV[1]  seq            the number of this call: one more than the last that was applied
 -- ARGV[2]  lease          milliseconds that a live key is good for
@@ -28,32 +29,38 @@
 --                is not known and this is not the first, or a slot that the caller takes for free owns a
 --                message; nothing was done.
 
+--! include stale
+
 local BEFORE_IDS = 7
 local STEP, ENOUGH = 64, 8388608 -- messages popped at a time, and bytes of a large reply
 local MANY, SHORT, pack = 16, 64, cmsgpack.pack -- claimed at a time, and bytes of each on average
+local TOKEN, MOST = '1', 10000 -- and how many of them are dropped at a time
 local NOBODY, LONG = ' ', string.rep('-', 100) -- a field that nobody has, and a value that is kept in no small hash
 local released, kept = tonumber(ARGV[6]), tonumber(ARGV[7])
 local free, overlap = #ARGV - BEFORE_IDS - kept, released - kept -- overlap: released and claimed again
+local behind = BEFORE_IDS + kept -- the wire ids behind this place are claimed, one after the other
+
+-- Step 1, check: the call is the next one, and each slot that it may fill is free. Nothing is written.
 
 local seq = tonumber(ARGV[1])
-local last = redis.call('HGET', KEYS[4], 'seq')
-if tonumber(last or 0) ~= seq - 1 then
-  local known = last and (last .. ' was applied last') or 'none is known'
-  return redis.error_reply('STALE this is not the next call of this worker: ' .. known)
+local refused, last = out_of_order(KEYS[4], seq)
+if refused then
+  return refused
 end
-
 local moved = ARGV[3] == '2'
-local in_hand = moved and math.min(1, redis.call('LLEN', KEYS[6])) or tonumber(ARGV[3])
+local in_hand = moved and (redis.call('LINDEX', KEYS[6], -1) == TOKEN and 1 or 0) or tonumber(ARGV[3])
 local waiting, tokens = redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[2])
 local wanted, held = math.min(free, waiting, tokens + in_hand), redis.call('HLEN', KEYS[3])
 if held > 0 and wanted > overlap then
-  local first, last_id = BEFORE_IDS + released + 1, BEFORE_IDS + kept + wanted
+  local first, last_id = BEFORE_IDS + released + 1, behind + wanted
   for _, message in ipairs(redis.call('HMGET', KEYS[3], unpack(ARGV, first, last_id))) do
     if message then -- would be overwritten, and lost
       return redis.error_reply('STALE a slot that should be free owns a message')
     end
   end
 end
+
+-- Step 2, clear: what succeeded is no suspect any more.
 
 local suspects = math.min(1, redis.call('HLEN', KEYS[5]))
 for i = 1, tonumber(ARGV[5]) do
@@ -63,9 +70,9 @@ for i = 1, tonumber(ARGV[5]) do
   end
 end
 
--- What may be refused is done before a message is taken, which could not be put back by whoever lacks a right.
+-- Step 3, prepare: do what may be refused before a message is taken, which whoever lacks a right could not put back.
+
 redis.call('HDEL', KEYS[3], NOBODY) -- the first write needs no memory, and those of what is released are allowed
-local behind = BEFORE_IDS + kept
 if wanted > 0 then
   redis.call('HSET', KEYS[4], 'seq', seq - 1) -- as it was
   if ARGV[4] == '1' or redis.call('EXISTS', unpack(ARGV, behind + 1, behind + wanted)) < wanted then
@@ -75,7 +82,9 @@ if wanted > 0 then
   end
 end
 
-local messages, bytes, keep = {}, 0, 0
+-- Step 4, take: pop messages until there are enough or the reply is large, and no more than one where it runs alone.
+
+local messages, bytes, keep, digest, known = {}, 0, 0, nil, nil
 if wanted > 0 then
   messages = redis.call('LPOP', KEYS[1], math.min(wanted, STEP))
   repeat
@@ -92,10 +101,12 @@ if wanted > 0 then
   while bytes - #messages[keep] >= ENOUGH do
     bytes, keep = bytes - #messages[keep], keep - 1
   end
-  if suspects == 1 then -- what two processes died of runs alone, so that the third death is its own
+  if suspects == 1 then
+    --! include deaths
     for i = 1, keep do
-      local deaths = redis.call('HGET', KEYS[5], redis.sha1hex(messages[i]))
-      if deaths and tonumber(string.match(deaths, '^%d+') or 0) >= 2 then
+      digest = redis.sha1hex(messages[i])
+      known = redis.call('HGET', KEYS[5], digest)
+      if is_suspect(known) then
         suspects, keep = i == 1 and 2 or 1, math.max(i - 1, 1)
         break
       end
@@ -106,6 +117,8 @@ if wanted > 0 then
   end
   suspects = #messages > 1 and math.min(suspects, 1) or suspects
 end
+
+-- Step 5, settle: the slots own what was taken and nothing of what is released, and its tokens go.
 
 local lost, claimed, fields = 0, #messages, {}
 local small = claimed >= MANY and held < claimed
@@ -119,6 +132,11 @@ end
 if claimed > 0 then
   lost = redis.call('HSET', KEYS[3], unpack(fields)) - math.max(0, claimed - overlap)
 end
+if suspects == 2 then
+  --! include deaths
+  --! include suspects
+  move_own_deaths(KEYS[5], digest, known, ARGV[behind + 1])
+end
 redis.call('HSET', KEYS[4], 'seq', seq) -- whatever is refused from here on: what is owned came with this call
 local over = { unpack(ARGV, BEFORE_IDS + 1, behind) } -- released, with no new message
 for i = kept + claimed + 1, released do
@@ -129,13 +147,18 @@ if #over > 0 then
   lost = lost - redis.call('HDEL', KEYS[3], unpack(over))
 end
 if waiting == 0 and (tokens > 0 or moved) then
-  redis.call('UNLINK', KEYS[2], moved and KEYS[6] or KEYS[2])
+  for _, key in ipairs({ KEYS[2], moved and KEYS[6] or nil }) do
+    if redis.call('LINDEX', key, 0) == TOKEN then redis.call('LREM', key, MOST, TOKEN) end
+  end
 end
 if claimed > in_hand then
-  redis.call('LPOP', KEYS[2], claimed - in_hand)
+  local taken = redis.call('LPOP', KEYS[2], claimed - in_hand) or {}
+  for i = #taken, 1, -1 do
+    if taken[i] ~= TOKEN then redis.call('LPUSH', KEYS[2], taken[i]) end -- another program's
+  end
 end
 if claimed > 0 and moved and in_hand == 1 then
-  redis.call('LPOP', KEYS[6])
+  redis.call('RPOP', KEYS[6])
 end
 if not last then
   redis.call('PEXPIRE', KEYS[4], 4 * tonumber(ARGV[2])) -- a beat made it, or will renew it

@@ -4,11 +4,15 @@
 -- that was idle itself takes its time for each. Also called when the wait has ended without a token: then it
 -- takes one from the notifications, if there is one. Where nothing waits, it drops the tokens that are left.
 --
+-- The wait pushes its token to the right end of the hand, from where it is taken: a list of that name may be another
+-- program's. What is no token goes back.
+--
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
 -- KEYS[3]  processing     HASH    wire id -> the message that this slot owns
 -- KEYS[4]  worker         HASH    seq: the number of the last call that was applied
--- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it
+-- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it, and the own
+--                                 deaths of calls that wait, which go with the message into its slot
 -- KEYS[6]  hand           LIST    tokens that workers were woken with, until their claims come
 -- ARGV[1]  seq      the number of this call: one more than the last that was applied
 -- ARGV[2]  lease    milliseconds that the live key is good for
@@ -20,20 +24,36 @@
 --                is not known and this is not the first, or the slot owns a message; nothing was done, and
 --                what was taken is back.
 
+--! include stale
+
 local seq, id = tonumber(ARGV[1]), ARGV[3]
-local last = redis.call('HGET', KEYS[4], 'seq')
-if tonumber(last or 0) ~= seq - 1 then
-  local known = last and (last .. ' was applied last') or 'none is known'
-  return redis.error_reply('STALE this is not the next call of this worker: ' .. known)
+local refused, last = out_of_order(KEYS[4], seq)
+if refused then
+  return refused
+end
+
+local TOKEN, MOST = '1', 10000 -- and how many of them are dropped at a time
+
+local function take(key, pop, push, other)
+  local token = redis.call(pop, key)
+  if token and token ~= TOKEN and type(redis.pcall(push, key, token)) ~= 'number' then
+    redis.call(other, key, token) -- whoever lacks a right
+  end
+  return token == TOKEN and key
 end
 
 local message
 local waiting, suspects = redis.call('LLEN', KEYS[1]), math.min(1, redis.call('HLEN', KEYS[5]))
-local from = waiting > 0 and (redis.call('LPOP', KEYS[6]) and KEYS[6] or redis.call('LPOP', KEYS[2]) and KEYS[2])
+local from = waiting > 0 and (take(KEYS[6], 'RPOP', 'RPUSH', 'LPUSH') or take(KEYS[2], 'LPOP', 'LPUSH', 'RPUSH'))
 if waiting == 0 then
-  redis.call('LLEN', KEYS[2]) -- UNLINK would take any type
-  redis.call('LLEN', KEYS[6])
-  redis.call('UNLINK', KEYS[2], KEYS[6]) -- as LPOP, the first write needs no memory
+  local first, in_hand = redis.call('LINDEX', KEYS[2], 0), redis.call('LINDEX', KEYS[6], 0)
+  redis.call('HDEL', KEYS[3], ' ') -- nobody's field: as RPOP, the first write needs no memory
+  if first == TOKEN then
+    redis.call('LREM', KEYS[2], MOST, TOKEN)
+  end
+  if in_hand == TOKEN then
+    redis.call('LREM', KEYS[6], MOST, TOKEN)
+  end
 elseif from then
   message = redis.call('LPOP', KEYS[1])
   local new = redis.pcall('HSETNX', KEYS[3], id, message)
@@ -47,8 +67,14 @@ elseif from then
   redis.call('SET', id, '1', 'PX', ARGV[2])
   waiting = waiting - 1
   if suspects == 1 then
-    local deaths = redis.call('HGET', KEYS[5], redis.sha1hex(message))
-    suspects = deaths and tonumber(string.match(deaths, '^%d+') or 0) >= 2 and 2 or 1
+    --! include deaths
+    --! include suspects
+    local digest = redis.sha1hex(message)
+    local known = redis.call('HGET', KEYS[5], digest)
+    if is_suspect(known) then
+      suspects = 2
+      move_own_deaths(KEYS[5], digest, known, id)
+    end
   end
 end
 

@@ -1,19 +1,31 @@
 -- purge: drop waiting messages, oldest first, with their tokens.
 --
+-- What is no token stays: a list of that name may be another program's.
+-- What is known of deaths is dropped too: it says of the first of alike messages what may be of a dropped one.
+--
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message
+-- KEYS[3]  deaths         HASH  SHA-1 of a message -> deaths, and what is known of single calls of it
 -- ARGV[1]  count  how many at the most; the caller sends at most 10000
 --
 -- Returns the number of messages that were dropped.
 
+--! include deaths
+
 local waiting = redis.call('LLEN', KEYS[1])
 local tokens = redis.call('LLEN', KEYS[2])
 local count = math.min(tonumber(ARGV[1]), waiting)
+local digests = redis.call('HKEYS', KEYS[3])
 if count > 0 then
+  for _, digest in ipairs(digests) do
+    if is_digest(digest) then
+      redis.call('HDEL', KEYS[3], digest)
+    end
+  end
   redis.call('LTRIM', KEYS[1], count, -1)
 end
 local surplus = tokens - (waiting - count)
-if surplus > 0 then
-  redis.call('LTRIM', KEYS[2], math.min(surplus, count), -1)
+if count > 0 and surplus > 0 then -- LREM takes a 0 for all
+  redis.call('LREM', KEYS[2], math.min(surplus, count), '1')
 end
 return count

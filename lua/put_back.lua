@@ -2,12 +2,14 @@
 --
 -- To the head when a worker shuts down, could have no process for them, or has claimed them ahead of a
 -- run that takes long: they have waited longest, and no attempt is counted. To the tail when their tasks
--- are another worker's, so that it gets at them and we do not spin.
+-- are another worker's, so that it gets at them and we do not spin. What is known of a single call goes
+-- with it to the head, and is forgotten when it goes to the tail.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message
 -- KEYS[3]  processing     HASH  wire id -> the message that this slot owns
 -- KEYS[4]  worker         HASH  seq: the number of the last call that was applied
+-- KEYS[5]  deaths         HASH  SHA-1 of a message -> deaths, and what is known of single calls of it
 -- ARGV[1]  seq    the number of this call: one more than the last that was applied
 -- ARGV[2]  place  head or tail
 -- ARGV[…]  wire ids, oldest claim first; the caller sends at most 1000
@@ -16,14 +18,35 @@
 -- Errors  STALE  another call was to come before this one, this one comes too late, or which one came
 --                last is not known and this is not the first; nothing was done.
 
+--! include stale
+--! include deaths
+
 local seq = tonumber(ARGV[1])
-local last = redis.call('HGET', KEYS[4], 'seq')
-if tonumber(last or 0) ~= seq - 1 then
-  local known = last and (last .. ' was applied last') or 'none is known'
-  return redis.error_reply('STALE this is not the next call of this worker: ' .. known)
+local refused = out_of_order(KEYS[4], seq)
+if refused then
+  return refused
 end
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
+local suspects = redis.call('HLEN', KEYS[5])
+
+-- Takes what is known of this call out of its slot.
+local function let_go(id, message)
+  local digest = redis.sha1hex(message)
+  local known = redis.call('HGET', KEYS[5], digest) or ''
+  local before, own, after = string.match(known, '^(%d+ %d+ )=([^ ]*) ?(.*)$')
+  if not before then
+    return
+  end
+  local rest, deaths = without_slot(own, slot_of(id))
+  local is_first = not string.find(rest, '^%d')
+  if ARGV[2] == 'head' and not (is_first and deaths == '0') then
+    rest = deaths .. (is_first and '' or ',') .. rest
+  end
+  if rest ~= own then
+    redis.call('HSET', KEYS[5], digest, before .. (rest == '' and '' or '=' .. rest .. ' ') .. after)
+  end
+end
 
 local first, last, step, push = 3, #ARGV, 1, 'RPUSH'
 if ARGV[2] == 'head' then
@@ -34,6 +57,9 @@ redis.call('HDEL', KEYS[3], ' ') -- nobody's field: the first write needs no mem
 for i = first, last, step do
   local message = redis.call('HGET', KEYS[3], ARGV[i])
   if message then
+    if suspects > 0 then
+      let_go(ARGV[i], message)
+    end
     redis.call(push, KEYS[1], message)
     redis.call(push, KEYS[2], '1')
     redis.call('HDEL', KEYS[3], ARGV[i])

@@ -19,6 +19,8 @@
 -- nil. A reply that gets large ends early: the caller asks for the other slots with the same number.
 -- Errors  STALE  a later call was applied; nothing was done.
 
+--! include deaths
+
 local FIRST_ID, ENOUGH = 3, 8388608 -- bytes after which a reply is large
 
 local seq = tonumber(ARGV[1])
@@ -36,8 +38,7 @@ local owned, alone, bytes = {}, {}, 0
 for i = FIRST_ID, #ARGV do
   local message = redis.call('HGET', KEYS[1], ARGV[i])
   owned[#owned + 1] = message
-  local deaths = suspects and message and redis.call('HGET', KEYS[3], redis.sha1hex(message))
-  if deaths and tonumber(string.match(deaths, '^%d+') or 0) >= 2 then
+  if suspects and message and is_suspect(redis.call('HGET', KEYS[3], redis.sha1hex(message))) then
     alone[#alone + 1] = #owned
   end
   bytes = bytes + (message and #message or 0)

@@ -3,49 +3,59 @@
 -- Looks at a part of the slots; the caller comes back with the cursor until it is 0. A slot is dead
 -- when it has no live key; what the living own is not read, unless there are thousands of slots.
 --
--- What a process owned when it died may have killed it: its death is counted for each message, once
--- however many slots held the same bytes, and once for processes that fell together, whose slots one
--- sweep finds. A message that took too many processes down, one after the other, is buried; where the
--- key of the dead letters holds another type, it stays where it is. A count to which no death was added
--- for long is forgotten, also when its message went unseen, as in a worker that is not ours: some of the
--- counts are looked at in each call.
+-- What a process owned when it died may have killed it, and so may all that has the same bytes: this death is
+-- counted for these bytes, once however many slots held them, and once for processes that fell together, whose
+-- slots one sweep finds. From the second death on they are suspects, and a worker of ours runs each alone. Only
+-- the death of such a run counts against that call itself, and a call of which enough processes have died so is
+-- buried; where the key of the dead letters holds another type, it stays where it is. What is known of a call goes
+-- with it from the slot to the head of the queue, where the next claim finds it: alike messages cannot be told
+-- apart but by their places. A count to which no death was added for long is forgotten, also when its message went
+-- unseen, as in a worker that is not ours: some of the counts are looked at in each call. What another program
+-- keeps under the names of deaths or dead letters stays.
+--
+-- A live key that lasts longer than any lease of its worker, since the server's clock was set back, or for ever, is cut
+-- to that lease: who lives renews it.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
 -- KEYS[3]  processing     HASH    wire id -> the message that this slot owns
 -- KEYS[4]  dead           STREAM  dead letters, oldest first
--- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths, when the last was counted (ms), and
---                                 the processes that died
+-- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths, when the last was counted (ms), what is
+--                                 known of single calls of it, and the processes that died
 -- ARGV[1]  cursor      0 at first
 -- ARGV[2]  count       how many dead slots to empty, and of thousands to look at, about
--- ARGV[3]  max_deaths  at which a message is buried
+-- ARGV[3]  max_deaths  of runs of a call alone, at which it is buried
 -- ARGV[4]  forget      milliseconds after which a count without a death is forgotten
 -- ARGV[5]  max_count   how many dead letters are kept
 -- ARGV[6]  max_age     for how many milliseconds they are kept
 -- ARGV[7]  since       when this event began, in milliseconds of the server's clock: a death that was
 --                      counted from then on is the same one
 --
--- Reads the live key of each slot under the name of its field.
+-- Reads the live key of each slot under the name of its field, and the info of its worker.
 -- Returns an array: the next cursor, the number of messages requeued, the number buried, the wire ids of
--- their dead slots, and the number of messages that could not be buried.
+-- their dead slots, the number of messages that could not be buried, and the ids of the dead letters of those that were.
+
+--! include now
+--! include deaths
+--! include letters
 
 local owned, counts = redis.call('HLEN', KEYS[3]), redis.call('HLEN', KEYS[5])
 if owned == 0 and counts == 0 then
-  return { 0, 0, 0, {}, 0 }
+  return { 0, 0, 0, {}, 0, {} }
 end
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
-local letters = redis.pcall('XLEN', KEYS[4])
-local may_bury = type(letters) == 'number'
-if not may_bury and not string.find(letters.err, 'WRONGTYPE', 1, true) then
-  return letters
+local may_bury, failed = count_letters(KEYS[4])
+if failed then
+  return failed
 end
 
+local DEFAULT_LEASE, LONGEST_LEASE = 6000, 86400000
 local FEW, MANY = 20, 2000 -- counts that are looked at, and slots whose names are a short list
+local MOST = 2000 -- bytes that tell of single calls
 local max_deaths = tonumber(ARGV[3])
 local forget = math.min(tonumber(ARGV[4]), 1e14) -- PEXPIRE raises when the time overflows
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 local oldest, since = math.max(0, now - tonumber(ARGV[6])), tonumber(ARGV[7])
 local count = tonumber(ARGV[2])
 local cursor, slots, step = 0, nil, 1
@@ -60,19 +70,40 @@ local function is_old(at)
   return math.abs(now - at) > forget -- a clock may have gone back
 end
 
+local all_ours = true
 if counts > 0 then
   local some = redis.call('HRANDFIELD', KEYS[5], FEW, 'WITHVALUES')
   for i = 1, #some, 2 do
-    if is_old(tonumber(string.match(some[i + 1], '^%d+ (%d+)') or 0)) then
+    local is_ours = is_digest(some[i])
+    all_ours = all_ours and is_ours
+    if is_ours and is_old(tonumber(string.match(some[i + 1], '^%d+ (%d+)') or 0)) then
       redis.call('HDEL', KEYS[5], some[i])
     end
   end
 end
 
-local requeued, buried, unburied, dead = 0, 0, 0, {}
+local requeued, unburied, dead, buried = 0, 0, {}, {}
 local is_counted = false
 -- ours are queue:worker:slot; an ancestor's worker has one slot, named as the worker
 local ours = '^(.+:' .. string.rep('[a-z2-7]', 16) .. '):%d+$'
+local leases = {} -- by process: how long its live keys last at the most
+
+local function is_dead(id)
+  local left = redis.call('PTTL', id)
+  local process = string.match(id, ours) -- a worker of another kind names its own time
+  if process and (left == -1 or left > DEFAULT_LEASE) then
+    if not leases[process] then
+      local info = redis.pcall('HGET', process, 'info')
+      local is_read, fields = pcall(cmsgpack.unpack, type(info) == 'string' and info or '')
+      leases[process] = is_read and type(fields) == 'table' and tonumber(fields.lease_ms) or LONGEST_LEASE
+    end
+    if left == -1 or left > leases[process] then
+      redis.call('PEXPIRE', id, leases[process])
+    end
+  end
+  return left == -2
+end
+
 local counted = {} -- by digest: whether this call has counted a death
 for i = 1, #slots, step do
   if step == 1 and #dead == count then
@@ -80,7 +111,7 @@ for i = 1, #slots, step do
     break
   end
   local id = slots[i]
-  local message = redis.call('EXISTS', id) == 0 and redis.call('HGET', KEYS[3], id)
+  local message = is_dead(id) and redis.call('HGET', KEYS[3], id)
   if message then
     local process = string.match(id, ours) or id
     local digest = redis.sha1hex(message)
@@ -90,30 +121,46 @@ for i = 1, #slots, step do
     if is_old(at) then
       deaths, processes = 0, ''
     end
+    local before, others = string.match(processes, '^=([^ ]*) ?(.*)$')
+    before, processes = before or '', others or processes
     local same = counted[digest] or (deaths > 0 and at >= since and at <= now) -- a clock may have gone back
     local new = not same and not string.find(' ' .. processes .. ' ', ' ' .. process .. ' ', 1, true)
     counted[digest] = true
     deaths = math.max(1, deaths + (new and 1 or 0))
-    if deaths >= max_deaths and not may_bury then
+    local calls, own, ran = before, 0, false -- own: deaths of this call; ran: alone, when this process died
+    if process ~= id then
+      calls, own, ran = without_slot(calls, slot_of(id))
+    end
+    own = tonumber(own) + (ran and 1 or 0)
+    local is_over = ran and own >= max_deaths
+    if is_over and not may_bury then
       unburied = unburied + 1
     else
       dead[#dead + 1] = id
       if #dead == 1 then
         redis.call('HDEL', KEYS[3], ' ') -- nobody's field: the first write needs no memory, and the last one is allowed
       end
-      if deaths >= max_deaths then
+      if is_over then
+        local died = own == 1 and ' process died while it' or ' processes died, one after the other, while each'
         redis.call('XTRIM', KEYS[4], 'MINID', oldest)
-        redis.call('XADD', KEYS[4], 'MAXLEN', ARGV[5], '*', 'message', message, 'reason', 'lost',
-          'detail', deaths .. ' processes died while they owned this message, the last one as ' .. id,
-          'attempt', deaths, 'worker', id)
-        redis.call('HDEL', KEYS[5], digest)
-        buried = buried + 1
+        buried[#buried + 1] = redis.call('XADD', KEYS[4], 'MAXLEN', ARGV[5], '*', 'message', message, 'reason', 'lost',
+          'detail', own .. died .. ' ran this call alone, the last one as ' .. id, 'attempt', own, 'worker', id)
       else
-        if new then
-          processes = string.sub(processes, -4000) -- as many names as are worth remembering
-          redis.call('HSET', KEYS[5], digest, string.format('%d %.0f %s %s', deaths, now, processes, process))
-          is_counted = true
+        local waiting, owners = string.match(calls, '^([%d,]*)(.*)$')
+        if own > 0 or waiting ~= '' then
+          calls = string.sub(own .. (waiting == '' and '' or ',') .. waiting, 1, MOST) .. owners
         end
+      end
+      if is_over and calls == '' then -- nothing else is known of these bytes
+        redis.call('HDEL', KEYS[5], digest)
+      elseif new or calls ~= before then
+        processes = string.sub(processes, -4000) .. (new and ' ' .. process or '') -- as many names as are worth remembering
+        local known_calls = calls == '' and '' or '=' .. calls .. ' '
+        local counted_at = (new or ran) and now or at
+        redis.call('HSET', KEYS[5], digest, string.format('%d %.0f %s%s', deaths, counted_at, known_calls, processes))
+        is_counted = true
+      end
+      if not is_over then
         redis.call('LPUSH', KEYS[1], message)
         redis.call('LPUSH', KEYS[2], '1')
         requeued = requeued + 1
@@ -122,7 +169,7 @@ for i = 1, #slots, step do
     end
   end
 end
-if is_counted then
+if is_counted and all_ours then
   redis.call('PEXPIRE', KEYS[5], forget)
 end
-return { cursor, requeued, buried, dead, unburied }
+return { cursor, requeued, #buried, dead, unburied, buried }

@@ -17,11 +17,12 @@
 -- Errors  STALE  another call was to come before this one, this one comes too late, or which one came
 --                last is not known and this is not the first; nothing was done.
 
+--! include stale
+
 local seq = tonumber(ARGV[1])
-local last = redis.call('HGET', KEYS[4], 'seq')
-if tonumber(last or 0) ~= seq - 1 then
-  local known = last and (last .. ' was applied last') or 'none is known'
-  return redis.error_reply('STALE this is not the next call of this worker: ' .. known)
+local refused = out_of_order(KEYS[4], seq)
+if refused then
+  return refused
 end
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])

@@ -1,36 +1,42 @@
-//! The few ways in which we can fail, over all rooms.
+//! The error of the public API.
+
+use std::fmt;
 
 use crate::broker::{BrokerError, BrokerErrorKind};
 use crate::config::ConfigError;
 use crate::isolation::Isolation;
+use crate::protocol::call_id::CallId;
 use crate::protocol::encode::EncodeError;
-use crate::protocol::names::NameError;
+use crate::protocol::names::{NameError, QueueName};
 #[cfg(feature = "worker")]
 use crate::runner::ZygoteError;
 use crate::task::RegistryError;
+use crate::task::error::chain;
 
-/// What can go wrong when a program talks to its queues.
-#[derive(Debug, thiserror::Error)]
+/// The error of a program that talks to its queues.
+///
+/// `Debug` prints what `Display` does, with its causes: that is what a `main` shows that returns this error.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Redis could not be reached, or did not do what it was asked.
+    /// Redis could not be reached, or rejected the request.
     #[error(transparent)]
     Broker(#[from] BrokerError),
     /// A setting is out of its range.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A queue's name is not allowed.
+    /// A queue name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// No tasks, two of one name, or a state is missing.
+    /// There are no tasks, two tasks have one name, or a state is missing.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// A call could not be written: its arguments, or the path of its task.
+    /// A call could not be encoded: its arguments, or the path of its task.
     #[error("the call of `{task}` cannot be written")]
     Encode {
         /// The task's path.
         task: String,
-        /// Why.
+        /// The reason.
         #[source]
         source: EncodeError,
     },
@@ -47,7 +53,17 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
-    /// A task is to run in a process of its own, and there is nobody to fork one.
+    /// The timetable of the queue already has a call with this id.
+    #[error(
+        "a call with the id {id} is scheduled in {queue} already: this one was not enqueued; use another id"
+    )]
+    AlreadyScheduled {
+        /// The id.
+        id: CallId,
+        /// The queue.
+        queue: QueueName,
+    },
+    /// A task needs a process of its own, and the worker has no zygote.
     #[error(
         "the task `{task}` is to run in a process of its own (isolation = \"{isolation}\"), and the worker has no zygote: \
          call `Zygote::builder().start()` first in a plain `fn main`, and give it to `Worker::builder(…).zygote(…)`; \
@@ -56,27 +72,34 @@ pub enum Error {
     NoZygote {
         /// The task's name.
         task: &'static str,
-        /// How it is to be isolated.
+        /// The isolation of the task.
         isolation: Isolation,
     },
     /// The zygote could not be started.
     #[cfg(feature = "worker")]
     #[error(transparent)]
     Zygote(#[from] ZygoteError),
-    /// The process that forks children was killed, and they with it. What they had begun is brought back by a sweeper, which
-    /// counts a death; the rest was put back.
+    /// The zygote was killed, and its children with it. A sweeper counts a death and requeues the calls that had begun; the others
+    /// were put back.
     #[error(
         "the zygote was killed, and with it the processes of its tasks: a sweeper brings back what they had begun; \
          this process has threads and cannot fork another one: start the worker again"
     )]
     ZygoteDied,
-    /// The operating system refused something.
+    /// A request to the operating system failed.
     #[error("the operating system refused")]
     Io(#[source] std::io::Error),
 }
 
+/// As a program that returns it from `main` prints it.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&chain(self))
+    }
+}
+
 impl Error {
-    /// Whether the call may have been applied although it failed: then to repeat it may run it twice.
+    /// Whether the call may have been applied although it failed. If so, repeating it may run it twice.
     #[must_use]
     pub fn may_have_been_applied(&self) -> bool {
         matches!(self, Self::Broker(error) if error.may_have_been_applied())
@@ -88,7 +111,7 @@ impl Error {
         matches!(self, Self::Broker(error) if error.is_retryable())
     }
 
-    /// The kind of trouble with Redis, when that is what it is.
+    /// The kind of the Redis error, if it is one.
     #[must_use]
     pub fn broker_kind(&self) -> Option<BrokerErrorKind> {
         match self {

@@ -1,4 +1,4 @@
-//! How is a run kept apart from its worker, and what may it use?
+//! Where a task runs, for how long, and what its process may use.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,16 +10,16 @@ use serde::{Deserialize, Deserializer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// In the worker's own process. It can be asked to end, but not be made to.
+    /// In the worker's own process. It can be asked to end, but not forced to.
     Inline,
-    /// In a fresh process, which is killed when its time is up.
+    /// In a fresh process, which is killed at the timeout.
     Fork,
-    /// In one of a pool of processes that are used again, one call at a time; killed when its time is up.
+    /// In a process of a pool, which runs one call at a time and is reused. It is killed at the timeout.
     Prefork,
 }
 
 impl Isolation {
-    /// Its name, as it is written in the attribute and in settings.
+    /// The name in the attribute and in settings.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl fmt::Display for Isolation {
     }
 }
 
-/// A word that is no [`Isolation`].
+/// The error of a word that is no [`Isolation`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not one of inline, fork, prefork")]
 pub struct IsolationError(String);
@@ -60,72 +60,71 @@ impl<'de> Deserialize<'de> for Isolation {
     }
 }
 
-/// How long a run may go on.
+/// How long a run may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// After this time the run is asked to end: its context is cancelled, and its process group gets SIGTERM. None:
-    /// never.
+    /// After this time the run is asked to end: its context is cancelled, and its process group gets SIGTERM. `None`: never.
     pub timeout: Option<Duration>,
-    /// How long it then has to end by itself, before it is dropped or gets SIGKILL. Without a value:
-    /// [`Timeouts::GRACE`].
+    /// How long it may continue then, before it is dropped or gets SIGKILL. `None`: [`Timeouts::GRACE`].
     pub grace: Option<Duration>,
 }
 
 impl Timeouts {
-    /// The grace of a task that does not say.
+    /// The default grace.
     pub const GRACE: Duration = Duration::from_secs(1);
 
     /// No timeout.
     pub const NONE: Self = Self { timeout: None, grace: None };
 
-    /// These with this timeout.
+    /// Sets the timeout.
     #[must_use]
     pub const fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// These with this grace.
+    /// Sets the grace.
     #[must_use]
     pub const fn with_grace(self, grace: Duration) -> Self {
         Self { grace: Some(grace), ..self }
     }
 
-    /// These where they say something, `other` where they do not.
+    /// These values, and those of `other` where they are `None`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self { timeout: self.timeout.or(other.timeout), grace: self.grace.or(other.grace) }
     }
 
-    /// The grace that holds.
+    /// The grace, or its default.
     #[must_use]
     pub fn grace(&self) -> Duration {
         self.grace.unwrap_or(Self::GRACE)
     }
 }
 
-/// What the process of an isolated run may use, and may do. None is no limit.
+/// Limits of the process of an isolated run. `None` is no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Resident memory in bytes. It is looked at every few milliseconds; a process above it is killed.
+    /// Anonymous and shared memory in bytes, of all processes of the run, beyond what the process had before. Checked every few
+    /// milliseconds; a run that uses more is killed. Pages of files do not count.
     pub memory: Option<u64>,
-    /// Address space in bytes: more cannot be reserved. An allocation that fails aborts the process.
+    /// Address space in bytes, beyond what the process had before. An allocation that exceeds it fails, and aborts the process.
     pub address_space: Option<u64>,
-    /// Seconds of CPU time, all threads of the process together.
+    /// Seconds of CPU time of all threads of the process together.
     pub cpu_seconds: Option<u64>,
-    /// How many descriptors the process may have open.
+    /// The number of file descriptors that the process may have open.
     pub open_files: Option<u64>,
-    /// Bytes that one run may write on its standard output and standard error together.
+    /// The number of bytes that a run may write to standard output and standard error together.
     pub output: Option<u64>,
-    /// Added to the priority number, 0 to 19: more is nicer to others.
+    /// The nice value, 0 to 19, by which its priority is lowered.
     pub nice: Option<i32>,
-    /// The process and all that it starts cannot gain privileges, as through a set-user-id program.
+    /// Whether the process and its children cannot gain privileges, for example through a set-user-id program.
     pub no_new_privileges: Option<bool>,
-    /// No network but a loopback of its own, where the kernel allows that.
+    /// Whether it has no network except a loopback interface of its own. The call fails if the kernel does not allow that.
     pub private_network: Option<bool>,
-    /// Mounts that it makes are its own, where the kernel allows that.
+    /// Whether its mounts are its own. The call fails if the kernel does not allow that.
     pub private_mounts: Option<bool>,
 }
 
@@ -143,61 +142,61 @@ impl Limits {
         private_mounts: None,
     };
 
-    /// These with another [`memory`](Self::memory).
+    /// Sets [`memory`](Self::memory).
     #[must_use]
     pub const fn with_memory(self, bytes: u64) -> Self {
         Self { memory: Some(bytes), ..self }
     }
 
-    /// These with another [`address_space`](Self::address_space).
+    /// Sets [`address_space`](Self::address_space).
     #[must_use]
     pub const fn with_address_space(self, bytes: u64) -> Self {
         Self { address_space: Some(bytes), ..self }
     }
 
-    /// These with another [`cpu_seconds`](Self::cpu_seconds).
+    /// Sets [`cpu_seconds`](Self::cpu_seconds).
     #[must_use]
     pub const fn with_cpu(self, seconds: u64) -> Self {
         Self { cpu_seconds: Some(seconds), ..self }
     }
 
-    /// These with another [`open_files`](Self::open_files).
+    /// Sets [`open_files`](Self::open_files).
     #[must_use]
     pub const fn with_open_files(self, count: u64) -> Self {
         Self { open_files: Some(count), ..self }
     }
 
-    /// These with another [`output`](Self::output).
+    /// Sets [`output`](Self::output).
     #[must_use]
     pub const fn with_output(self, bytes: u64) -> Self {
         Self { output: Some(bytes), ..self }
     }
 
-    /// These with another [`nice`](Self::nice).
+    /// Sets [`nice`](Self::nice).
     #[must_use]
     pub const fn with_nice(self, nice: i32) -> Self {
         Self { nice: Some(nice), ..self }
     }
 
-    /// These with another [`no_new_privileges`](Self::no_new_privileges).
+    /// Sets [`no_new_privileges`](Self::no_new_privileges).
     #[must_use]
     pub const fn with_no_new_privileges(self, yes: bool) -> Self {
         Self { no_new_privileges: Some(yes), ..self }
     }
 
-    /// These with another [`private_network`](Self::private_network).
+    /// Sets [`private_network`](Self::private_network).
     #[must_use]
     pub const fn with_private_network(self, yes: bool) -> Self {
         Self { private_network: Some(yes), ..self }
     }
 
-    /// These with another [`private_mounts`](Self::private_mounts).
+    /// Sets [`private_mounts`](Self::private_mounts).
     #[must_use]
     pub const fn with_private_mounts(self, yes: bool) -> Self {
         Self { private_mounts: Some(yes), ..self }
     }
 
-    /// These where they say something, `other` where they do not.
+    /// These values, and those of `other` where they are `None`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -213,7 +212,7 @@ impl Limits {
         }
     }
 
-    /// Those that last as long as the process: they cannot be lifted for another task.
+    /// The limits that last as long as the process: they cannot be lifted for another task.
     #[must_use]
     pub fn lasting(&self) -> Self {
         Self {

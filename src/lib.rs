@@ -1,4 +1,93 @@
-#![doc = include_str!("../README.md")]
+//! A task queue on Redis: call a Rust function later, in another process, from Rust, Python or Go. A worker that is killed loses
+//! no call.
+//!
+//! The attribute turns a function into a task. One program is worker, sweeper and command-line tool:
+//!
+//! ```no_run
+//! mod tasks {
+//!     /// Sends a mail.
+//!     #[delayed::task(queue = "mail", retry = 3)]
+//!     pub async fn send(to: String, text: Option<String>) -> Result<(), String> {
+//!         println!("to {to}: {}", text.as_deref().unwrap_or("hello"));
+//!         Ok(())
+//!     }
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     delayed::main()
+//! }
+//! ```
+//!
+//! `my_program worker --queue mail` runs the calls. This enqueues one:
+//!
+//! ```no_run
+//! # mod tasks { #[delayed::task] pub async fn send(to: String, text: Option<String>) {} }
+//! # async fn example() -> Result<(), delayed::Error> {
+//! let client = delayed::Client::connect("redis://127.0.0.1:6379").await?;
+//! client.enqueue(tasks::send::call("ann@example.org".into(), None)).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! **The guarantee.** An enqueued call runs *at least once*. Apart from its retries, it runs again only when Redis did not learn of
+//! the end of a run: because its worker died, lost the connection for longer than its lease, or was stopped before the run
+//! ended. So write tasks that can run twice. A call that cannot run becomes a dead letter, with the reason.
+//!
+//! # What to use
+//!
+//! | to | use |
+//! |---|---|
+//! | declare a task: its queue, retries, timeouts, isolation | [`#[delayed::task]`](macro@task), [`TaskError`] |
+//! | share a pool or a client with the tasks of a program | [`App`], [`State`] |
+//! | read the attempt, notice that a run should end | [`Context`] |
+//! | enqueue calls | [`Client`], [`Call`] |
+//! | call functions of Python and Go | [`PyTask`], [`GoTask`] |
+//! | run a worker in a `main` of your own | [`Worker`], [`Registry`], and [`Zygote`] for isolated tasks |
+//! | requeue the calls of dead workers | [`Sweeper`]; each worker also does so for its own queues |
+//! | inspect queues, requeue dead letters | [`Inspector`], [`inspect`] |
+//! | change a setting | [`config`] |
+//! | test on a failing network | `delayed::testing`, with the feature `testing` |
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `macros` | yes | [`#[delayed::task]`](macro@task) |
+//! | `client` | yes | [`Client`] |
+//! | `worker` | yes | [`Worker`], [`Zygote`] |
+//! | `sweeper` | yes | [`Sweeper`] |
+//! | `cli` | yes | [`delayed::main`](main()), [`App`] and the command line; includes `client`, `worker`, `sweeper` and `inspect` |
+//! | `tls` | yes | addresses that begin with `rediss://` |
+//! | `inspect` | with `cli` | [`Inspector`] |
+//! | `testing` | no | `delayed::testing` |
+//!
+//! A program that only enqueues calls needs: `delayed = { version = "0.1", default-features = false, features = ["macros", "client"] }`.
+//!
+//! # Embedding a worker
+//!
+//! ```no_run
+//! #[delayed::task]
+//! async fn resize(image: String) {}
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), delayed::Error> {
+//!     let worker = delayed::Worker::builder("redis://127.0.0.1:6379").signals(true).connect().await?;
+//!     let stopped = worker.run().await?;
+//!     println!("{} calls succeeded", stopped.stats.succeeded);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Inspecting queues
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), delayed::Error> {
+//! let inspector = delayed::Inspector::connect("redis://127.0.0.1:6379").await?;
+//! for queue in inspector.queues().await? {
+//!     println!("{}: {} waiting, {} dead", queue.queue, queue.waiting, queue.dead);
+//! }
+//! # Ok(()) }
+//! ```
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 // Lets `#[delayed::task]` be used inside this crate's own tests.
 extern crate self as delayed;
@@ -21,17 +110,25 @@ pub mod config;
 mod crash;
 #[cfg(feature = "broker")]
 mod error;
+// Short texts are a matter of all features, packets and output of one.
+#[cfg_attr(not(feature = "worker"), allow(dead_code))]
+mod excerpt;
 #[cfg(feature = "inspect")]
 pub mod inspect;
 pub mod isolation;
-pub mod protocol;
+mod protocol;
+#[cfg(feature = "broker")]
+#[cfg_attr(not(all(feature = "worker", feature = "cli")), allow(dead_code))]
+mod repeats;
 #[cfg(feature = "worker")]
 mod runner;
 #[cfg(feature = "sweeper")]
 mod sweeper;
-#[cfg(feature = "worker")]
+#[cfg(any(feature = "client", feature = "worker"))]
+// A client asks only whether it was forked.
+#[cfg_attr(not(feature = "worker"), allow(dead_code, unused_imports))]
 mod sys;
-pub mod task;
+mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(feature = "worker")]
@@ -48,36 +145,61 @@ pub use crate::client::{BulkError, Client, Enqueued, Fate};
 #[cfg(feature = "broker")]
 pub use crate::error::Error;
 #[cfg(feature = "inspect")]
+#[doc(inline)]
 pub use crate::inspect::Inspector;
-pub use crate::protocol::call_id::CallId;
-pub use crate::protocol::timestamp::Timestamp;
+pub use crate::protocol::call_id::{CallId, CallIdError};
+pub use crate::protocol::encode::EncodeError;
+pub use crate::protocol::names::{NameError, PathError, QueueName};
+pub use crate::protocol::timestamp::{Timestamp, TimestampRangeError};
 #[cfg(feature = "worker")]
 pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};
 #[cfg(feature = "sweeper")]
 pub use crate::sweeper::{SweepReport, Sweeper};
-pub use crate::task::{Call, Context, GoTask, PyTask, Registry, State, Task, TaskError};
+pub use crate::task::{
+    Call, Context, GoTask, IntoCall, MissingState, PyTask, QueueChoice, Registry, RegistryError, State,
+    States, Task, TaskError,
+};
 #[cfg(feature = "worker")]
+#[doc(inline)]
 pub use crate::worker::Worker;
 #[cfg(feature = "macros")]
 #[doc = include_str!("task/attribute.md")]
 pub use delayed_macros::task;
 
+/// Compiles the programs of the README as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[derive(Debug)]
+pub struct Readme;
+
+/// Used by the code that `#[delayed::task]` generates, and by our own tests. May change in any release.
 #[doc(hidden)]
 pub mod __private {
-    //! What the code that `#[delayed::task]` writes refers to. Not for use by hand.
+    #[cfg(feature = "broker")]
+    pub use crate::broker::script_text;
     #[cfg(all(feature = "testing", feature = "cli"))]
     pub use crate::cli::json_message;
     #[cfg(all(feature = "testing", feature = "broker"))]
     pub use crate::crash::point as crash_point;
     pub use crate::isolation::{Isolation, Limits, Timeouts};
     pub use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
+    pub use crate::protocol::backoff::Backoff;
     pub use crate::protocol::encode::Encoder;
     #[cfg(all(feature = "testing", feature = "worker"))]
     pub use crate::runner::read_frames;
-    pub use crate::task::argument;
+    pub use crate::task::argument::{DecodeArgument, EncodeArgument};
     pub use crate::task::handler::{
-        Handler, Returned, RunFuture, SettleError, SettleResult, SettleValue, boxed,
+        Answer, Answered, Failure, Handler, Returned, RunFuture, SettleError, SettleResult, SettleValue,
+        boxed,
     };
-    pub use crate::task::{Registration, Scope, StateType, TaskOptions};
+    pub use crate::task::{Cancellation, Registration, Scope, StateType, TaskOptions};
     pub use inventory;
+
+    /// The wire protocol.
+    pub mod protocol {
+        pub use crate::protocol::{
+            VERSION, arguments, backoff, call_id, decode, encode, info, keys, message, names, timestamp,
+            value,
+        };
+    }
 }

@@ -1,16 +1,28 @@
 //! What did the dead leave behind? A sweeper requeues what they owned and mends what others left uneven.
 
+mod timetable;
+
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use futures_util::future::join4;
+use futures_util::future::{join5, pending};
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind, DeadLimits, DeathLimits, Target};
+use crate::broker::{
+    Beside, Broker, BrokerError, BrokerErrorKind, Channels, DeadLimits, DeathLimits, Found, Pace, Target,
+};
 use crate::config::{Config, DeadConfig, SweeperConfig};
 use crate::error::Error;
-use crate::protocol::keys::{QUEUES, QueueKeys};
-use crate::protocol::names::QueueName;
+use crate::protocol::keys::{self, QUEUES, QueueKeys};
+use crate::protocol::names::{QueueName, WorkerId};
+use crate::repeats::Repeats;
 
+pub(crate) use self::timetable::Timetable;
+
+/// What the log calls a sweep.
+pub(crate) const SWEEP: &str = "sweep";
+/// What it calls a scan for queues that nobody registered.
+const SCAN: &str = "scan for queues";
 /// How many dead slots one script call empties: a millisecond or two of Redis.
 const SLOTS: u32 = 200;
 /// How many queues are looked at in one request.
@@ -18,8 +30,8 @@ const AT_ONCE: usize = 500;
 /// Deaths that were counted so short a time before a sweep are those that it finds, counted by another sweeper: whoever
 /// dies of a message that was requeued meanwhile has a live key for longer, as no lease is shorter than a second.
 const SAME_EVENT: Duration = Duration::from_millis(500);
-/// How many sweeps lie between two scans for queues that nobody registered.
-const SCAN_EVERY: u64 = 15;
+/// How many intervals lie between two scans for queues that nobody registered, or sweeps where each is asked for.
+const SCAN_EVERY: u32 = 15;
 
 /// Requeues what dead workers owned. Several may run; each call of Redis is one step, so they do not get into each
 /// other's way.
@@ -35,10 +47,18 @@ pub struct Sweeper {
     broker: Broker,
     config: SweeperConfig,
     dead: DeadConfig,
+    /// The queues that are registered, as they were last read.
+    registered: BTreeSet<QueueName>,
+    /// Those that the last scan found.
     found: BTreeSet<QueueName>,
-    sweeps: u64,
+    /// Keys that look like those of a queue and are another program's. They were told.
+    foreign: BTreeSet<String>,
+    sweeps: u32,
     /// Why the names of the queues cannot be read: the key that holds them has another type. It was told.
     nameless: Option<BrokerError>,
+    timetable: Arc<Timetable>,
+    /// Of which queues it was told that their dead letters cannot be written.
+    unburied: Mutex<Repeats<String>>,
 }
 
 /// What sweeps did.
@@ -51,6 +71,22 @@ pub struct SweepReport {
     pub buried: u64,
     /// Notifications that were added (negative: taken away).
     pub balanced: i64,
+    /// Calls whose time had come, which were moved into the queue.
+    pub promoted: u64,
+}
+
+impl SweepReport {
+    fn add(&mut self, other: Self) {
+        self.requeued += other.requeued;
+        self.buried += other.buried;
+        self.balanced += other.balanced;
+        self.promoted += other.promoted;
+    }
+}
+
+/// Looks for queues that nobody registered.
+async fn scan(broker: &Broker) -> Result<Found, BrokerError> {
+    broker.scan_queues(&[Beside::Processing, Beside::Notifications], Pace::Gentle).await
 }
 
 impl Sweeper {
@@ -75,64 +111,164 @@ impl Sweeper {
     }
 
     pub(crate) fn with_broker(broker: Broker, config: SweeperConfig, dead: DeadConfig) -> Self {
-        Self { broker, config, dead, found: BTreeSet::new(), sweeps: 0, nameless: None }
+        let timetable = Arc::new(Timetable::new(broker.clone(), WorkerId::random()));
+        let (registered, found, foreign) = Default::default();
+        let unburied = Mutex::new(Repeats::new(1));
+        Self {
+            broker,
+            config,
+            dead,
+            registered,
+            found,
+            foreign,
+            sweeps: 0,
+            nameless: None,
+            unburied,
+            timetable,
+        }
+    }
+
+    /// Tells this timetable when calls are due, instead of one of its own.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    pub(crate) fn with_timetable(self, timetable: Arc<Timetable>) -> Self {
+        Self { timetable, ..self }
     }
 
     /// Sweeps for ever, with a rest between two sweeps. A sweep that fails is logged and does not end it.
     ///
+    /// Between its sweeps it scans for queues that nobody registered, which takes one part in a hundred of Redis's time.
+    ///
     /// Cancel-safe: what it does, it does in single steps.
     pub async fn run(mut self) {
+        let timetable = Arc::clone(&self.timetable);
+        let channels = match &self.config.queues[..] {
+            [] => Channels::Matching(keys::due_channel("*")),
+            queues => Channels::Named(queues.iter().map(|queue| keys::due_channel(queue.as_str())).collect()),
+        };
+        let listening = Arc::clone(&self.timetable).listen(channels);
+        tokio::select! {
+            () = self.sweep_forever() => {}
+            // Calls fall due between two sweeps, too.
+            () = timetable.run() => {}
+            () = listening => {}
+        }
+    }
+
+    async fn sweep_forever(&mut self) {
         tracing::info!(redis = self.broker.address(), interval = ?self.config.interval, "sweeping");
+        let (broker, finds) = (self.broker.clone(), self.config.queues.is_empty());
+        let scan = |pause: Duration| {
+            let broker = broker.clone();
+            async move {
+                tokio::time::sleep(pause).await;
+                if finds { scan(&broker).await } else { pending().await }
+            }
+        };
+        let mut scanning = Box::pin(scan(Duration::ZERO));
         loop {
-            match self.sweep_known().await {
+            match self.sweep_all().await {
                 Ok(report) if report != SweepReport::default() => {
                     tracing::info!(
                         requeued = report.requeued,
                         buried = report.buried,
                         balanced = report.balanced,
+                        promoted = report.promoted,
                         "swept"
                     );
                 }
                 Ok(_) => {}
-                Err(error) => tracing::warn!(%error, "the sweep failed; it is tried again"),
+                // It was logged.
+                Err(_) => {}
             }
-            tokio::time::sleep(self.config.interval).await;
+            let rest = tokio::time::sleep(self.config.interval);
+            tokio::pin!(rest);
+            loop {
+                let found = tokio::select! {
+                    () = &mut rest => break,
+                    found = &mut scanning => found,
+                };
+                scanning = Box::pin(scan(self.config.interval.saturating_mul(SCAN_EVERY)));
+                match found
+                    .map(|found| self.note(found))
+                    .inspect(|_| self.broker.outage().succeeded(SCAN, ""))
+                {
+                    // What is new is swept at once.
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    Err(error) => self.broker.outage().failed(SCAN, "", &error),
+                }
+            }
         }
     }
 
-    /// Sweeps every queue once.
+    /// Sweeps every queue once: first those that are registered, then those that a scan finds, which goes over all keys of
+    /// the database and rests in proportion. One sweep in fifteen scans, the first one too.
     ///
     /// # Errors
     /// The last queue's error; the other queues were swept all the same. So were those that can be found, where the names of
     /// the queues cannot be read, since their key has another type.
     pub async fn sweep(&mut self) -> Result<SweepReport, Error> {
-        let swept = self.sweep_known().await?;
+        let mut swept = self.sweep_all().await;
+        if self.config.queues.is_empty() && self.sweeps.is_multiple_of(SCAN_EVERY) {
+            let known = self.known();
+            let found = scan(&self.broker).await?;
+            self.note(found);
+            let new = self.found.difference(&known).cloned().collect();
+            let more = self.sweep_each(new).await;
+            swept = match (swept, more) {
+                (Ok(mut swept), Ok(more)) => {
+                    swept.add(more);
+                    Ok(swept)
+                }
+                (Err(error), _) | (_, Err(error)) => Err(error),
+            };
+        }
+        self.sweeps = self.sweeps.wrapping_add(1);
+        let swept = swept?;
         self.nameless.clone().map_or(Ok(swept), |error| Err(error.into()))
     }
 
-    async fn sweep_known(&mut self) -> Result<SweepReport, Error> {
+    /// Sweeps the queues that were named, or those that are known.
+    async fn sweep_all(&mut self) -> Result<SweepReport, Error> {
+        if !self.config.queues.is_empty() {
+            return self.sweep_each(self.config.queues.iter().cloned().collect()).await;
+        }
+        let names = self.names().await;
+        if let Some(names) = names.inspect_err(|error| self.broker.outage().failed(SWEEP, "", error))? {
+            self.registered = names.iter().filter_map(|name| QueueName::parse(name).ok()).collect();
+        }
+        self.sweep_each(self.known()).await
+    }
+
+    /// The queues that are registered, and those that the last scan found.
+    fn known(&self) -> BTreeSet<QueueName> {
+        self.registered.union(&self.found).cloned().collect()
+    }
+
+    async fn sweep_each(&self, queues: BTreeSet<QueueName>) -> Result<SweepReport, Error> {
         let mut total = SweepReport::default();
         let mut result = Ok(());
-        for keys in self.in_use().await? {
+        let in_use =
+            self.in_use(&queues).await.inspect_err(|error| self.broker.outage().failed(SWEEP, "", error))?;
+        self.broker.outage().succeeded(SWEEP, "");
+        for keys in in_use {
             match async { self.sweep_queue(&keys, self.broker.server_time().await?).await }.await {
                 Ok(report) => {
-                    total.requeued += report.requeued;
-                    total.buried += report.buried;
-                    total.balanced += report.balanced;
+                    total.add(report);
+                    self.broker.outage().succeeded(SWEEP, &keys.queue);
                 }
                 Err(error) => {
-                    tracing::warn!(queue = keys.queue, %error, "this queue could not be swept");
+                    self.broker.outage().failed(SWEEP, &keys.queue, &error);
                     result = Err(error.into());
                 }
             }
         }
-        self.sweeps += 1;
         result.map(|()| total)
     }
 
-    /// The queues to sweep that have anything to be swept: names stay registered when their queues are used no more.
-    async fn in_use(&mut self) -> Result<Vec<QueueKeys>, BrokerError> {
-        let queues: Vec<QueueKeys> = self.queues().await?.iter().map(QueueKeys::new).collect();
+    /// Those of these queues that have anything to be swept: names stay registered when their queues are used no more.
+    async fn in_use(&self, queues: &BTreeSet<QueueName>) -> Result<Vec<QueueKeys>, BrokerError> {
+        let queues: Vec<QueueKeys> = queues.iter().map(QueueKeys::new).collect();
         let mut in_use = Vec::new();
         for part in queues.chunks(AT_ONCE) {
             let used = self.broker.in_use(part).await?;
@@ -141,21 +277,19 @@ impl Sweeper {
         Ok(in_use)
     }
 
-    /// The queues to look at: those that were named, or those that are registered or have something in hand.
-    async fn queues(&mut self) -> Result<BTreeSet<QueueName>, BrokerError> {
-        if !self.config.queues.is_empty() {
-            return Ok(self.config.queues.iter().cloned().collect());
+    /// Takes in what a scan has found. Gives whether there is a queue that was not known.
+    fn note(&mut self, found: Found) -> bool {
+        for key in found.foreign.difference(&self.foreign) {
+            tracing::warn!(
+                key,
+                hint = "its name is that of a key of a queue, and it holds something else",
+                "foreign key left alone"
+            );
         }
-        let names = self.names().await?;
-        if self.sweeps.is_multiple_of(SCAN_EVERY) {
-            let found = self.broker.queues_beside(&[("_processing", "hash"), ("_noti", "list")]).await?;
-            if names.is_some() {
-                self.found.clear();
-            }
-            self.found.extend(found);
-        }
-        self.found.extend(names.iter().flatten().filter_map(|name| QueueName::parse(name).ok()));
-        Ok(self.found.clone())
+        self.foreign = found.foreign;
+        let known = self.known();
+        self.found = found.queues;
+        !self.found.is_subset(&known)
     }
 
     /// The names of the queues that are registered; none where they cannot be read, which is told once.
@@ -163,7 +297,7 @@ impl Sweeper {
         match self.broker.registered_queues().await {
             Ok(names) => {
                 if self.nameless.take().is_some() {
-                    tracing::info!(key = QUEUES, "the names of the queues can be read again");
+                    tracing::info!(key = QUEUES, "queue names can be read again");
                 }
                 Ok(Some(names))
             }
@@ -172,8 +306,8 @@ impl Sweeper {
                     tracing::error!(
                         key = QUEUES,
                         %error,
-                        "the names of the queues cannot be read: those are swept that were known, and those that are found \
-                         by what they own; `--queue` names others"
+                        hint = "known queues are swept, and those that are found by their keys; `--queue` names others",
+                        "queue names cannot be read"
                     );
                 }
                 self.nameless = Some(error);
@@ -190,14 +324,16 @@ impl Sweeper {
         began: Duration,
     ) -> Result<SweepReport, BrokerError> {
         // Asked together: what the one comes to is nothing to the others, as whatever is requeued has its token.
-        let (requeued, gap, hand, forgotten) = join4(
+        let (requeued, gap, hand, forgotten, promoted) = join5(
             self.requeue_lost(keys, began),
             self.broker.gap(keys),
             self.broker.in_hand(keys),
             self.broker.forget_workers(keys, began),
+            self.timetable.promote(keys),
         )
         .await;
         let mut report = requeued?;
+
         let (mut gap, hand) = (gap?, hand?);
         // Also without a gap: a token that was left in the hand is dropped.
         let mut is_even = gap == 0 && hand == 0;
@@ -207,6 +343,7 @@ impl Sweeper {
             gap -= changed;
             is_even = gap == 0 || changed == 0;
         }
+        report.promoted = promoted?;
         forgotten.map(|()| report)
     }
 
@@ -234,13 +371,23 @@ impl Sweeper {
                     "found messages of dead workers"
                 );
             }
-            if swept.unburied > 0 {
+            for dead_letter in &swept.letters {
+                tracing::error!(queue = keys.queue, reason = "lost", dead_letter, "message buried");
+            }
+            if swept.unburied > 0
+                && let Some(repeated) = self
+                    .unburied
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .note(keys.queue.clone(), Instant::now())
+            {
                 tracing::error!(
                     queue = keys.queue,
                     key = keys.dead,
                     messages = swept.unburied,
-                    "messages that took too many workers down cannot be buried: this key holds another type than a \
-                     stream; rename or delete it"
+                    repeated,
+                    hint = "the key holds another type than a stream: rename or delete it",
+                    "messages cannot be buried"
                 );
             }
             cursor = swept.cursor;

@@ -11,12 +11,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 
+use delayed::__private::Handler;
+use delayed::__private::protocol::message::Message;
+use delayed::__private::{Cancellation, Scope};
+use delayed::QueueName;
 use delayed::config::Prefetch;
-use delayed::protocol::message::Message;
-use delayed::protocol::names::QueueName;
-use delayed::task::handler::Handler;
-use delayed::task::{Cancellation, Registry, Scope, States};
 use delayed::{Call, Client, Worker};
+use delayed::{Registry, States};
 use support::redis::TestRedis;
 use tokio::task::Id;
 
@@ -76,7 +77,7 @@ async fn text(one: i64, text: String) {
 }
 
 #[test]
-fn a_call_itself_asks_for_its_boxed_future_and_what_its_arguments_own() {
+fn call_allocates_its_boxed_future_and_its_arguments_alone() {
     let registry = Registry::collect().unwrap();
     let (states, cancellation, queue) = (States::new(), Cancellation::new(), QueueName::default());
     let run = |bytes: &[u8]| {
@@ -135,7 +136,7 @@ async fn drained(number: u64) {
 /// request, how many are spawned, and what was claimed in vain since it had to wait and was put back. So that is counted,
 /// too.
 #[test]
-fn a_worker_that_drains_asks_for_the_future_of_each_call_and_little_beside() {
+fn draining_worker_allocates_little_beside_each_calls_future() {
     const OF_CALL: f64 = 1.05;
     const OF_FEW: f64 = 1.0;
     const OF_RETURN: f64 = 1.1;

@@ -1,12 +1,17 @@
 //! The direction of imports that `docs/architecture.md` draws, and the few rules that a compiler does not hold.
 
+mod cycles;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::support::root;
 
 /// Arrows that the drawing forbids and that are meant: from, to, why.
-const MEANT: [(&str, &str, &str); 1] = [("worker", "sweeper", "every worker sweeps by turns")];
+const MEANT: [(&str, &str, &str); 2] = [
+    ("worker", "sweeper", "every worker sweeps by turns"),
+    ("worker", "client", "it gives its tasks a client of its own Redis"),
+];
 
 /// The most lines that a file may have.
 const MOST_LINES: usize = 500;
@@ -21,8 +26,38 @@ const RESERVED: [(&str, &[&str], &str); 9] = [
     ("eprintln!", &["cli", "bin"], "an event of tracing, or an answer to the caller"),
     ("dbg!", &[], "an event of tracing"),
     ("stdout", &["cli", "bin", "sys"], "an event of tracing, or an answer to the caller"),
-    ("stderr", &["cli", "bin"], "an event of tracing, or an answer to the caller"),
+    ("stderr", &["cli", "bin", "sys"], "an event of tracing, or an answer to the caller"),
 ];
+
+/// What only Linux has, as the crates `nix` and `libc` call it, and where it may stand. `scripts/test` compiles for other
+/// systems too where their standard library is installed.
+const LINUX: ([&str; 2], [&str; 22]) = (
+    ["sys/linux.rs", "sys/process_state.rs"],
+    [
+        "CLONE_NEWNS",
+        "MSG_CMSG_CLOEXEC",
+        "MSG_NOSIGNAL",
+        "SIOCSIFFLAGS",
+        "SOCK_CLOEXEC",
+        "SOCK_NONBLOCK",
+        "SYS_close_range",
+        "__errno_location",
+        "accept4",
+        "dup3",
+        "epoll",
+        "eventfd",
+        "inotify",
+        "memfd",
+        "memfd_create",
+        "pipe2",
+        "prctl",
+        "signalfd",
+        "timerfd",
+        "unshare",
+        "waitid",
+        "setns",
+    ],
+);
 
 /// A file of `src`.
 struct Source {
@@ -138,6 +173,13 @@ fn mistakes(source: &Source, heights: &BTreeMap<String, usize>) -> Vec<String> {
                 mistakes.push(format!("{file}:{number}: expected {instead} instead of `{word}`"));
             }
         }
+        let (places, only_linux) = LINUX;
+        for word in only_linux {
+            let is_for_linux = places.iter().any(|place| source.path.ends_with(place));
+            if !is_for_linux && words(line, word).next().is_some() {
+                mistakes.push(format!("{file}:{number}: expected `{word}` in src/{} alone", places[0]));
+            }
+        }
     }
     if room == "bin" {
         return mistakes;
@@ -189,15 +231,15 @@ fn unreached(sources: &[Source]) -> Vec<String> {
         .collect()
 }
 
-/// All Rust files below a directory.
-fn files(directory: &Path) -> Vec<PathBuf> {
+/// All files below a directory that have one of these extensions.
+pub(crate) fn files(directory: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory)
         .unwrap_or_else(|error| panic!("expected the directory {}: {error}", directory.display()));
     let mut files = Vec::new();
     for path in entries.map(|entry| entry.unwrap().path()) {
         if path.is_dir() {
-            files.extend(self::files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.extend(self::files(&path, extensions));
+        } else if path.extension().is_some_and(|extension| extensions.iter().any(|one| extension == *one)) {
             files.push(path);
         }
     }
@@ -211,7 +253,7 @@ fn sources() -> Vec<Source> {
         let text = std::fs::read_to_string(&path).unwrap();
         Source { path: path.strip_prefix(&src).unwrap().to_path_buf(), text }
     };
-    files(&src).into_iter().map(read).collect()
+    files(&src, &["rs"]).into_iter().map(read).collect()
 }
 
 fn heights() -> BTreeMap<String, usize> {
@@ -244,37 +286,27 @@ fn every_exception_is_needed() {
     }
 }
 
-#[test]
-fn every_test_file_runs() {
-    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let main = std::fs::read_to_string(root().join("tests/main.rs")).unwrap();
-    let tests = std::fs::read_dir(root().join("tests")).unwrap().map(|entry| entry.unwrap().path());
-    for path in tests.filter(|path| path.extension().is_some_and(|extension| extension == "rs")) {
-        let (file, name) =
-            (path.file_name().unwrap().to_str().unwrap(), path.file_stem().unwrap().to_str().unwrap());
-        assert!(
-            manifest.contains(&format!("path = \"tests/{file}\"")) || main.contains(&format!("mod {name};")),
-            "expected tests/{file} as a [[test]] of Cargo.toml or as a module of tests/main.rs: else it never runs"
-        );
-    }
+/// The names of the files of a directory with that ending.
+fn names(directory: &str, extension: &str) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(root().join(directory)).unwrap().map(|entry| entry.unwrap().path());
+    let of_kind = entries.filter(|path| path.extension().is_some_and(|found| found == extension));
+    of_kind.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
 }
 
 #[test]
-fn only_one_place_of_the_tests_pauses() {
-    let (tests, allowed) = (root().join("tests"), root().join("tests/support/wait.rs"));
-    let itself = root().join("tests/architecture.rs");
-    // The program under test: its tasks take time, which is what they are for.
-    let program = root().join("tests/worker");
-    let others =
-        |path: &std::path::PathBuf| *path != allowed && *path != itself && !path.starts_with(&program);
-    for path in files(&tests).into_iter().filter(others) {
-        let text = std::fs::read_to_string(&path).unwrap();
-        let pauses = text.contains("thread::sleep");
-        assert!(
-            !pauses,
-            "expected {} to wait for a condition (support::wait), not for a time",
-            path.display()
-        );
+fn every_transition_is_one_script_one_file_and_one_test() {
+    let scripts = names("lua", "lua");
+    let mut files = names("src/broker/transitions", "rs");
+    assert!(files.remove("mod") && files.remove("enqueue"), "expected a transaction beside the scripts");
+    assert_eq!(files, scripts, "expected each lua/*.lua to have a file src/broker/transitions/*.rs");
+    let tests = std::fs::read_to_string(root().join("tests/lua/mod.rs")).unwrap();
+    for name in scripts {
+        let file = root().join(format!("src/broker/transitions/{name}.rs"));
+        let calls = std::fs::read_to_string(file).unwrap();
+        assert!(calls.contains(&format!("fn {name}(")), "expected a method `{name}` in its file");
+        let constant = format!("script::{}.", name.to_uppercase());
+        assert!(calls.contains(&constant), "expected `{name}` to call its own script");
+        assert!(tests.contains(&format!("\nmod {name};")), "expected tests/lua/{name}.rs");
     }
 }
 
@@ -329,6 +361,8 @@ fn made_up_violations_are_found() {
         ("worker/mod.rs", "use crate::sweeper::Sweeper;", None),
         ("worker/mod.rs", "use crate::worker::lane::Lane; // crate::cli", None),
         ("sys/fork.rs", "unsafe { f() } // SAFETY: …", None),
+        ("sys/fork.rs", "nix::unistd::pipe2(flags)", Some("expected `pipe2` in src/sys/linux.rs alone")),
+        ("sys/linux.rs", "nix::unistd::pipe2(flags)", None),
         ("broker/mod.rs", "use redis::cmd; let x = \"redis://host\";", None),
         ("task/mod.rs", "#![forbid(unsafe_code)] /// eprintln!", None),
         ("bin/delayed.rs", "println!(); delayed::main();", None),

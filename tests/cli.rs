@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests die and print")]
 
+#[path = "cli/calls.rs"]
+mod calls;
 #[path = "cli/dev.rs"]
 mod dev;
 #[path = "cli/doctor.rs"]
 mod doctor;
 #[path = "cli/enqueue.rs"]
 mod enqueue;
+#[path = "cli/first_steps.rs"]
+mod first_steps;
 #[path = "cli/kill.rs"]
 mod kill;
 #[path = "cli/operate.rs"]
@@ -16,6 +20,8 @@ mod operate;
 mod serve;
 #[path = "cli/settings.rs"]
 mod settings;
+#[path = "cli/startup.rs"]
+mod startup;
 mod support;
 #[path = "cli/terminal.rs"]
 mod terminal;
@@ -76,6 +82,7 @@ fn command(program: &str, directory: &Path, words: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
+    command.env_remove("REDIS_URL");
     command.args(words).current_dir(directory).stdin(Stdio::null());
     command
 }

@@ -1,11 +1,13 @@
-//! The header of each script is its contract: it is held against the body, the method that calls it, and the documents.
+//! The header of each script is its contract: it is held against the body and the documents.
 
 use std::collections::BTreeSet;
+
+use delayed::__private::script_text;
 
 use crate::support::root;
 
 /// What may be unpacked, and why it is small enough: Lua's stack takes 8000 values.
-const UNPACKED: [(&str, &str, &str); 8] = [
+const UNPACKED: [(&str, &str, &str); 12] = [
     ("balance", "tokens", "1000 at a time"),
     ("bury", "letter", "six fields"),
     ("claim", "ARGV, behind + 1, behind + wanted", "wire ids, at most 1000"),
@@ -13,6 +15,10 @@ const UNPACKED: [(&str, &str, &str); 8] = [
     ("claim", "ARGV, BEFORE_IDS + 1, behind", "wire ids, at most 1000"),
     ("claim", "over", "at most as many as wire ids, and one more"),
     ("claim", "fields", "two for each wire id, and two more"),
+    ("promote", "ids, done + 1, last", "100 at a time"),
+    ("promote", "members, done + 1, last", "100 at a time"),
+    ("promote", "messages", "100 at a time"),
+    ("promote", "tokens", "100 at a time"),
     ("reconcile", "owned", "at most as many as wire ids"),
 ];
 
@@ -41,8 +47,11 @@ impl Script {
             .collect();
         paths.sort();
         assert!(paths.len() >= 13, "expected the scripts in lua/, found {paths:?}");
-        let read = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap();
-        paths.iter().map(|path| Self::new(path.file_stem().unwrap().to_str().unwrap(), &read(path))).collect()
+        let names = paths.iter().map(|path| path.file_stem().unwrap().to_str().unwrap());
+        // As it is sent, with what it shares with others.
+        let text =
+            |name| script_text(name).unwrap_or_else(|| panic!("expected {name} in src/broker/script.rs"));
+        names.map(|name| Self::new(name, text(name))).collect()
     }
 
     /// The places of `KEYS` or `ARGV` that the header describes, `…` among them.
@@ -71,6 +80,16 @@ impl Script {
             };
         }
         places
+    }
+
+    /// The lists that the header describes, but for the queue itself: their places and names.
+    fn lists_beside_the_queue(&self) -> Vec<(String, String)> {
+        let lines = self.header.iter().filter_map(|line| line.strip_prefix("KEYS[")?.split_once(']'));
+        let words = lines.map(|(place, rest)| (place, rest.split_whitespace().take(2).collect::<Vec<_>>()));
+        words
+            .filter(|(_, words)| matches!(words[..], [name, "LIST"] if name != "queue"))
+            .map(|(place, words)| (place.to_owned(), words[0].to_owned()))
+            .collect()
     }
 
     /// What is wrong with it.
@@ -127,8 +146,21 @@ impl Script {
                 format!("expected `unpack({what})` in the list of what is bounded, with the reason"),
             );
         }
+        for (place, name) in self.lists_beside_the_queue() {
+            for command in ["DEL", "UNLINK", "LTRIM", "LMOVE", "RPOPLPUSH", "RENAME", "SET"] {
+                let removes = self.body.lines().any(|line| {
+                    line.contains(&format!("'{command}'")) && line.contains(&format!("KEYS[{place}]"))
+                });
+                expect(
+                    !removes,
+                    format!(
+                        "expected `{command}` not to be used on {name}, which may be another program's: LREM takes tokens alone"
+                    ),
+                );
+            }
+        }
         let lines = self.text.lines().count();
-        expect(lines <= 150, format!("expected at most 150 lines, there are {lines}"));
+        expect(lines <= 260, format!("expected at most 260 lines, there are {lines}"));
         mistakes
     }
 }
@@ -143,13 +175,6 @@ fn argument(text: &str) -> &str {
     &text[..end.unwrap_or(text.len())]
 }
 
-/// All files of a directory of the repository, as one text.
-fn texts(directory: &str, extension: &str) -> String {
-    let entries = std::fs::read_dir(root().join(directory)).unwrap().map(|entry| entry.unwrap().path());
-    let of_kind = entries.filter(|path| path.extension().is_some_and(|found| found == extension));
-    of_kind.map(|path| std::fs::read_to_string(path).unwrap()).collect()
-}
-
 #[test]
 fn every_header_states_what_its_script_does() {
     let mistakes: Vec<String> = Script::all().iter().flat_map(Script::mistakes).collect();
@@ -157,15 +182,32 @@ fn every_header_states_what_its_script_does() {
 }
 
 #[test]
-fn every_script_has_a_method_of_its_name_and_a_place_in_the_documents() {
-    let broker = texts("src/broker", "rs");
+fn every_script_has_a_place_in_the_documents() {
     let lifecycle = std::fs::read_to_string(root().join("docs/lifecycle.md")).unwrap();
     for Script { name, .. } in Script::all() {
-        assert!(broker.contains(&format!("fn {name}(")), "expected a method `{name}` in src/broker");
         assert!(
             lifecycle.contains(&format!("lua/{name}.lua")),
             "expected `lua/{name}.lua` in docs/lifecycle.md"
         );
+    }
+}
+
+#[test]
+fn shared_text_defines_functions_that_are_given_all_they_use() {
+    for entry in std::fs::read_dir(root().join("lua/shared")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with(&format!("-- {name}: ")), "expected {path:?} to begin with its name");
+        for line in text.lines().filter(|line| !line.starts_with(' ')) {
+            let is_definition = line.is_empty() || line == "end" || line.starts_with("local function ");
+            assert!(is_definition || line.starts_with("--"), "expected functions alone in {path:?}: {line}");
+        }
+        for array in ["KEYS", "ARGV"] {
+            let uses =
+                text.lines().any(|line| line.split("--").next().is_some_and(|code| code.contains(array)));
+            assert!(!uses, "expected no {array} in {path:?}, whose places are another's");
+        }
     }
 }
 
@@ -185,12 +227,12 @@ fn the_mistakes_of_a_made_up_script_are_found() {
     let text = "\
 -- wrong: a sentence that is long enough
 --
--- KEYS[1]  queue  LIST
+-- KEYS[1]  tokens  LIST
 -- KEYS[2]  unused  LIST
 -- ARGV[2]
 --
 -- Errors  OTHER  of which there is no trace
-local x = redis.call('GET', KEYS[1]) -- KEYS[3] in a comment does not count
+local x = redis.call('UNLINK', KEYS[1]) -- KEYS[3] in a comment does not count
 if x == nil and redis.call('HKEYS', KEYS[1]) then
   return redis.error_reply('WORD and prose')
 end
@@ -205,6 +247,7 @@ return unpack(ARGV, 2, tonumber(ARGV[1]))
         "`-- Returns …`",
         "`-- Errors  WORD  …`",
         "never nil",
+        "`UNLINK` not to be used on tokens",
         "`unpack(ARGV, 2, tonumber(ARGV[1]))`",
     ] {
         assert!(found.contains(expected), "expected a complaint with {expected:?} among:\n{found}");

@@ -7,14 +7,17 @@ mod bad_input;
 mod benchmarks;
 #[path = "chaos/ends.rs"]
 mod chaos_ends;
+mod client;
+mod conventions;
 mod faults;
 mod interop;
 mod isolation;
+mod lua;
 mod lua_headers;
 mod model;
 mod proxy;
 mod readme;
-mod scripts;
 mod support;
+mod telemetry;
 mod tls;
 mod worker_behaviour;

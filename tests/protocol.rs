@@ -7,5 +7,6 @@ mod wire {
     mod native;
     mod properties;
     mod python;
+    mod types;
     mod vectors;
 }

@@ -61,7 +61,7 @@ fn loses_a_reply_after_redis_has_run_the_request() {
 }
 
 #[test]
-fn loses_a_request_before_redis_has_it_and_knows_its_place_in_a_pipeline() {
+fn drops_a_request_before_redis_by_its_place_in_a_pipeline() {
     let server = TestRedis::start();
     let proxy = server.proxy();
     let pushes = Requests::command("rpush");
@@ -194,7 +194,7 @@ fn a_direction_that_is_held_is_not_read_and_the_other_one_is() {
 }
 
 #[test]
-fn what_was_sent_arrives_though_its_sender_is_gone_and_takes_no_reply() {
+fn request_arrives_though_its_sender_is_gone() {
     let server = TestRedis::start();
     let proxy = server.proxy();
     let path = proxy.url().strip_prefix("unix://").unwrap();
@@ -214,7 +214,7 @@ fn what_was_sent_arrives_though_its_sender_is_gone_and_takes_no_reply() {
 }
 
 #[test]
-fn a_place_that_cannot_be_is_refused_and_one_that_is_not_there_yet_is_not() {
+fn unsupported_address_is_refused_and_an_absent_server_is_not() {
     assert_eq!(Proxy::to("rediss://h:1").unwrap_err().kind(), ErrorKind::InvalidInput);
     let proxy = Proxy::to("unix:///nowhere/redis.sock").unwrap();
     assert!(connect(proxy.url()).is_err(), "expected no connection without a server");

@@ -154,7 +154,7 @@ fn a_worker_outlives_a_certificate_that_does_not_fit() {
     let wrong = other.sign("localhost", 2);
     let mut trial = Trial::with(Options { tls: Some(right.clone()), ..Options::default() });
     let ca = authority.pem();
-    let words = ["--tls-ca", ca.to_str().unwrap(), "--lease", "2s"];
+    let words = ["--tls-ca", ca.to_str().unwrap(), "--lease", "2s", "--log-level", "delayed=debug"];
     let mut worker = trial.worker_at(&trial.server.tls_url(), &words);
     let mut present = |certificate: &Certificate| {
         let mut pipe = redis::pipe();
@@ -166,7 +166,7 @@ fn a_worker_outlives_a_certificate_that_does_not_fit() {
     present(&wrong);
     let line = worker.wait_for_line("is not trusted");
     assert!(line.contains("redis.tls_ca"), "expected advice: {line}");
-    worker.wait_for_line("heartbeat failed");
+    worker.wait_for_line("\"request\":\"heartbeat\"");
     present(&right);
     trial.push(&[mark("after")]);
     trial.wait_settled();
@@ -256,6 +256,40 @@ fn files_and_addresses_that_cannot_be_used_are_named() {
     at(&["--tls-ca", &file("broken.pem")], "broken.pem cannot be used as `redis.tls_ca`");
     let words = ["--tls-cert", &file("authority.pem"), "--tls-key", &file("empty.pem")];
     at(&words, "empty.pem cannot be used as `redis.tls_key`: it has no key in PEM");
+    // In PEM, and no certificate: alone, and in a bundle.
+    let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let good = std::fs::read_to_string(directory.join("authority.pem")).unwrap();
+    std::fs::write(directory.join("garbage.pem"), garbage).unwrap();
+    std::fs::write(directory.join("bundle.pem"), format!("{good}{garbage}")).unwrap();
+    at(
+        &["--tls-ca", &file("bundle.pem")],
+        "bundle.pem cannot be used as `redis.tls_ca`: certificate 2 in it",
+    );
+    let (ours, other) = (authority.sign("localhost", 2), authority.sign("elsewhere", 2));
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let words = ["--tls-cert", &file("garbage.pem"), "--tls-key", &path(&ours.key)];
+    at(&words, "garbage.pem cannot be used as `redis.tls_cert`: the certificate in it cannot be read");
+    let words = ["--tls-cert", &path(&ours.cert), "--tls-key", &path(&other.key)];
+    at(&words, "cannot be used as `redis.tls_key`: it is not the key of the certificate in");
+    for words in [
+        &["--tls-ca", &file("garbage.pem")][..],
+        &["--tls-cert", &file("garbage.pem"), "--tls-key", &path(&ours.key)],
+    ] {
+        let (_, said) = doctor(&[&["--redis", url], words].concat());
+        assert!(!said.contains("peer") && !said.contains("address is not understood"), "{said}");
+    }
+    let mut command = Command::new(DELAYED);
+    command
+        .args(["doctor", "--redis", url])
+        .env("SSL_CERT_FILE", file("garbage.pem"))
+        .env("SSL_CERT_DIR", "/nowhere");
+    let output = command.current_dir("/").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(
+        said.contains("the authorities that this system trusts") && said.contains("`redis.tls_ca`"),
+        "{said}"
+    );
     let words = ["--redis", "redis://127.0.0.1:1", "--tls-ca", &file("authority.pem")];
     assert_refused(&words, 5, "are for an address with rediss://");
     assert_refused(&["--redis", "rediss://127.0.0.1:1/#insecure"], 5, "`#insecure` is not supported");

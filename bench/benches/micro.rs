@@ -6,10 +6,11 @@ use std::hint::black_box;
 use std::task::{Context, Poll, Waker};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use delayed::protocol::message::Message;
-use delayed::protocol::names::QueueName;
-use delayed::task::handler::Handler;
-use delayed::task::{Cancellation, Registry, Scope, States};
+use delayed::__private::Handler;
+use delayed::__private::protocol::message::Message;
+use delayed::__private::{Cancellation, Scope};
+use delayed::QueueName;
+use delayed::{Registry, States};
 
 #[delayed::task(name = "nothing")]
 async fn nothing() {}

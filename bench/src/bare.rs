@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use delayed::__private::script_text;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Connection, Value};
 
@@ -45,7 +46,7 @@ impl Claims {
         let settings = redis::io::tcp::TcpSettings::default().set_nodelay(true);
         let client = redis::Client::open(info.set_tcp_settings(settings)).expect("an address");
         let mut connection = client.get_connection().expect("Redis answers");
-        let script = redis::Script::new(include_str!("../../lua/claim.lua"));
+        let script = redis::Script::new(script_text("claim").expect("a script of ours"));
         script.prepare_invoke().load(&mut connection).expect("loads");
         let ids = (0..slots).map(|slot| format!("bench:aaaaaaaaaaaaaaaa:{slot}")).collect();
         Self { connection, script, ids, seq: 0, in_flight: VecDeque::new() }

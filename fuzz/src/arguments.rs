@@ -7,11 +7,12 @@ use std::fmt::Debug;
 use std::task::{Context, Poll, Waker};
 use std::time::SystemTime;
 
-use delayed::protocol::encode::go_task;
-use delayed::protocol::message::Message;
-use delayed::protocol::names::QueueName;
-use delayed::task::{Cancellation, Handler, Registration, Scope, States, Task};
+use delayed::__private::protocol::encode::go_task;
+use delayed::__private::protocol::message::Message;
+use delayed::__private::{Cancellation, Handler, Registration, Scope};
+use delayed::QueueName;
 use delayed::{Call, Timestamp};
+use delayed::{States, Task};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Serialize, Deserialize)]

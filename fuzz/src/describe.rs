@@ -1,7 +1,7 @@
 //! No bytes make the text of a value panic, and it is as long as was asked for.
 
-use delayed::protocol::message::Message;
-use delayed::protocol::value::{describe, describe_arguments};
+use delayed::__private::protocol::message::Message;
+use delayed::__private::protocol::value::{describe, describe_arguments};
 
 /// The first byte is the length that is asked for.
 pub(crate) fn target(input: &[u8]) {

@@ -2,8 +2,8 @@
 //! as when Python sends them by place or by keyword.
 
 use delayed::__private::json_message;
+use delayed::__private::protocol::message::Message;
 use delayed::PyTask;
-use delayed::protocol::message::Message;
 use serde_json::Value;
 
 use super::arguments::{all_tasks, run};
@@ -13,6 +13,10 @@ pub fn accept(input: &[u8]) -> Vec<&'static str> {
     let Ok(text) = std::str::from_utf8(input) else { return Vec::new() };
     // Without a fraction it is 0 to `enqueue`, and a float to the reader below.
     if text.split("-0").skip(1).any(|rest| !rest.starts_with(['.', 'e', 'E'])) {
+        return Vec::new();
+    }
+    // An object that stands for another value is an object to the reader below.
+    if text.contains('$') || text.contains("\\u0024") {
         return Vec::new();
     }
     let mut accepted = Vec::new();

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::SystemTime;
 
-use delayed::protocol::arguments::{ArgumentError, Param, Presence};
-use delayed::protocol::decode::from_slice;
-use delayed::protocol::encode::Encoder;
-use delayed::protocol::message::Message;
-use delayed::protocol::timestamp::Timestamp;
+use delayed::__private::protocol::arguments::{ArgumentError, Param, Presence};
+use delayed::__private::protocol::decode::from_slice;
+use delayed::__private::protocol::encode::Encoder;
+use delayed::__private::protocol::message::Message;
+use delayed::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -48,7 +48,7 @@ fn structure(function: &Function, arguments: &[&Argument]) -> TokenStream {
         let mut value = name.clone();
         // Found by the user's name, and told at the user's type when that does not fit.
         value.set_span(name.span().located_at(ty.span()));
-        quote_spanned!(ty.span()=> ::delayed::__private::argument::write(&mut #encoder, #keyword, &#value);)
+        quote_spanned!(ty.span()=> <#ty as ::delayed::__private::EncodeArgument>::write(&#value, &mut #encoder, #keyword);)
     });
     let mutable = (count > 0).then(|| quote!(mut));
     quote! {
@@ -154,13 +154,13 @@ fn check(arguments: &[&Argument]) -> TokenStream {
     let (given, reader) = (local("arguments"), local("reader"));
     let read = arguments.iter().map(|Argument { ty, presence, .. }| match presence {
         Presence::Required => {
-            quote_spanned!(ty.span()=> ::delayed::__private::argument::required::<#ty>(&mut #reader))
+            quote_spanned!(ty.span()=> <#ty as ::delayed::__private::DecodeArgument>::required(&mut #reader))
         }
         Presence::Option | Presence::Default(_) => {
-            quote_spanned!(ty.span()=> ::delayed::__private::argument::optional::<#ty>(&mut #reader))
+            quote_spanned!(ty.span()=> <#ty as ::delayed::__private::DecodeArgument>::optional(&mut #reader))
         }
         Presence::Variadic(element) => {
-            quote_spanned!(element.span()=> ::delayed::__private::argument::variadic::<#element>(&mut #reader))
+            quote_spanned!(element.span()=> <#element as ::delayed::__private::DecodeArgument>::variadic(&mut #reader))
         }
     });
     let mutable = (!arguments.is_empty()).then(|| quote!(mut));
@@ -177,10 +177,11 @@ fn check(arguments: &[&Argument]) -> TokenStream {
 
 /// The value of one argument.
 fn from_reader(Argument { ty, presence, .. }: &Argument, reader: &Ident) -> TokenStream {
-    let optional = quote_spanned!(ty.span()=> ::delayed::__private::argument::optional::<#ty>(&mut #reader)?);
+    let optional =
+        quote_spanned!(ty.span()=> <#ty as ::delayed::__private::DecodeArgument>::optional(&mut #reader)?);
     match presence {
         Presence::Required => {
-            quote_spanned!(ty.span()=> ::delayed::__private::argument::required::<#ty>(&mut #reader)?)
+            quote_spanned!(ty.span()=> <#ty as ::delayed::__private::DecodeArgument>::required(&mut #reader)?)
         }
         Presence::Option => quote!(::core::option::Option::flatten(#optional)),
         Presence::Default(default) => {
@@ -198,7 +199,7 @@ fn from_reader(Argument { ty, presence, .. }: &Argument, reader: &Ident) -> Toke
             })
         }
         Presence::Variadic(element) => {
-            quote_spanned!(element.span()=> ::delayed::__private::argument::variadic::<#element>(&mut #reader)?)
+            quote_spanned!(element.span()=> <#element as ::delayed::__private::DecodeArgument>::variadic(&mut #reader)?)
         }
     }
 }

@@ -6,7 +6,8 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Expr, ExprLit, Lit, Meta, MetaNameValue, ReturnType, Signature, Token, Type, Visibility,
+    Attribute, Expr, ExprLit, Lit, Meta, MetaNameValue, ReturnType, Safety, Signature, Token, Type,
+    Visibility,
 };
 
 use crate::mistakes::Mistakes;
@@ -92,11 +93,11 @@ impl Function {
                 "a task has no C arguments: take the last parameter as `#[task(variadic)] rest: Vec<T>`",
             );
         }
-        let Signature { constness, unsafety, abi, generics, .. } = &self.signature;
+        let Signature { constness, safety, abi, generics, .. } = &self.signature;
         if let Some(constness) = constness {
             mistakes.push(constness, "a task runs at run time: remove `const`");
         }
-        if let Some(unsafety) = unsafety {
+        if let Safety::Unsafe(unsafety) = safety {
             mistakes.push(
                 unsafety,
                 "a task is called with arguments from outside, so it cannot be `unsafe`: remove `unsafe`, and check what it relies on inside",

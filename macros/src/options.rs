@@ -10,16 +10,29 @@ use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 
 use crate::mistakes::Mistakes;
-use crate::values::Item;
+use crate::values::{Backoff, Item};
 
-const KNOWN: &str = "the options are `name`, `queue`, `retry`, `isolation`, `timeout`, `grace`, and for a process \
-     of its own `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, \
+const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `isolation`, \
+     `timeout`, `grace`, and for a process of its own `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, \
      `private_network` and `private_mounts`";
 const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry for ever";
+const ATTEMPTS: &str = "write `max_attempts = 4`";
+const TWICE: &str = "`retry = 3` and `max_attempts = 4` say the same: keep one of them";
 
 /// As in `src/protocol/names.rs` of `delayed`, whose tests hold the two together.
-const SUFFIXES: [&str; 8] =
-    ["_noti", "_hand", "_processing", "_workers", "_dead", "_deaths", "_sweep", "_scheduled"];
+const SUFFIXES: [&str; 11] = [
+    "_noti",
+    "_hand",
+    "_processing",
+    "_workers",
+    "_dead",
+    "_deaths",
+    "_sweep",
+    "_due",
+    "_later",
+    "_timetable",
+    "_scheduled",
+];
 const MAX_QUEUE_NAME: usize = 200;
 const QUEUES: &str = "delayed_queues";
 
@@ -32,6 +45,9 @@ pub(crate) struct Options {
     pub(crate) name: Option<String>,
     queue: Option<String>,
     retry: Option<i64>,
+    max_attempts: Option<i64>,
+    retry_for: Option<Duration>,
+    backoff: Option<Backoff>,
     isolation: Option<Isolation>,
     timeout: Option<Duration>,
     grace: Option<Duration>,
@@ -95,7 +111,20 @@ impl Options {
         match item.key.to_string().as_str() {
             "name" => self.name = item.text("name = \"mail.send\"", name, mistakes),
             "queue" => self.queue = item.text("queue = \"mail\"", queue, mistakes),
-            "retry" => self.retry = item.number(i64::MIN..=i64::MAX, RETRY, mistakes),
+            "retry" => {
+                self.retry = item.number(i64::MIN..=i64::MAX, RETRY, mistakes);
+                if self.max_attempts.is_some() {
+                    mistakes.push(&item.key, TWICE);
+                }
+            }
+            "max_attempts" => {
+                self.max_attempts = item.number(1..=i64::from(u32::MAX), ATTEMPTS, mistakes);
+                if self.retry.is_some() {
+                    mistakes.push(&item.key, TWICE);
+                }
+            }
+            "retry_for" => self.retry_for = item.time("2d", mistakes),
+            "backoff" => self.backoff = item.backoff(mistakes),
             "isolation" => self.isolation = item.text("isolation = \"fork\"", isolation, mistakes),
             "timeout" => self.timeout = item.time("30s", mistakes),
             "grace" => self.grace = item.time("2s", mistakes),
@@ -128,7 +157,12 @@ impl Options {
     /// The same as `TaskOptions` of `delayed`.
     pub(crate) fn tokens(&self) -> TokenStream {
         let queue = self.queue.iter();
-        let retry = self.retry.iter();
+        // Within its time it is tried as often as its back-off lets it.
+        let unbounded = self.retry_for.map(|_| -1);
+        let retry = self.retry.or(self.max_attempts.map(|attempts| attempts - 1)).or(unbounded);
+        let retry = retry.iter();
+        let backoff = self.backoff.iter().map(backoff_tokens);
+        let retry_for = self.retry_for.iter().map(duration_tokens);
         let isolation = self.isolation.map(|isolation| match isolation {
             Isolation::Inline => quote!(Inline),
             Isolation::Fork => quote!(Fork),
@@ -138,9 +172,8 @@ impl Options {
         let times = [("with_timeout", self.timeout), ("with_grace", self.grace)];
         let times: Vec<_> = (times.into_iter())
             .filter_map(|(method, time)| {
-                let (method, time) = (format_ident!("{method}"), time?);
-                let (seconds, nanoseconds) = (time.as_secs(), time.subsec_nanos());
-                Some(quote!(.#method(::core::time::Duration::new(#seconds, #nanoseconds))))
+                let (method, time) = (format_ident!("{method}"), duration_tokens(&time?));
+                Some(quote!(.#method(#time)))
             })
             .collect();
         let timeouts = (!times.is_empty())
@@ -157,10 +190,34 @@ impl Options {
             ::delayed::__private::TaskOptions::DEFAULT
                 #(.with_queue(#queue))*
                 #(.with_retry(#retry))*
+                #(.with_backoff(#backoff))*
+                #(.with_retry_for(#retry_for))*
                 #(.with_isolation(::delayed::__private::Isolation::#isolation))*
                 #timeouts
                 #limits
         }
+    }
+}
+
+fn duration_tokens(time: &Duration) -> TokenStream {
+    let (seconds, nanoseconds) = (time.as_secs(), time.subsec_nanos());
+    quote!(::core::time::Duration::new(#seconds, #nanoseconds))
+}
+
+/// The same as `Backoff` of `delayed`.
+fn backoff_tokens(backoff: &Backoff) -> TokenStream {
+    let growing = |kind: TokenStream, first, max| {
+        let (first, max) = (duration_tokens(first), duration_tokens(max));
+        quote!(::delayed::__private::Backoff::#kind { first: #first, max: #max })
+    };
+    match backoff {
+        Backoff::None => quote!(::delayed::__private::Backoff::None),
+        Backoff::Fixed(delay) => {
+            let delay = duration_tokens(delay);
+            quote!(::delayed::__private::Backoff::Fixed(#delay))
+        }
+        Backoff::Linear { first, max } => growing(quote!(Linear), first, max),
+        Backoff::Exponential { first, max } => growing(quote!(Exponential), first, max),
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) fn peel(ty: &Type) -> &Type {
 
 /// Whether the path of `ty` is one of `paths`, such as `Option` and `std::option::Option`.
 pub(crate) fn is_path(ty: &Type, paths: &[&[&str]]) -> bool {
-    let Type::Path(TypePath { qself: None, path }) = peel(ty) else { return false };
+    let Type::Path(TypePath { qself: None, path, .. }) = peel(ty) else { return false };
     paths.iter().any(|wanted| path.segments.iter().map(|segment| &segment.ident).eq(wanted.iter()))
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use syn::{Expr, ExprLit, ExprUnary, Ident, Lit, LitStr, UnOp};
+use syn::{Expr, ExprAssign, ExprCall, ExprLit, ExprUnary, Ident, Lit, LitStr, UnOp};
 
 use crate::mistakes::Mistakes;
 
@@ -17,7 +17,74 @@ pub(crate) struct Item {
     pub(crate) value: Option<Expr>,
 }
 
+/// How long a call waits before it is tried again.
+#[derive(Clone, Copy)]
+pub(crate) enum Backoff {
+    None,
+    Fixed(Duration),
+    Linear { first: Duration, max: Duration },
+    Exponential { first: Duration, max: Duration },
+}
+
+const BACKOFF: &str = "write `backoff = exponential(\"1s\", max = \"10m\")`, `linear(\"10s\", max = \"5m\")`, \
+     `fixed(\"30s\")` or `none`";
+
 impl Item {
+    /// How long a call waits before it is tried again.
+    pub(crate) fn backoff(&self, mistakes: &mut Mistakes) -> Option<Backoff> {
+        let value = self.value(BACKOFF, mistakes)?;
+        let (kind, arguments) = match value {
+            Expr::Call(ExprCall { func, args, .. }) => (identifier(func)?, args.iter().collect()),
+            other => (identifier(other).unwrap_or_default(), Vec::new()),
+        };
+        let mut wait = |value: &Expr| {
+            let Some(literal) = string(value) else {
+                mistakes.push(value, format!("a wait is a string literal: {BACKOFF}"));
+                return None;
+            };
+            time(&literal.value(), "10s").map_err(|why| mistakes.push(literal, why)).ok()
+        };
+        let range = |wait: &mut dyn FnMut(&Expr) -> Option<Duration>| {
+            let [first, Expr::Assign(ExprAssign { left, right, .. })] = arguments[..] else { return None };
+            (identifier(left)? == "max").then(|| Some((wait(first)?, wait(right)?)))
+        };
+        let backoff = match (kind.as_str(), &arguments[..]) {
+            ("none", []) => Some(Backoff::None),
+            ("fixed", [delay]) => return wait(delay).map(Backoff::Fixed),
+            ("linear", _) => match range(&mut wait) {
+                Some(range) => {
+                    return self.growing(range?, mistakes).map(|(first, max)| Backoff::Linear { first, max });
+                }
+                None => None,
+            },
+            ("exponential", _) => match range(&mut wait) {
+                Some(range) => {
+                    return self
+                        .growing(range?, mistakes)
+                        .map(|(first, max)| Backoff::Exponential { first, max });
+                }
+                None => None,
+            },
+            _ => None,
+        };
+        if backoff.is_none() {
+            mistakes.push(value, format!("this is no back-off: {BACKOFF}"));
+        }
+        backoff
+    }
+
+    fn growing(
+        &self,
+        (first, max): (Duration, Duration),
+        mistakes: &mut Mistakes,
+    ) -> Option<(Duration, Duration)> {
+        if first > max {
+            mistakes.push(&self.key, "the first wait is longer than the longest: give `max` a longer one");
+            return None;
+        }
+        Some((first, max))
+    }
+
     /// A string literal of which `read` can make something.
     pub(crate) fn text<T>(
         &self,
@@ -104,6 +171,13 @@ impl Item {
             mistakes.push(&self.key, format!("`{}` needs a value: {fix}", self.key));
         }
         self.value.as_ref()
+    }
+}
+
+fn identifier(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Path(path) => path.path.get_ident().map(ToString::to_string),
+        _ => None,
     }
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from redis.retry import Retry
 
 from delayed_compat import EnqueueError, InvalidTaskError, Queue, RustTask
 from delayed_compat.queue import Task
+from faces import AsyncFace
 
 PATH = "demo::tasks::add"
 
@@ -35,7 +37,6 @@ def held(conn: redis.Redis) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("cls", [OriginalQueue, Queue])
 def test_the_original_enqueue_sends_a_rust_task(conn: redis.Redis, cls: type[Any]) -> None:
-    assert Queue.enqueue is OriginalQueue.enqueue
     cls("mail", conn).enqueue(RustTask(PATH, (1,), {"b": 2}, 3))
     golden = bytes.fromhex("94b064656d6f3a3a7461736b733a3a616464910181a1620203")
     assert held(conn) == ([golden], [b"1"])
@@ -174,7 +175,7 @@ def lossy(redis_socket: Path) -> Iterator[redis.Redis]:
 
 
 @pytest.mark.parametrize(("lost", "applied", "in_doubt"), [(1, 0, 4), (2, 4, 4), (3, 8, 2)])
-def test_a_lost_answer_leaves_its_chunk_in_doubt_and_is_not_sent_again(
+def test_chunk_with_a_lost_reply_is_in_doubt_and_not_sent_again(
     conn: redis.Redis, lossy: redis.Redis, lost: int, applied: int, in_doubt: int
 ) -> None:
     LosesAnAnswer.lost = lost
@@ -206,3 +207,54 @@ def test_the_error_says_it_in_words_and_can_be_pickled() -> None:
         "4 of 10 tasks were enqueued, the next 4 may have been applied, all or none: gone"
     )
     assert vars(pickle.loads(pickle.dumps(doubtful))) == vars(doubtful)
+
+
+@pytest.mark.parametrize("timeout", [0.01, 1])
+def test_dequeue_waits_as_long_as_it_is_told(conn: redis.Redis, timeout: float) -> None:
+    queue: Any = Queue("mail", conn, dequeue_timeout=timeout, keep_alive_timeout=5)
+    queue._worker_id = 7
+    begin = time.monotonic()
+    assert queue.dequeue() is None
+    assert time.monotonic() - begin >= timeout
+    queue.enqueue(PyTask("m:f", (1,)))
+    assert queue.dequeue()._args == [1]
+    assert queue.try_online()
+    assert 0 < int(conn.ttl("7")) <= 5
+
+
+def test_the_asyncio_queue_enqueues_as_the_sync_one(
+    conn: redis.Redis, redis_socket: Path, queue: Queue
+) -> None:
+    mixed: list[Task] = [RustTask("a", (1,)), PyTask("m:f", (1,)), GoTask("p.F", (1,))]
+    face = AsyncFace(redis_socket)
+    try:
+        for task in mixed:
+            face.enqueue(task)
+        assert face.enqueue_many(mixed, chunk=2) == 3
+        one_by_one = held(conn)
+        with pytest.raises(InvalidTaskError, match="task 0 is a str"):
+            face.enqueue("a")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="give a whole number from 1 to 100000"):
+            face.enqueue_many(mixed, chunk=0)
+    finally:
+        face.close()
+    conn.flushall()
+    for task in mixed:
+        queue.enqueue(task)
+    queue.enqueue_many(mixed)
+    assert held(conn) == one_by_one
+
+
+def test_many_are_sent_by_the_asyncio_queue_in_order_and_whole(
+    conn: redis.Redis, redis_socket: Path
+) -> None:
+    face = AsyncFace(redis_socket, lost=(3,))
+    try:
+        with pytest.raises(EnqueueError, match="the answer was lost") as caught:
+            face.enqueue_many(tasks(10), chunk=4)
+        assert (caught.value.applied, caught.value.in_doubt) == (8, 2)
+        conn.flushall()
+        assert face.enqueue_many(tasks(100_000), chunk=20_001) == 100_000
+    finally:
+        face.close()
+    assert held(conn) == (messages(100_000), [b"1"] * 100_000)

@@ -1,39 +1,66 @@
-//! Is this reply the one to our request? A connection for commands that believes no other, and is made anew when it is of
-//! no more use.
+//! The connection for commands: believes no reply but the one to its request, and is made anew when it is of no more use.
 //!
 //! Replies come in the order of the requests and have no names. If one were lost or came twice on the way, a request would be
 //! answered with the reply to another, and a worker would release what it never ran. So each call of a script has an
 //! `ECHO` behind it, of a number that no other has: where the number does not come back, nothing is known of the call, as
 //! when the connection breaks. A transaction has that `ECHO` in it. Other requests only read, or do no harm.
+//!
+//! The number that a worker's own calls carry (`seq`) cannot take the place of the `ECHO`: a script may bring it back with
+//! what it returns, but an error reply has none, and one that came for another call, such as `STALE` or `OOM`, would be
+//! believed. So the `ECHO` stays behind every script, and costs one more command, but no round trip.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::aio::{ConnectionLike, ConnectionManager, ConnectionManagerConfig};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use redis::aio::ConnectionLike;
 use redis::{
-    Client, Cmd, Connection, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, ServerErrorKind,
-    Value,
+    Cmd, Connection, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, ServerErrorKind, Value,
 };
+use tokio::time::timeout_at;
+
+use crate::broker::cause::NotSent;
+use crate::broker::classify;
+use crate::broker::socket::{self, Live};
+use crate::broker::target::Target;
 
 /// How often another connection is looked for while Redis takes no writes.
 const LOOK_FOR_MASTER: Duration = Duration::from_secs(1);
 
-/// The connection that all clones share. It is made anew when it breaks, when it is silent, when it is out of step, and when
-/// the server at its end takes no writes any more.
+/// How often a request is sent on a connection that turns out to be closed before anything is written.
+const ATTEMPTS: u32 = 3;
+
+/// The connection that all clones share. It is made anew when it is needed and has been closed, is silent, is out of step, or
+/// leads to a server that takes no writes any more.
+///
+/// A request takes no longer than the time-out of the target, with all connecting. What fails before a byte of it was written
+/// is sent again on a new connection, or ends with [`NotSent`].
 #[derive(Clone)]
 pub(super) struct Commands {
-    client: Client,
-    settings: ConnectionManagerConfig,
+    target: Arc<Target>,
     current: Arc<Mutex<Current>>,
+    /// When all requests are to be over; none: each has its own time.
+    deadline: Option<Instant>,
 }
 
 struct Current {
-    connection: ConnectionManager,
-    /// Which one it is, so that many who find it useless replace it once.
+    state: State,
+    /// Which connection it is, so that many who find it useless replace it once.
     generation: u64,
+    /// When it was begun.
     made: Instant,
 }
+
+enum State {
+    Absent,
+    Connecting(Connecting),
+    Connected(Live),
+}
+
+type Connecting = Shared<BoxFuture<'static, RedisResult<Live>>>;
 
 /// Any connection, with an eye on its replies.
 pub(super) struct Checked<C>(pub(super) C);
@@ -56,27 +83,121 @@ pub(super) trait Calls: Send {
     fn call(&mut self, call: &Numbered) -> impl Future<Output = RedisResult<Value>> + Send;
 }
 
+/// What is sent in one go.
+#[derive(Clone, Copy)]
+enum Request<'a> {
+    One(&'a Cmd),
+    /// Of the replies to all, so many are given, from this one on.
+    Many(&'a Pipeline, usize, usize),
+}
+
+impl Request<'_> {
+    async fn send(self, live: &mut Live) -> RedisResult<Vec<Value>> {
+        match self {
+            Self::One(command) => live.connection.send_packed_command(command).await.map(|reply| vec![reply]),
+            Self::Many(pipeline, offset, count) => {
+                live.connection.send_packed_commands(pipeline, offset, count).await
+            }
+        }
+    }
+}
+
 impl Commands {
-    pub(super) async fn connect(client: Client, settings: ConnectionManagerConfig) -> RedisResult<Self> {
-        let connection = ConnectionManager::new_with_config(client.clone(), settings.clone()).await?;
-        let current = Arc::new(Mutex::new(Current { connection, generation: 0, made: Instant::now() }));
-        Ok(Self { client, settings, current })
+    /// Commands to a target; nothing is connected yet.
+    pub(super) fn new(target: Arc<Target>) -> Self {
+        let current = Current { state: State::Absent, generation: 0, made: Instant::now() };
+        Self { target, current: Arc::new(Mutex::new(current)), deadline: None }
+    }
+
+    /// The same connection, for requests that are over at `deadline`; none: each has the time-out of the target.
+    pub(super) fn by(&self, deadline: Option<Instant>) -> Self {
+        Self { target: Arc::clone(&self.target), current: Arc::clone(&self.current), deadline }
+    }
+
+    /// Connects, unless it is connected.
+    pub(super) async fn connect(&self) -> RedisResult<()> {
+        self.live(self.until()).await.map(drop)
     }
 
     /// Sends a transaction, and gives the replies to its commands, which may be errors. An error of all of it: nothing was
     /// done, or nothing is known.
-    pub(super) async fn transact(&mut self, transaction: &Transaction) -> RedisResult<Vec<Value>> {
-        let (mut connection, generation) = self.current();
+    pub(super) async fn transact(&self, transaction: &Transaction) -> RedisResult<Vec<Value>> {
         let Transaction { requests, number } = transaction;
-        let replies = connection.req_packed_commands(requests, 0, requests.len()).await;
+        let (replies, generation) = self.exchange(Request::Many(requests, 0, requests.len())).await;
         let result = replies.and_then(|replies| check_transaction(replies, number));
         self.mind(generation, &result, |replies| replies.iter().any(is_refused_by_replica));
         result
     }
 
-    fn current(&self) -> (ConnectionManager, u64) {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        (current.connection.clone(), current.generation)
+    /// Sends a request and gives its replies, and which connection it was.
+    async fn exchange(&self, request: Request<'_>) -> (RedisResult<Vec<Value>>, u64) {
+        let until = self.until();
+        for _ in 0..ATTEMPTS {
+            let (mut live, generation) = match self.live(until).await {
+                Ok(live) => live,
+                Err(error) => return (Err(NotSent::wrap(error)), 0),
+            };
+            let traffic = Arc::clone(&live.traffic);
+            let under_way = traffic.begin();
+            let replies = match timeout_at(until.into(), request.send(&mut live)).await {
+                Ok(replies) => replies,
+                Err(elapsed) => Err(io::Error::from(elapsed).into()),
+            };
+            let has_ended = replies.as_ref().is_err_and(|error| error.is_io_error() && !error.is_timeout());
+            if !has_ended || !under_way.is_unwritten() {
+                return (replies, generation);
+            }
+            // It was closed before anything was written; the next one is another.
+            self.drop_connection(generation);
+        }
+        let closed = io::Error::new(io::ErrorKind::ConnectionAborted, "each connection is closed at once");
+        (Err(NotSent::wrap(closed.into())), 0)
+    }
+
+    /// The connection, made where there is none. An error: there is none.
+    async fn live(&self, until: Instant) -> RedisResult<(Live, u64)> {
+        let (connecting, generation) = {
+            let mut current = self.current();
+            match &current.state {
+                State::Connected(live) if !live.traffic.is_closed() => {
+                    return Ok((live.clone(), current.generation));
+                }
+                // One that nobody waited for stands still.
+                State::Connecting(connecting) if current.made.elapsed() < self.target.timeout => {
+                    (connecting.clone(), current.generation)
+                }
+                _ => {
+                    let connecting = connect(Arc::clone(&self.target)).boxed().shared();
+                    current.replace(State::Connecting(connecting.clone()));
+                    (connecting, current.generation)
+                }
+            }
+        };
+        let connected = match timeout_at(until.into(), connecting).await {
+            Ok(connected) => connected,
+            Err(elapsed) => Err(io::Error::from(elapsed).into()),
+        };
+        let mut current = self.current();
+        let is_ours = current.generation == generation && matches!(current.state, State::Connecting(_));
+        if is_ours {
+            current.state = connected.as_ref().map_or(State::Absent, |live| State::Connected(live.clone()));
+        }
+        connected.map(|live| (live, generation))
+    }
+
+    fn drop_connection(&self, generation: u64) {
+        let mut current = self.current();
+        if current.generation == generation {
+            current.replace(State::Absent);
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn until(&self) -> Instant {
+        self.deadline.unwrap_or_else(|| Instant::now() + self.target.timeout)
     }
 
     /// Goes on with a new connection after an error that the old one may outlive. What is under way there waits on.
@@ -88,50 +209,50 @@ impl Commands {
     ) {
         let (is_useless, may_be_demoted) = match result {
             Ok(replies) => (false, is_refused_by_replica(replies)),
-            Err(error) => (outlives(error), error.code().is_some_and(is_word_of_replica)),
+            Err(error) => (outlives(error), error.code().is_some_and(classify::is_word_of_replica)),
         };
         if !is_useless && !may_be_demoted {
             return;
         }
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current();
         let is_known = current.generation != generation;
-        if is_known || (!is_useless && current.made.elapsed() < LOOK_FOR_MASTER) {
-            return;
-        }
-        let (client, settings) = (self.client.clone(), self.settings.clone());
-        if let Ok(connection) = ConnectionManager::new_lazy_with_config(client, settings) {
-            *current = Current { connection, generation: generation + 1, made: Instant::now() };
+        if !is_known && (is_useless || current.made.elapsed() >= LOOK_FOR_MASTER) {
+            current.replace(State::Absent);
         }
     }
 }
 
-/// Whether a connection goes on after this error, and is of no use. One that broke replaces itself, but one that could not
-/// be made since the server refused it gives that answer for ever.
+impl Current {
+    fn replace(&mut self, state: State) {
+        *self = Self { state, generation: self.generation + 1, made: Instant::now() };
+    }
+}
+
+async fn connect(target: Arc<Target>) -> RedisResult<Live> {
+    match tokio::time::timeout(target.timeout, socket::open(&target)).await {
+        Ok(connected) => connected,
+        Err(elapsed) => Err(io::Error::from(elapsed).into()),
+    }
+}
+
+/// Whether a connection goes on after this error, and is of no use.
 fn outlives(error: &RedisError) -> bool {
     match error.kind() {
+        // It is replaced when it is found closed.
         ErrorKind::Io => error.is_timeout(),
-        // A request was refused, unless it is the library's own while it connects.
-        ErrorKind::Server(_) => error.to_string().contains("refused to switch database"),
+        ErrorKind::Server(_) => false,
         _ => true,
     }
 }
 
-/// Whether the server was a master and is none any more: its address may lead to the new one by now. A script's error comes
-/// wrapped in another one before Redis 7.
 fn is_refused_by_replica(reply: &Value) -> bool {
-    let Value::ServerError(error) = reply else { return false };
-    is_word_of_replica(error.code()) || error.details().is_some_and(|details| details.contains("READONLY"))
-}
-
-/// What a replica says to a write; that of a Redis Cluster says where the master is.
-fn is_word_of_replica(code: &str) -> bool {
-    matches!(code, "READONLY" | "MOVED")
+    matches!(reply, Value::ServerError(error) if classify::is_refused_by_replica(error))
 }
 
 impl Calls for Commands {
     async fn call(&mut self, call: &Numbered) -> RedisResult<Value> {
-        let (connection, generation) = self.current();
-        let result = Checked(connection).call(call).await;
+        let (replies, generation) = Box::pin(self.exchange(Request::Many(&call.requests, 0, 2))).await;
+        let result = replies.and_then(|replies| check(replies, &call.number));
         self.mind(generation, &result, is_refused_by_replica);
         result
     }
@@ -140,8 +261,8 @@ impl Calls for Commands {
 impl ConnectionLike for Commands {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
         Box::pin(async move {
-            let (mut connection, generation) = self.current();
-            let result = connection.req_packed_command(command).await;
+            let (replies, generation) = self.exchange(Request::One(command)).await;
+            let result = replies.map(|mut replies| replies.remove(0));
             self.mind(generation, &result, is_refused_by_replica);
             result
         })
@@ -154,15 +275,14 @@ impl ConnectionLike for Commands {
         count: usize,
     ) -> RedisFuture<'a, Vec<Value>> {
         Box::pin(async move {
-            let (mut connection, generation) = self.current();
-            let result = connection.req_packed_commands(pipeline, offset, count).await;
+            let (result, generation) = self.exchange(Request::Many(pipeline, offset, count)).await;
             self.mind(generation, &result, |replies| replies.iter().any(is_refused_by_replica));
             result
         })
     }
 
     fn get_db(&self) -> i64 {
-        self.current().0.get_db()
+        self.target.client().get_connection_info().redis_settings().db()
     }
 }
 
@@ -201,9 +321,10 @@ impl Numbered {
 }
 
 impl Transaction {
-    pub(super) fn new<const N: usize>(commands: [Cmd; N]) -> Self {
+    pub(super) fn new(commands: impl IntoIterator<Item = Cmd>) -> Self {
+        let commands = commands.into_iter();
         let (number, echo) = numbered_echo();
-        let mut requests = Pipeline::with_capacity(N + 3);
+        let mut requests = Pipeline::with_capacity(commands.size_hint().0 + 3);
         requests.cmd("MULTI");
         for command in commands {
             requests.add_command(command);
@@ -282,72 +403,4 @@ fn misplaced(came: &[Value]) -> RedisError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reply_is_believed_with_its_own_echo_or_when_both_are_refused() {
-        let echo = |text: &str| Value::BulkString(text.into());
-        let refused = |text: &str| {
-            let error = format!("-{text}\r\n");
-            redis::parse_redis_value(error.as_bytes()).expect("an error of the server")
-        };
-        let busy = || refused("BUSY a script");
-        for (reply, second, is_believed) in [
-            (Value::Int(1), echo("7"), true),
-            (busy(), echo("7"), true),
-            (busy(), refused("BUSY still"), true),
-            (Value::Int(1), echo("6"), false),
-            (Value::Int(1), Value::Int(7), false),
-            (Value::Int(1), busy(), false),
-            (refused("NOAUTH no"), busy(), false),
-        ] {
-            let shown = format!("{reply:?}, {second:?}");
-            assert_eq!(check(vec![reply, second], "7").is_ok(), is_believed, "{shown}");
-        }
-        for (word, is_looked_for) in
-            [("READONLY no", true), ("MOVED 7 10.0.0.1:1", true), ("OOM full", false)]
-        {
-            assert_eq!(is_refused_by_replica(&refused(word)), is_looked_for, "{word}: another master");
-        }
-        assert!(check(vec![echo("7")], "7").is_err(), "expected two replies to be needed");
-        let told = check(vec![Value::Int(1), echo(&"x".repeat(1 << 20))], "7").unwrap_err().to_string();
-        assert!(told.contains("xxx") && told.len() < 500, "expected few words, not {}", told.len());
-    }
-
-    #[test]
-    fn a_transaction_is_believed_with_its_own_echo_or_when_all_of_it_is_refused() {
-        let replies = |text: &str| -> Vec<Value> {
-            let whole = format!("*{}\r\n{}\r\n", text.split(", ").count(), text.replace(", ", "\r\n"));
-            match redis::parse_redis_value(whole.replace('|', "\r\n").as_bytes()) {
-                Ok(Value::Array(replies)) => replies,
-                other => panic!("{text}: {other:?}"),
-            }
-        };
-        for (text, expected) in [
-            ("+OK, +QUEUED, +QUEUED, *2|:3|$1|7", Ok(1)),
-            ("+OK, +QUEUED, +QUEUED, *2|-WRONGTYPE no|$1|7", Ok(1)),
-            ("+OK, -OOM full, +QUEUED, -EXECABORT discarded", Err("OOM")),
-            ("-NOAUTH no, -NOAUTH no, -NOAUTH no, -NOAUTH no", Err("NOAUTH")),
-            ("+OK, +QUEUED, +QUEUED, -EXECABORT discarded because of: OOM full", Err("OOM")),
-            ("+OK, +QUEUED, +QUEUED, -CROSSSLOT no slot in common", Err("CrossSlot")),
-            ("+OK, -MOVED 7 10.0.0.1:6379, +QUEUED, -EXECABORT discarded", Err("Moved")),
-            // Of another transaction, or of one of which a part is missing.
-            ("+OK, +QUEUED, +QUEUED, *2|:3|$1|6", Err("another request")),
-            ("+OK, +QUEUED, +QUEUED, *1|$1|7", Err("another request")),
-            ("-ERR nested, +QUEUED, +QUEUED, *4|:1|$1|6|:3|$1|7", Err("another request")),
-            ("+QUEUED, +QUEUED, *2|:3|$1|7, +OK", Err("another request")),
-            ("+OK, +QUEUED, +QUEUED, *-1", Err("another request")),
-            ("+OK, +QUEUED, +QUEUED, -EXECABORT discarded", Err("another request")),
-            // A user that may not begin one: all the rest was done, each by itself.
-            ("-NOPERM multi, :3, $1|7, -ERR EXEC without MULTI", Err("another request")),
-        ] {
-            let found = check_transaction(replies(text), "7").map(|results| results.len());
-            match (&found, expected) {
-                (Ok(found), Ok(expected)) if *found == expected => {}
-                (Err(error), Err(word)) if error.to_string().contains(word) => {}
-                _ => panic!("expected {expected:?} of {text:?}, it is {found:?}"),
-            }
-        }
-    }
-}
+mod tests;

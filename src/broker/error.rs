@@ -1,25 +1,33 @@
-//! What can go wrong between us and Redis, named by what the caller can do about it.
+//! What can go wrong between us and Redis, named by what the caller can do about it. `classify.rs` makes most of these.
 
 use std::borrow::Cow;
+use std::error::Error;
 use std::fmt;
 
-use redis::{ErrorKind, RedisError, ServerErrorKind};
-
-use crate::broker::tls;
+use crate::broker::cause::Shared;
 
 /// Why a call to Redis failed.
-#[derive(Debug, Clone)]
+///
+/// Its [`source`](Error::source) is the [`std::io::Error`] of the connection where there is one, and else the error of the
+/// library that speaks to Redis, if it came from there. The text of either is a part of this one's.
+///
+/// `Debug` prints what `Display` does: that is what a `main` shows that returns this error.
+#[derive(Clone)]
 pub struct BrokerError {
     op: &'static str,
     kind: BrokerErrorKind,
     advice: Cow<'static, str>,
-    detail: String,
+    detail: Box<str>,
     /// A script was stopped on its way, perhaps behind its first write.
     is_partial: bool,
+    /// Nothing of the request was written.
+    is_unsent: bool,
+    /// In a box, so that results with this error stay small.
+    source: Option<Box<Shared>>,
 }
 
 /// What kind of failure it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BrokerErrorKind {
     /// Redis could not be reached; nothing was sent.
@@ -34,7 +42,7 @@ pub enum BrokerErrorKind {
     ReadOnly,
     /// Redis wants a password, or the user may not do this.
     Denied,
-    /// A key holds another type than ours.
+    /// A key holds another type than ours, or what another program put there.
     WrongType,
     /// A later call of the same worker was applied; this one was not.
     Stale,
@@ -51,7 +59,30 @@ pub enum BrokerErrorKind {
 
 impl BrokerError {
     pub(crate) fn new(op: &'static str, kind: BrokerErrorKind, detail: impl Into<String>) -> Self {
-        Self { op, kind, advice: advice(kind).into(), detail: detail.into(), is_partial: false }
+        Self {
+            op,
+            kind,
+            advice: advice(kind).into(),
+            detail: detail.into().into_boxed_str(),
+            is_partial: false,
+            is_unsent: false,
+            source: None,
+        }
+    }
+
+    /// The same, which came of `source`.
+    pub(super) fn because_of(self, source: Shared) -> Self {
+        Self { source: Some(Box::new(source)), ..self }
+    }
+
+    /// The same of a request of which nothing was written.
+    pub(super) fn unsent(self) -> Self {
+        Self { is_unsent: true, ..self }
+    }
+
+    /// The same of a script that was stopped on its way, perhaps behind its first write.
+    pub(super) fn partial(self) -> Self {
+        Self { is_partial: true, ..self }
     }
 
     /// The same, with another word on what to do.
@@ -70,6 +101,16 @@ impl BrokerError {
         }
     }
 
+    /// The list at `key` holds something else than notifications, as another program's does.
+    pub(crate) fn foreign(op: &'static str, key: &str) -> Self {
+        let advice = format!(
+            "the list `{key}` holds something else than notifications, as another program's queue: nothing is taken from it; \
+             rename it, or use another queue name"
+        );
+        let detail = "its first element is no notification";
+        Self { advice: advice.into(), ..Self::new(op, BrokerErrorKind::WrongType, detail) }
+    }
+
     /// The same, with the queue of which one key has a wrong type, when that is what is wrong.
     pub(super) fn of_queue(self, queue: Option<&str>) -> Self {
         match (self.kind, queue) {
@@ -84,96 +125,33 @@ impl BrokerError {
         }
     }
 
-    /// An error that was met while a connection was being made: nothing was sent yet.
-    pub(super) fn connecting(op: &'static str, error: &RedisError) -> Self {
-        if let Some(advice) = tls::refused_by_us(error).or_else(|| tls::refused_by_server(error)) {
-            return Self::new(op, BrokerErrorKind::Tls, error.to_string()).advised(advice);
-        }
-        let found = Self::from_redis(op, error);
-        if found.detail.contains("DB index is out of range") {
-            let found = Self { kind: BrokerErrorKind::Address, ..found };
-            return found
-                .advised("Redis has fewer databases: write a lower number into the address, or none");
-        }
-        if found.kind != BrokerErrorKind::Uncertain {
-            return found;
-        }
-        let is_other = error.kind() == ErrorKind::Parse;
-        // What the parser says of a foreign reply has several lines.
-        let detail = found.detail.split_whitespace().collect::<Vec<_>>().join(" ");
-        let is_full = detail.contains("Too many open files");
-        let found = Self::new(op, BrokerErrorKind::Unreachable, detail);
-        match () {
-            () if is_other => found.advised("what answers there is no Redis: check the address"),
-            () if is_full => {
-                found.advised("this process may open no more files: raise its limit (`ulimit -n`)")
+    /// The same of a request that only reads, or does no harm: nothing was applied that counts.
+    pub(crate) fn without_effect(self) -> Self {
+        match self.kind {
+            BrokerErrorKind::Uncertain => {
+                let kind = BrokerErrorKind::Unreachable;
+                Self { kind, advice: advice(kind).into(), is_unsent: true, is_partial: false, ..self }
             }
-            () => found,
+            _ => Self { is_unsent: true, is_partial: false, ..self },
         }
     }
 
-    /// The server closed a connection as soon as it was made, with these words.
-    pub(super) fn turned_away(op: &'static str, words: &str) -> Self {
-        if words.starts_with("DENIED") {
-            return Self::new(op, BrokerErrorKind::Denied, words).advised(
-                "Redis refuses programs of other machines: give it a password, or as its own words say",
-            );
-        }
-        let found = Self::new(op, BrokerErrorKind::Unreachable, words);
-        if !words.contains("max number of clients") {
-            return found.advised("Redis does not let us in: its own words say why");
-        }
-        found.advised("Redis takes no more connections: close some, or raise its `maxclients`")
+    /// The server at `address` knows no such user with such a password.
+    pub(super) fn login_refused(self, user: Option<&str>, address: &str) -> Self {
+        let who = match user {
+            Some(user) => format!("the user `{user}`, or the password"),
+            None => "the password (of the user `default`)".to_owned(),
+        };
+        let advice = format!(
+            "Redis at {address} refused {who}: check `redis.url`, and that it is the right server; characters such as # / ? @ % \
+             are percent-encoded there"
+        );
+        Self { advice: advice.into(), ..self }
     }
 
     /// The same, with the address at which it was met.
     pub(super) fn at(self, address: &str) -> Self {
-        Self { detail: format!("{}; at {address}", self.detail), ..self }
-    }
-
-    pub(super) fn from_redis(op: &'static str, error: &RedisError) -> Self {
-        use BrokerErrorKind as Kind;
-        let text = error.to_string();
-        // Of a connection that is made anew.
-        if let Some(advice) = tls::refused_by_us(error) {
-            return Self::new(op, Kind::Tls, text).advised(advice);
-        }
-        // A script's error may come wrapped in another one (before Redis 7), so its word is looked for.
-        let says = |word: &str| error.code() == Some(word) || text.contains(word);
-        let is_partial = IN_A_SCRIPT.iter().any(|words| says(words));
-        let kind = match error.kind() {
-            // Only met while a connection is being made: nothing was sent.
-            ErrorKind::Io if error.is_connection_refusal() => Kind::Unreachable,
-            // What cannot be read, or belongs to another request, ends the connection too.
-            ErrorKind::Io | ErrorKind::Parse => Kind::Uncertain,
-            ErrorKind::AuthenticationFailed => Kind::Denied,
-            ErrorKind::InvalidClientConfig => Kind::Address,
-            ErrorKind::Server(ServerErrorKind::CrossSlot | ServerErrorKind::Moved | ServerErrorKind::Ask) => {
-                Kind::Unsupported
-            }
-            ErrorKind::Server(ServerErrorKind::TryAgain) => Kind::NotReady,
-            ErrorKind::Server(_) | ErrorKind::Extension => match () {
-                () if says("STALE") => Kind::Stale,
-                () if says("OOM") => Kind::Full,
-                () if says("WRONGTYPE") => Kind::WrongType,
-                () if says("READONLY") || says("MISCONF") || says("NOREPLICAS") => Kind::ReadOnly,
-                () if says("NOAUTH") || says("WRONGPASS") || says("NOPERM") || is_partial => Kind::Denied,
-                () if says("LOADING") || says("MASTERDOWN") || says("BUSY") || says("CLUSTERDOWN") => {
-                    Kind::NotReady
-                }
-                () => Kind::Reply,
-            },
-            _ if text.contains("uthentication") => Kind::Denied,
-            _ => Kind::Reply,
-        };
-        let is_right_missing = kind == Kind::Denied && (says("NOPERM") || is_partial);
-        let found = Self { is_partial, ..Self::new(op, kind, text) };
-        match error.kind() {
-            _ if is_right_missing => found.advised(RIGHTS),
-            ErrorKind::Server(ServerErrorKind::CrossSlot) => found.advised(HASH_TAG),
-            ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask) => found.advised(ONE_SHARD),
-            _ => found,
-        }
+        Self { detail: format!("{}; at {address}", self.detail).into(), ..self }
     }
 
     /// The transition or read that failed, such as `claim`.
@@ -193,6 +171,22 @@ impl BrokerError {
         matches!(self.kind, BrokerErrorKind::Unreachable | BrokerErrorKind::Uncertain)
     }
 
+    /// Whether any request would fail in this way now, whatever its queue.
+    pub(crate) fn is_of_server(&self) -> bool {
+        use BrokerErrorKind as Kind;
+        match self.kind {
+            Kind::Unreachable
+            | Kind::Uncertain
+            | Kind::NotReady
+            | Kind::Full
+            | Kind::ReadOnly
+            | Kind::Tls => true,
+            // A missing right is one of a command or a key.
+            Kind::Denied => self.advice != RIGHTS,
+            _ => false,
+        }
+    }
+
     /// What to do about it, and the server's own words.
     pub(crate) fn advice_and_detail(&self) -> (&str, &str) {
         (&self.advice, &self.detail)
@@ -201,7 +195,8 @@ impl BrokerError {
     /// Whether the call may have been applied although it failed.
     #[must_use]
     pub fn may_have_been_applied(&self) -> bool {
-        self.is_partial || matches!(self.kind, BrokerErrorKind::Uncertain | BrokerErrorKind::Reply)
+        !self.is_unsent
+            && (self.is_partial || matches!(self.kind, BrokerErrorKind::Uncertain | BrokerErrorKind::Reply))
     }
 
     /// Whether the same call may succeed later without anybody changing anything here.
@@ -224,23 +219,21 @@ impl fmt::Display for BrokerError {
     }
 }
 
-impl std::error::Error for BrokerError {}
+impl fmt::Debug for BrokerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
-/// What is said of a user that may call a script, and may not do what it does: by Redis 6.2 and 7.0, and by later ones and
-/// Valkey.
-const IN_A_SCRIPT: [&str; 2] = ["The user executing the script can't", "ACL failure in script"];
+impl Error for BrokerError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| &***source as _)
+    }
+}
 
 /// What to do about a user that is known and may not do this.
-const RIGHTS: &str =
+pub(super) const RIGHTS: &str =
     "Redis does not let this user do that: give it the right (ACL SETUSER), or use another user";
-
-/// What to do about keys of a Redis Cluster that have no slot in common.
-const HASH_TAG: &str = "in a Redis Cluster the name of a queue carries a hash tag, such as `{mail}`, and all queues of a worker \
-                        the same: rename the queue, or use a Redis that is no Cluster";
-
-/// What to do about keys that are at another node of a Redis Cluster.
-const ONE_SHARD: &str = "this node of a Redis Cluster is not the one for all keys: connect to the master of a Cluster of one \
-                         shard, since several shards are not supported, or use a Redis that is no Cluster";
 
 /// What to do about it, where nothing better is known.
 fn advice(kind: BrokerErrorKind) -> &'static str {
@@ -269,39 +262,5 @@ fn advice(kind: BrokerErrorKind) -> &'static str {
         }
         BrokerErrorKind::Tls => "a connection with TLS cannot be made with these settings",
         BrokerErrorKind::Reply => "Redis answered something unexpected",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_right_that_is_missing_is_told_by_each_server() {
-        for (text, may_be_done) in [
-            ("NOPERM this user has no permissions to run the 'evalsha' command", false),
-            (
-                "ERR The user executing the script can't run this command or subcommand script: f7, on @user_script:1.",
-                true,
-            ),
-            (
-                "ERR Error running script (call to f_f7): @user_script:1: The user executing the script can't run this command",
-                true,
-            ),
-            (
-                "ERR ACL failure in script: User poor has no permissions to run the 'rpush' command script: f7",
-                true,
-            ),
-        ] {
-            let reply =
-                redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error of the server");
-            let error = BrokerError::from_redis("retry", &reply.extract_error().expect_err("an error"));
-            assert_eq!(error.kind(), BrokerErrorKind::Denied, "{error}");
-            assert_eq!(
-                (error.advice.as_ref(), error.may_have_been_applied()),
-                (RIGHTS, may_be_done),
-                "{error}"
-            );
-        }
     }
 }

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_long_goes_and_comes_in_pieces_and_its_memory_is_given_back() {
+    async fn long_request_and_reply_go_in_pieces_and_free_their_memory() {
         let (line, mut there) = line(LIMIT).await;
         let request = "x".repeat(1 << 20);
         // Each size leaves another rest of the room that was made for it.
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_came_is_given_although_the_next_request_cannot_be_written() {
+    async fn received_reply_is_given_though_the_next_write_fails() {
         let (line, mut there) = line(LIMIT).await;
         let end = async {
             expect(&mut there, "?").await;

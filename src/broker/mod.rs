@@ -1,37 +1,55 @@
-//! The only room that knows Redis: one method for each move and script, with the same order of keys.
+//! The only room that knows Redis: one method for each transition and read, with the order of keys of its script.
 
 mod address;
+mod beside;
+mod cause;
+mod channels;
+mod classify;
 mod commands;
 mod connection;
-mod enqueue;
 mod error;
 mod lease;
 mod line;
 mod orders;
-mod queue;
+mod outage;
 mod read;
 mod reader;
-mod recovery;
 mod reply;
+mod scan;
 mod script;
+mod server;
+mod socket;
+mod sweep;
+mod target;
+#[cfg(feature = "inspect")]
+mod timetable;
 #[cfg(feature = "tls")]
 mod tls;
+mod token;
+mod transitions;
 mod wait;
 #[cfg(not(feature = "tls"))]
 mod without_tls;
 
-pub(crate) use self::connection::{Broker, Target};
-pub(crate) use self::enqueue::Ready;
+pub(crate) use self::beside::Beside;
+pub(crate) use self::channels::Channels;
+pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
-pub(crate) use self::lease::{LeaseKeeper, LeaseKeys, ReconcileRequest, Reconciled};
-pub(crate) use self::orders::{Order, OrderAnswer, OrderRequest, Ordered, digest};
-pub(crate) use self::queue::{
-    Buried, BuryRequest, ClaimRequest, Claimed, MAX_BATCH, PickUpRequest, Place, Token,
-};
-pub(crate) use self::read::{DeadEntry, ServerFacts};
-pub(crate) use self::recovery::{DeadLimits, DeathLimits};
+pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};
+pub(crate) use self::orders::{Order, OrderAnswer, digest};
+pub(crate) use self::read::DeadEntry;
+pub(crate) use self::scan::{Found, Pace};
 #[cfg(feature = "testing")]
 pub(crate) use self::script::digest_of;
+pub use self::script::script_text;
+pub(crate) use self::server::ServerFacts;
+pub(crate) use self::target::Target;
+pub(crate) use self::token::Token;
+pub(crate) use self::transitions::{
+    Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, Foreign, MAX_BATCH,
+    MAX_SCHEDULED, OrderRequest, Ordered, Owned, PickUpRequest, Place, Promoted, Ready, ReconcileRequest,
+    Reconciled, RetryLaterRequest, Scheduled,
+};
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]
 use self::without_tls as tls;

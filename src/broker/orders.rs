@@ -7,12 +7,9 @@ use redis::Value;
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
-use crate::broker::queue::milliseconds;
-use crate::broker::script;
-use crate::protocol::keys::{self, QueueKeys};
+use crate::broker::script::milliseconds;
+use crate::protocol::keys;
 
-/// How many orders may stand for one worker on one queue.
-const MOST: usize = 100;
 /// How long an answer is kept for whoever waits for it.
 const KEPT: Duration = Duration::from_secs(60);
 
@@ -27,32 +24,6 @@ pub(crate) struct Order {
     pub(crate) seq: u64,
     /// Who gave it.
     pub(crate) by: String,
-}
-
-/// What an operator asks of `kill`.
-#[derive(Debug)]
-pub(crate) struct OrderRequest<'a> {
-    pub(crate) worker_key: &'a str,
-    pub(crate) orders_key: &'a str,
-    pub(crate) wire_id: &'a str,
-    /// SHA-1 of the message that is to be ended.
-    pub(crate) digest: &'a str,
-    pub(crate) by: &'a str,
-    /// After this time it stands no more.
-    pub(crate) expiry: Duration,
-}
-
-/// What `kill` did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ordered {
-    /// The order stands.
-    Yes,
-    /// The slot owns nothing or another message.
-    Moved,
-    /// The slot's worker is dead.
-    Dead,
-    /// Too many orders stand already.
-    TooMany,
 }
 
 /// What a worker says to an order.
@@ -118,27 +89,6 @@ impl OrderAnswer {
 }
 
 impl Broker {
-    /// Orders the worker of a slot to end what it runs, if it is still that message.
-    pub(crate) async fn kill(
-        &self,
-        keys: &QueueKeys,
-        ask: &OrderRequest<'_>,
-    ) -> Result<Ordered, BrokerError> {
-        let answer = keys::answer(ask.wire_id);
-        let script_keys =
-            [keys.processing.as_str(), ask.worker_key, ask.wire_id, ask.orders_key, answer.as_str()];
-        let bytes = ask.wire_id.len() + ask.digest.len() + ask.by.len() + 32;
-        let mut command = script::KILL.command(&script_keys, 5, bytes);
-        command.arg(ask.wire_id).arg(ask.digest).arg(ask.by).arg(milliseconds(ask.expiry)).arg(MOST);
-        match script::KILL.run(&mut self.commands.clone(), command).await? {
-            Value::Int(1) => Ok(Ordered::Yes),
-            Value::Int(0) => Ok(Ordered::Moved),
-            Value::Int(-1) => Ok(Ordered::Dead),
-            Value::Int(-2) => Ok(Ordered::TooMany),
-            reply => Err(script::KILL.unexpected(&reply)),
-        }
-    }
-
     /// Takes an order back that no beat has taken yet.
     pub(crate) async fn withdraw(&self, orders_key: &str, wire_id: &str) -> Result<(), BrokerError> {
         redis::cmd("HDEL")

@@ -1,27 +1,18 @@
-//! What stands in Redis? Reads that change nothing, and the few single commands of an operator.
+//! Reads that change nothing, and the few single commands of an operator.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::{Arg, Cmd, Pipeline, RedisError, RedisResult, Value};
 
 use crate::broker::Broker;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::server::ServerFacts;
 use crate::crash;
 use crate::protocol::keys::{QUEUES, QueueKeys};
-use crate::protocol::names::QueueName;
 
 /// The last id that an entry of a stream can have: after it Redis knows no place.
 const LAST_ID: &str = "18446744073709551615-18446744073709551615";
-
-/// What the server says of itself.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ServerFacts {
-    /// The version of Redis that it is compatible with, such as `7.2.4`.
-    pub(crate) redis_version: String,
-    /// All fields that `INFO` told.
-    pub(crate) fields: HashMap<String, String>,
-}
 
 /// A dead letter as it stands in the stream.
 #[derive(Debug, Clone)]
@@ -47,30 +38,7 @@ fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-impl ServerFacts {
-    /// What `INFO` answered.
-    pub(super) fn parse(text: &str) -> Self {
-        let fields: HashMap<String, String> = text
-            .lines()
-            .filter_map(|line| line.split_once(':'))
-            .map(|(field, value)| (field.to_owned(), value.trim().to_owned()))
-            .collect();
-        let redis_version = fields.get("redis_version").cloned().unwrap_or_default();
-        Self { redis_version, fields }
-    }
-
-    /// Whether it is a node of a Redis Cluster.
-    pub(super) fn is_cluster(&self) -> bool {
-        self.fields.get("redis_mode").is_some_and(|mode| mode == "cluster")
-    }
-}
-
 impl Broker {
-    /// Where Redis is, without user and password.
-    pub(crate) fn address(&self) -> String {
-        self.target.address()
-    }
-
     /// Runs one command and converts its reply.
     pub(super) async fn read<T: redis::FromRedisValue>(
         &self,
@@ -139,57 +107,12 @@ impl Broker {
         Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect())
     }
 
-    /// The queues that are registered, and those that have a key of one of these suffixes and types beside them.
-    pub(crate) async fn find_queues(
-        &self,
-        beside: &[(&str, &str)],
-    ) -> Result<BTreeSet<QueueName>, BrokerError> {
-        let names = self.registered_queues().await?;
-        let mut queues = self.queues_beside(beside).await?;
-        queues.extend(names.iter().filter_map(|name| QueueName::parse(name).ok()));
-        Ok(queues)
-    }
-
-    /// The queues that have a key of one of these suffixes and types beside them.
-    pub(crate) async fn queues_beside(
-        &self,
-        beside: &[(&str, &str)],
-    ) -> Result<BTreeSet<QueueName>, BrokerError> {
-        let mut queues = BTreeSet::new();
-        for (suffix, kind) in beside {
-            let mut cursor = 0;
-            loop {
-                let (next, keys) = self.scan_keys(cursor, &format!("*{suffix}"), kind).await?;
-                queues.extend(keys.iter().filter_map(|key| {
-                    let name = std::str::from_utf8(key).ok()?.strip_suffix(suffix)?;
-                    QueueName::parse(name).ok()
-                }));
-                cursor = next;
-                if cursor == 0 {
-                    break;
-                }
-            }
-        }
-        Ok(queues)
-    }
-
-    /// One step of a scan for keys of a type: the next cursor and the keys that match.
-    pub(crate) async fn scan_keys(
-        &self,
-        cursor: u64,
-        pattern: &str,
-        kind: &str,
-    ) -> Result<(u64, Vec<Vec<u8>>), BrokerError> {
-        let mut command = redis::cmd("SCAN");
-        command.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(1000).arg("TYPE").arg(kind);
-        self.read("scan_keys", &command).await
-    }
-
-    /// The lengths of a queue: waiting, tokens, owned, dead letters, suspects.
-    pub(crate) async fn lengths(&self, keys: &QueueKeys) -> Result<[u64; 5], BrokerError> {
+    /// The lengths of a queue: waiting, tokens, owned, dead letters, suspects, scheduled.
+    pub(crate) async fn lengths(&self, keys: &QueueKeys) -> Result<[u64; 6], BrokerError> {
         let mut pipe = redis::pipe();
         pipe.cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
         pipe.cmd("HLEN").arg(&keys.processing).cmd("XLEN").arg(&keys.dead).cmd("HLEN").arg(&keys.deaths);
+        pipe.cmd("HLEN").arg(&keys.later);
         self.lengths_of("lengths", &mut pipe).await
     }
 
@@ -252,6 +175,12 @@ impl Broker {
         command.arg(&keys.processing).arg(cursor).arg("COUNT").arg(200);
         let (next, owned): (u64, Pairs) = self.read("owned", &command).await?;
         Ok((next, owned.into_iter().map(|(wire_id, message)| (shown(&wire_id), message)).collect()))
+    }
+
+    /// The wire ids of the slots that own a message.
+    pub(crate) async fn owners(&self, keys: &QueueKeys) -> Result<Vec<String>, BrokerError> {
+        let owners: Vec<Vec<u8>> = self.read("owners", redis::cmd("HKEYS").arg(&keys.processing)).await?;
+        Ok(owners.iter().map(|wire_id| shown(wire_id)).collect())
     }
 
     /// What one slot owns.

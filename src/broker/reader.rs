@@ -1,51 +1,59 @@
 //! On what does a worker wait? On a connection of its own: a line, or one of the library's where TLS is spoken.
 
 use std::io;
-use std::net::{SocketAddr, TcpStream as StdTcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select_ok;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::SockRef;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ErrorKind, Pipeline, ProtocolVersion, RedisFuture,
-    RedisResult, Value,
-};
+use redis::{Client, Cmd, ConnectionAddr, Pipeline, ProtocolVersion, RedisFuture, RedisResult, Value};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::net::{TcpStream, UnixStream};
 
+use crate::broker::error::BrokerError;
 use crate::broker::line::{Line, Stream};
+use crate::broker::socket::{self, Live};
+use crate::broker::target::Target;
 
 /// A connection for requests that block. Clones share it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Reader {
     way: Way,
     db: i64,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 enum Way {
     Line(Arc<Line>),
-    Shared(MultiplexedConnection),
+    Shared(Live),
 }
 
 impl Reader {
-    /// Connects within `timeout`; a reply may take `longest`.
-    pub(super) async fn connect(client: &Client, timeout: Duration, longest: Duration) -> RedisResult<Self> {
-        let db = client.get_connection_info().redis_settings().db();
-        if let ConnectionAddr::Tcp(..) | ConnectionAddr::Unix(_) = client.get_connection_info().addr() {
-            return match tokio::time::timeout(timeout, line(client, longest)).await {
-                Ok(line) => Ok(Self { way: Way::Line(Arc::new(line?)), db }),
-                Err(elapsed) => Err(io::Error::from(elapsed).into()),
-            };
+    /// Connects, for requests that block on the server for up to `longest`.
+    pub(super) async fn open(target: &Target, longest: Duration) -> Result<Self, BrokerError> {
+        Self::connect(target, longest + target.timeout)
+            .await
+            .map_err(|error| target.not_connected("wait", &error))
+    }
+
+    /// Connects within the time-out of the target; a reply may take `longest`.
+    async fn connect(target: &Target, longest: Duration) -> RedisResult<Self> {
+        let info = target.client().get_connection_info();
+        let connect = async {
+            Ok(match info.addr() {
+                ConnectionAddr::Tcp(..) | ConnectionAddr::Unix(_) => {
+                    Way::Line(Arc::new(line(target.client(), longest).await?))
+                }
+                _ => {
+                    let mut live = socket::open(target).await?;
+                    live.connection.set_response_timeout(longest);
+                    Way::Shared(live)
+                }
+            })
+        };
+        match tokio::time::timeout(target.timeout, connect).await {
+            Ok(way) => way.map(|way| Self { way, db: info.redis_settings().db() }),
+            Err(elapsed) => Err(io::Error::from(elapsed).into()),
         }
-        let settings = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(timeout))
-            .set_response_timeout(Some(longest));
-        let connection = client.get_multiplexed_async_connection_with_config(&settings).await?;
-        Ok(Self { way: Way::Shared(connection), db })
     }
 }
 
@@ -54,13 +62,7 @@ async fn line(client: &Client, longest: Duration) -> RedisResult<Line> {
     let info = client.get_connection_info();
     let stream = match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
-            let addresses = lookup_host((host.as_str(), *port)).await?;
-            let connects: Vec<_> =
-                addresses.map(|address| Box::pin(connect_tcp(address, info.tcp_settings()))).collect();
-            if connects.is_empty() {
-                return Err((ErrorKind::InvalidClientConfig, "the host has no address").into());
-            }
-            let (stream, _) = select_ok(connects).await?;
+            let stream = socket::tcp(host, *port, info.tcp_settings()).await?.into_std()?;
             greet(client, TcpStream::from_std(stream.try_clone()?)?).await?;
             Stream::Tcp(TcpStream::from_std(stream)?)
         }
@@ -72,18 +74,6 @@ async fn line(client: &Client, longest: Duration) -> RedisResult<Line> {
         _ => return Err(io::Error::from(io::ErrorKind::Unsupported).into()),
     };
     Ok(Line::new(stream, longest).await?)
-}
-
-async fn connect_tcp(address: SocketAddr, settings: &TcpSettings) -> io::Result<StdTcpStream> {
-    let stream = TcpStream::connect(address).await?.into_std()?;
-    stream.set_nodelay(settings.nodelay())?;
-    let socket = SockRef::from(&stream);
-    if let Some(keepalive) = settings.keepalive() {
-        socket.set_tcp_keepalive(keepalive)?;
-    }
-    #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(settings.user_timeout())?;
-    Ok(stream)
 }
 
 /// Says who we are, as the library does, on another descriptor of the same connection.
@@ -104,7 +94,7 @@ impl ConnectionLike for Reader {
                 let mut replies = line.ask(&command.get_packed_command(), 1).await?;
                 Ok(replies.remove(0))
             }),
-            Way::Shared(connection) => connection.req_packed_command(command),
+            Way::Shared(live) => live.connection.req_packed_command(command),
         }
     }
 
@@ -119,7 +109,7 @@ impl ConnectionLike for Reader {
                 let mut replies = line.ask(&pipeline.get_packed_pipeline(), offset + count).await?;
                 Ok(replies.split_off(offset))
             }),
-            Way::Shared(connection) => connection.req_packed_commands(pipeline, offset, count),
+            Way::Shared(live) => live.connection.req_packed_commands(pipeline, offset, count),
         }
     }
 

@@ -1,6 +1,10 @@
-//! How is a script called? By its digest; a server that does not know it is told its text.
+//! Calls scripts by their digests, and tells a server that does not know one its text.
+//!
+//! A process tells the server all scripts once, when it connects for the first time, and with their comments: these are half
+//! of the bytes and a tenth of a millisecond of some 1.3, and no connection that is made anew sends any of them.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
@@ -12,10 +16,23 @@ use crate::protocol::names::SUFFIXES;
 /// A Lua script of `lua/`.
 pub(super) struct Script {
     pub(super) name: &'static str,
-    /// What of its file is sent.
-    text: &'static str,
-    digest: LazyLock<String>,
+    loaded: LazyLock<Loaded>,
 }
+
+/// What is sent of a script.
+struct Loaded {
+    text: String,
+    digest: String,
+}
+
+/// What several scripts share, by name: `--! include name` stands for it.
+const SHARED: [(&str, &str); 5] = [
+    ("deaths", include_str!("../../lua/shared/deaths.lua")),
+    ("letters", include_str!("../../lua/shared/letters.lua")),
+    ("now", include_str!("../../lua/shared/now.lua")),
+    ("stale", include_str!("../../lua/shared/stale.lua")),
+    ("suspects", include_str!("../../lua/shared/suspects.lua")),
+];
 
 macro_rules! scripts {
     ($($constant:ident = $name:literal;)*) => {
@@ -24,48 +41,41 @@ macro_rules! scripts {
 
         $(pub(super) static $constant: Script = Script {
             name: $name,
-            text: {
-                const FILE: &[u8] = include_bytes!(concat!("../../lua/", $name, ".lua"));
-                const CODE: &[u8; FILE.len()] = &without_comments(FILE).0;
-                match str::from_utf8(CODE.split_at(without_comments::<{ FILE.len() }>(FILE).1).0) {
-                    Ok(text) => text,
-                    Err(_) => panic!("a script is UTF-8"),
-                }
-            },
-            digest: LazyLock::new(|| redis::Script::new($constant.text).get_hash().to_owned()),
+            loaded: LazyLock::new(|| Loaded::new(include_str!(concat!("../../lua/", $name, ".lua")))),
         };)*
     };
 }
 
-/// A script without its lines of comment, and how long it is. A worker sends all scripts before it begins, and half of them is
-/// comment. The lines stay, though empty: what Redis says of a line is said of that of the file.
-const fn without_comments<const N: usize>(file: &[u8]) -> ([u8; N], usize) {
-    let (mut code, mut length, mut at) = ([0; N], 0, 0);
-    while at < file.len() {
-        let mut word = at;
-        while word < file.len() && file[word] == b' ' {
-            word += 1;
-        }
-        let is_comment = word + 1 < file.len() && file[word] == b'-' && file[word + 1] == b'-';
-        loop {
-            let byte = file[at];
-            if !is_comment || byte == b'\n' {
-                code[length] = byte;
-                length += 1;
-            }
-            at += 1;
-            if byte == b'\n' || at == file.len() {
-                break;
+impl Loaded {
+    fn new(file: &str) -> Self {
+        let text = spliced(file);
+        let digest = redis::Script::new(&text).get_hash().to_owned();
+        Self { text, digest }
+    }
+}
+
+/// A script with what it shares with others in its place.
+fn spliced(file: &str) -> String {
+    let mut text = String::with_capacity(2 * file.len());
+    for line in file.split_inclusive('\n') {
+        match line.trim_start().strip_prefix("--! include ") {
+            None => text.push_str(line),
+            Some(name) => {
+                let shared = SHARED.iter().find(|(shared, _)| *shared == name.trim_end());
+                text.push_str(shared.expect("a script includes what stands in lua/shared").1);
             }
         }
     }
-    (code, length)
+    text
 }
 
 scripts! {
     CLAIM = "claim";
     PICK_UP = "pick_up";
+    BEGIN = "begin";
     RETRY = "retry";
+    RETRY_LATER = "retry_later";
+    SCHEDULE = "schedule";
     PUT_BACK = "put_back";
     BURY = "bury";
     BEAT = "beat";
@@ -74,6 +84,9 @@ scripts! {
     KILL = "kill";
     REQUEUE_LOST = "requeue_lost";
     BALANCE = "balance";
+    PROMOTE = "promote";
+    CANCEL = "cancel";
+    RUN_NOW = "run_now";
     REVIVE = "revive";
     PURGE = "purge";
 }
@@ -81,7 +94,7 @@ scripts! {
 /// Appends requests that tell the server all scripts, so that no call has to be sent twice.
 pub(super) fn add_loads(pipeline: &mut Pipeline) {
     for script in ALL {
-        pipeline.cmd("SCRIPT").arg("LOAD").arg(script.text);
+        pipeline.cmd("SCRIPT").arg("LOAD").arg(&script.loaded.text);
     }
 }
 
@@ -89,7 +102,14 @@ pub(super) fn add_loads(pipeline: &mut Pipeline) {
 #[cfg(feature = "testing")]
 pub(crate) fn digest_of(name: &str) -> Option<&'static str> {
     let script = ALL.iter().find(|script| script.name == name)?;
-    Some(script.digest.as_str())
+    Some(script.loaded.digest.as_str())
+}
+
+/// The text of the script of that name, as it is sent. For tests and benchmarks of ours.
+#[must_use]
+pub fn script_text(name: &str) -> Option<&'static str> {
+    let script = ALL.iter().find(|script| script.name == name)?;
+    Some(script.loaded.text.as_str())
 }
 
 impl Script {
@@ -97,7 +117,7 @@ impl Script {
     pub(super) fn command(&self, keys: &[&str], arguments: usize, bytes: usize) -> Cmd {
         let key_bytes: usize = keys.iter().map(|key| key.len()).sum();
         let mut command = Cmd::with_capacity(keys.len() + arguments + 3, key_bytes + bytes + 64);
-        command.arg("EVALSHA").arg(self.digest.as_str()).arg(keys.len());
+        command.arg("EVALSHA").arg(self.loaded.digest.as_str()).arg(keys.len());
         for key in keys {
             command.arg(*key);
         }
@@ -111,7 +131,7 @@ impl Script {
         let mut result = connection.call(&call).await;
         if is_unknown_script(&result) {
             // Refused before anything ran, so it is safe to send it again.
-            let load = redis::cmd("SCRIPT").arg("LOAD").arg(self.text).to_owned();
+            let load = redis::cmd("SCRIPT").arg("LOAD").arg(&self.loaded.text).to_owned();
             result = match connection.call(&Numbered::new(load)).await {
                 Ok(_) => connection.call(&call.again()).await,
                 Err(error) => Err(error),
@@ -130,7 +150,7 @@ impl Script {
         crash::point(self.name, "before");
         let mut result = call_blocking(connection, command);
         if is_unknown_script(&result) {
-            let load = redis::cmd("SCRIPT").arg("LOAD").arg(self.text).to_owned();
+            let load = redis::cmd("SCRIPT").arg("LOAD").arg(&self.loaded.text).to_owned();
             result = call_blocking(connection, &load).and_then(|_| call_blocking(connection, command));
         }
         crash::point(self.name, "replied");
@@ -149,6 +169,14 @@ impl Script {
         }
     }
 
+    /// The number of messages that a reply is to be.
+    pub(super) fn count(&self, reply: &Value) -> Result<u64, BrokerError> {
+        match reply {
+            Value::Int(count) => Ok(count.unsigned_abs()),
+            other => Err(self.unexpected(other)),
+        }
+    }
+
     /// The reply was of another shape than the script's header says.
     pub(super) fn unexpected(&self, reply: &Value) -> BrokerError {
         // Nothing of what calls carry, which may be much.
@@ -159,6 +187,11 @@ impl Script {
         };
         BrokerError::new(self.name, BrokerErrorKind::Reply, came)
     }
+}
+
+/// A duration as scripts and expiries take it; at least 1, since Redis refuses an expiry of 0.
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 2).max(1)
 }
 
 /// The queue whose keys a call has: each call has one that stands beside the queue's own.
@@ -184,30 +217,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_are_left_out_and_lines_stay_where_they_are() {
-        for (file, expected) in [
-            (
-                "-- of it\nlocal a = '--' -- b\n  -- c\n\n  return a\n",
-                "\nlocal a = '--' -- b\n\n\n  return a\n",
-            ),
-            ("return 1 - -1", "return 1 - -1"),
-            ("-", "-"),
-            ("  --", ""),
-            ("", ""),
-        ] {
-            let (code, length) = without_comments::<64>(file.as_bytes());
-            assert_eq!(str::from_utf8(&code[..length]), Ok(expected), "{file:?}");
-        }
-        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/lua/");
+    fn shared_text_stands_where_it_is_included() {
+        let (name, shared) = SHARED[0];
+        let text = spliced(&format!("-- one\n--! include {name}\nreturn 1\n"));
+        assert_eq!(text, format!("-- one\n{shared}return 1\n"));
+        assert_eq!(spliced("return '--! include x'"), "return '--! include x'");
+    }
+
+    #[test]
+    fn every_script_is_whole() {
         for script in ALL {
-            let file = std::fs::read_to_string(format!("{directory}{}.lua", script.name)).unwrap();
-            let is_code = |line: &&str| !line.trim_start().starts_with("--") && !line.is_empty();
-            assert!(
-                script.text.lines().filter(|line| !line.is_empty()).eq(file.lines().filter(is_code)),
-                "expected all code of {} and nothing else",
-                script.name
-            );
-            assert_eq!(script.text.lines().count(), file.lines().count(), "{}", script.name);
+            assert!(!script.loaded.text.contains("--!"), "expected no line of {} to be left", script.name);
+        }
+        for (name, _) in SHARED {
+            let line = format!("--! include {name}\n");
+            let users = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).unwrap();
+            let files = users.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+            let users = files.filter(|path| std::fs::read_to_string(path).unwrap().contains(&line)).count();
+            assert!(users > 1, "expected several scripts to include {name}, not {users}");
         }
     }
 }

@@ -1,68 +1,177 @@
-//! How do we speak TLS with Redis, and what keeps us from it?
+//! TLS with Redis: its settings, its connections, and what to do about its errors.
 
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
-use redis::{Client, ClientTlsConfig, ConnectionAddr, RedisError, TlsCertificates};
+use redis::{
+    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, RedisError, RedisResult, TlsCertificates,
+};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{CertificateError, Error as TlsError};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::CertifiedKey;
+use rustls::{CertificateError, ClientConfig, Error as TlsError, InconsistentKeys, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
-use crate::broker::address;
+use crate::broker::cause;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::config::RedisConfig;
 
+/// A connection that speaks TLS.
+pub(super) type Secure = TlsStream<TcpStream>;
+
+/// Opens connections that speak TLS.
+pub(super) struct Connector(TlsConnector);
+
+/// The authorities to trust instead of the system's, and who we are: what the settings name, read and checked.
+struct Files {
+    authorities: Option<(Vec<u8>, RootCertStore)>,
+    identity: Option<Identity>,
+}
+
+/// Our own certificate.
+struct Identity {
+    pem: ClientTlsConfig,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Connector {
+    /// Reads what the settings name.
+    pub(super) fn new(config: &RedisConfig) -> Result<Self, BrokerError> {
+        let Files { authorities, identity } = Files::read(config)?;
+        let authorities = match authorities {
+            Some((_, authorities)) => authorities,
+            None => system_authorities()?,
+        };
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| BrokerError::new("connect", BrokerErrorKind::Tls, error.to_string()))?
+            .with_root_certificates(authorities);
+        let settings = match identity {
+            None => builder.with_no_client_auth(),
+            Some(Identity { chain, key, .. }) => builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| BrokerError::new("connect", BrokerErrorKind::Tls, error.to_string()))?,
+        };
+        Ok(Self(TlsConnector::from(Arc::new(settings))))
+    }
+
+    /// Agrees on TLS with a host that we have reached.
+    pub(super) async fn connect(&self, host: &str, stream: TcpStream) -> RedisResult<Secure> {
+        Ok(self.0.connect(ServerName::try_from(host)?.to_owned(), stream).await?)
+    }
+}
+
 /// A client that speaks TLS, for the Redis that the settings name.
-pub(super) fn client(config: &RedisConfig) -> Result<Client, BrokerError> {
-    let info = address::info(config)?;
+pub(super) fn client(
+    config: &RedisConfig,
+    info: impl FnOnce() -> Result<ConnectionInfo, BrokerError>,
+) -> Result<Client, BrokerError> {
+    let info = info()?;
     if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
         let problem = "`#insecure` is not supported: name the authority of the certificate as `redis.tls_ca`";
         return Err(BrokerError::new("connect", BrokerErrorKind::Address, problem));
     }
-    // Without a process-wide provider rustls panics at the first connection. One that is there stays.
+    provider();
+    let Files { authorities, identity } = Files::read(config)?;
+    let client = if authorities.is_none() && identity.is_none() {
+        Client::open(info)
+    } else {
+        let (root_cert, client_tls) =
+            (authorities.map(|(pem, _)| pem), identity.map(|identity| identity.pem));
+        Client::build_with_tls(info, TlsCertificates { client_tls, root_cert })
+    };
+    client.map_err(|error| BrokerError::new("connect", BrokerErrorKind::Tls, error.to_string()))
+}
+
+/// The cryptography of this process. Without one rustls panics at the first connection. One that is there stays.
+fn provider() -> Arc<CryptoProvider> {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = match certificates(config)? {
-        Some(certificates) => Client::build_with_tls(info, certificates),
-        None => Client::open(info),
-    };
-    client.map_err(|error| address::not_understood(config, &error))
+    CryptoProvider::get_default()
+        .map_or_else(|| Arc::new(rustls::crypto::ring::default_provider()), Arc::clone)
 }
 
-/// The authorities to trust instead of the system's, and who we are: what the settings name. None when they name nothing.
-fn certificates(config: &RedisConfig) -> Result<Option<TlsCertificates>, BrokerError> {
-    let root_cert = config.tls_ca.as_deref().map(|path| certificate("redis.tls_ca", path)).transpose()?;
-    let client_tls = match (&config.tls_cert, &config.tls_key) {
-        (Some(cert), Some(key)) => {
-            let client_cert = certificate("redis.tls_cert", cert)?;
-            let client_key = read("redis.tls_key", key)?;
-            PrivateKeyDer::from_pem_slice(&client_key).map_err(|_| {
-                unusable("redis.tls_key", key, "it has no key in PEM, or one with a password")
-            })?;
-            Some(ClientTlsConfig { client_cert, client_key })
-        }
-        (None, None) => None,
-        _ => {
-            let problem = "`redis.tls_cert` and `redis.tls_key` go together, and only one of them is set";
-            return Err(BrokerError::new("connect", BrokerErrorKind::Tls, problem));
-        }
-    };
-    Ok((root_cert.is_some() || client_tls.is_some()).then_some(TlsCertificates { client_tls, root_cert }))
+/// The authorities that the system trusts.
+fn system_authorities() -> Result<RootCertStore, BrokerError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(found.certs);
+    if store.is_empty() {
+        let why = found.errors.first().map_or_else(|| "there are none".to_owned(), ToString::to_string);
+        let problem = format!("the authorities that this system trusts cannot be read: {why}");
+        return Err(BrokerError::new("connect", BrokerErrorKind::Tls, problem).advised(
+            "name the file of the authority that signed the certificate of Redis (`redis.tls_ca`)",
+        ));
+    }
+    Ok(store)
 }
 
-fn certificate(setting: &str, path: &Path) -> Result<Vec<u8>, BrokerError> {
+impl Files {
+    fn read(config: &RedisConfig) -> Result<Self, BrokerError> {
+        let identity = match (&config.tls_cert, &config.tls_key) {
+            (Some(cert), Some(key)) => Some(Identity::read(cert, key)?),
+            (None, None) => None,
+            _ => {
+                let problem = "`redis.tls_cert` and `redis.tls_key` go together, and only one of them is set";
+                return Err(BrokerError::new("connect", BrokerErrorKind::Tls, problem));
+            }
+        };
+        let authorities = config.tls_ca.as_deref().map(authorities).transpose()?;
+        Ok(Self { authorities, identity })
+    }
+}
+
+/// The authorities in a file. One that cannot be used would make the whole file unusable when we connect.
+fn authorities(path: &Path) -> Result<(Vec<u8>, RootCertStore), BrokerError> {
+    let (pem, certificates) = certificates("redis.tls_ca", path)?;
+    let mut store = RootCertStore::empty();
+    for (index, certificate) in certificates.into_iter().enumerate() {
+        store.add(certificate).map_err(|_| {
+            unusable("redis.tls_ca", path, format!("certificate {} in it cannot be read", index + 1))
+        })?;
+    }
+    Ok((pem, store))
+}
+
+impl Identity {
+    fn read(cert: &Path, key: &Path) -> Result<Self, BrokerError> {
+        let (client_cert, chain) = certificates("redis.tls_cert", cert)?;
+        let client_key = read("redis.tls_key", key)?;
+        let found = PrivateKeyDer::from_pem_slice(&client_key)
+            .map_err(|_| unusable("redis.tls_key", key, "it has no key in PEM, or one with a password"))?;
+        match CertifiedKey::from_der(chain.clone(), found.clone_key(), &provider()) {
+            Ok(_) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+            Err(TlsError::InconsistentKeys(_)) => {
+                let problem = format!("it is not the key of the certificate in {}", cert.display());
+                return Err(unusable("redis.tls_key", key, problem));
+            }
+            Err(TlsError::InvalidCertificate(_)) => {
+                return Err(unusable("redis.tls_cert", cert, "the certificate in it cannot be read"));
+            }
+            Err(error) => return Err(unusable("redis.tls_key", key, error)),
+        }
+        Ok(Self { pem: ClientTlsConfig { client_cert, client_key }, chain, key: found })
+    }
+}
+
+/// The certificates in a file, and its text.
+fn certificates(setting: &str, path: &Path) -> Result<(Vec<u8>, Vec<CertificateDer<'static>>), BrokerError> {
     let pem = read(setting, path)?;
     // Without one it would trust nobody, and say so only when it connects.
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match certificates {
-        Ok(some) if !some.is_empty() => Ok(pem),
+        Ok(some) if !some.is_empty() => Ok((pem, some)),
         Ok(_) => Err(unusable(setting, path, "it has no certificate in PEM")),
         Err(error) => Err(unusable(setting, path, error)),
     }
 }
 
 fn read(setting: &str, path: &Path) -> Result<Vec<u8>, BrokerError> {
-    std::fs::read(path).map_err(|error| unusable(setting, path, error))
+    std::fs::read(path).map_err(|error| unusable(setting, path, &error).because_of(Arc::new(error)))
 }
 
 fn unusable(setting: &str, path: &Path, problem: impl Display) -> BrokerError {
@@ -72,7 +181,9 @@ fn unusable(setting: &str, path: &Path, problem: impl Display) -> BrokerError {
 
 /// What to do about a certificate of the server that we do not accept: nothing was sent.
 pub(super) fn refused_by_us(error: &RedisError) -> Option<&'static str> {
-    let Some(TlsError::InvalidCertificate(problem)) = tls_error(error) else { return None };
+    let Some(TlsError::InvalidCertificate(problem)) = cause::of_connection::<TlsError>(error) else {
+        return None;
+    };
     Some(match problem {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "the certificate of Redis is for another name: write a name that is in the certificate into the address"
@@ -92,7 +203,7 @@ pub(super) fn refused_by_us(error: &RedisError) -> Option<&'static str> {
 
 /// What to do about a TLS that did not come about, where it is the server who did not want it.
 pub(super) fn refused_by_server(error: &RedisError) -> Option<&'static str> {
-    Some(match tls_error(error)? {
+    Some(match cause::of_connection::<TlsError>(error)? {
         TlsError::AlertReceived(_) => {
             "Redis did not accept us: if it asks for a client certificate, name one that it trusts \
              (`redis.tls_cert` and `redis.tls_key`)"
@@ -102,11 +213,4 @@ pub(super) fn refused_by_server(error: &RedisError) -> Option<&'static str> {
         }
         _ => "a connection with TLS did not come about",
     })
-}
-
-/// The error of TLS that is inside.
-fn tls_error(error: &RedisError) -> Option<&TlsError> {
-    type Shared = Arc<dyn std::error::Error + Send + Sync>;
-    let shared = std::error::Error::source(error)?.downcast_ref::<Shared>()?;
-    shared.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref()
 }

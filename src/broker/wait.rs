@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::aio::ConnectionLike;
-use redis::{RedisError, Value};
+use redis::{Cmd, RedisError, Value};
 
 use crate::broker::Broker;
 use crate::broker::commands::Checked;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
-use crate::broker::queue::{Claimed, PickUpRequest, Token};
 use crate::broker::reader::Reader;
+use crate::broker::token::{TOKEN, Token};
+use crate::broker::transitions::{Claimed, PickUpRequest, pick_up};
 use crate::crash;
 use crate::protocol::keys::QueueKeys;
 
@@ -45,10 +46,15 @@ impl Waiter {
             Ok(reply) => reply,
             Err(error) => return Err(self.failed(&error, &[&keys.notifications, &keys.hand]).await),
         };
-        if reply.is_some() {
-            crash::point("wait", "replied");
+        let Some(moved) = reply else { return Ok(false) };
+        crash::point("wait", "replied");
+        if !is_token(&moved) {
+            // It is at the right end of the hand, where a pick-up leaves what is no token.
+            let mut back = redis::cmd("LMOVE");
+            back.arg(&keys.hand).arg(&keys.notifications).arg("RIGHT").arg("LEFT");
+            return Err(self.foreign(&keys.notifications, &back).await);
         }
-        Ok(reply.is_some())
+        Ok(true)
     }
 
     /// Waits until one of `notifications` (keys, in order of preference) has a token and pops it. Gives its
@@ -71,12 +77,25 @@ impl Waiter {
         if reply.is_some() {
             crash::point("wait_any", "replied");
         }
-        match reply {
-            None => Ok(None),
-            Some((key, _)) => match notifications.iter().position(|candidate| *candidate == key) {
-                Some(place) => Ok(Some(place)),
-                None => Err(BrokerError::new("wait", BrokerErrorKind::Reply, key)),
-            },
+        let Some((key, popped)) = reply else { return Ok(None) };
+        let Some(place) = notifications.iter().position(|candidate| *candidate == key) else {
+            return Err(BrokerError::new("wait", BrokerErrorKind::Reply, key));
+        };
+        match popped {
+            Value::BulkString(bytes) if bytes != TOKEN => {
+                let mut back = redis::cmd("LPUSH");
+                back.arg(&key).arg(bytes);
+                Err(self.foreign(&key, &back).await)
+            }
+            _ => Ok(Some(place)),
+        }
+    }
+
+    /// The error for a list that holds something else than tokens, of which one was taken: `back` puts it back.
+    async fn foreign(&mut self, key: &str, back: &Cmd) -> BrokerError {
+        match back.query_async::<Value>(&mut self.connection).await {
+            Ok(_) => BrokerError::foreign("wait", key),
+            Err(error) => BrokerError::from_redis("wait", &error).of_key(Some(key)),
         }
     }
 
@@ -86,7 +105,7 @@ impl Waiter {
         keys: &QueueKeys,
         ask: &PickUpRequest<'_>,
     ) -> Result<Claimed, BrokerError> {
-        let claimed = ask.send(keys, &mut Checked(self.connection.clone())).await;
+        let claimed = pick_up(keys, ask, &mut Checked(self.connection.clone())).await;
         if claimed.as_ref().is_err_and(|error| error.kind() == BrokerErrorKind::Uncertain) {
             self.broken.store(true, Ordering::Relaxed);
         }
@@ -120,7 +139,7 @@ impl fmt::Debug for Waiter {
 impl Broker {
     /// Opens a connection of its own to wait on.
     pub(crate) async fn waiter(&self) -> Result<Waiter, BrokerError> {
-        let mut connection = self.target.connect_reader(BLOCK).await?;
+        let mut connection = Reader::open(&self.target, BLOCK).await?;
         let client_id = redis::cmd("CLIENT")
             .arg("ID")
             .query_async(&mut connection)
@@ -140,25 +159,16 @@ impl Broker {
             .map_err(|error| BrokerError::from_redis("unblock", &error))
     }
 
-    /// Gives a token back that we were woken with and that is of no use to us, so that another worker wakes: one of those
-    /// in the hand, or, unless the message was taken meanwhile, one like that which we popped.
+    /// Gives a token back that we were woken with and that is of no use to us, so that another worker wakes, unless the
+    /// message was taken meanwhile: one like that which we popped, or one of those in the hand.
     pub(crate) async fn give_token_back(&self, keys: &QueueKeys, token: Token) -> Result<(), BrokerError> {
-        match token {
-            Token::Popped => self.balance(keys, 1).await.map(drop),
-            Token::Moved => {
-                let connection = &mut self.commands.clone();
-                let mut command = redis::cmd("LMOVE");
-                command.arg(&keys.hand).arg(&keys.notifications).arg("LEFT").arg("RIGHT");
-                match command.query_async::<Value>(connection).await {
-                    Ok(_) => Ok(()),
-                    Err(error) => {
-                        let error = BrokerError::from_redis("give_token_back", &error);
-                        Err(of_list(error, &[&keys.hand, &keys.notifications], connection).await)
-                    }
-                }
-            }
-        }
+        self.add_tokens(keys, 1, token == Token::Moved).await.map(drop)
     }
+}
+
+/// Whether this is a notification, and not something of another program's.
+fn is_token(value: &Value) -> bool {
+    !matches!(value, Value::BulkString(bytes) if bytes != TOKEN)
 }
 
 /// The same error, with the one of these keys that holds no list, when that is what is wrong: Redis does not say which.

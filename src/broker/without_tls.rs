@@ -1,11 +1,14 @@
 //! What stands for TLS in a program that is built without it? A sentence that says so.
 
-use redis::{Client, RedisError};
+use redis::{Client, ConnectionInfo, RedisError};
 
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::config::RedisConfig;
 
-pub(super) fn client(_: &RedisConfig) -> Result<Client, BrokerError> {
+pub(super) fn client(
+    _: &RedisConfig,
+    _: impl FnOnce() -> Result<ConnectionInfo, BrokerError>,
+) -> Result<Client, BrokerError> {
     let problem = "this program is built without TLS: build it with the feature `tls` of the crate `delayed`";
     Err(BrokerError::new("connect", BrokerErrorKind::Tls, problem))
 }

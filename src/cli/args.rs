@@ -12,7 +12,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(super) use self::operate::{
-    Completions, Config, Dead, DeadList, DeadMove, DeadShow, Kill, Peek, Purge, Tasks, TasksVerb, Workers,
+    Calls, CallsCancel, CallsList, CallsRun, CallsShow, Completions, Config, Dead, DeadDelete, DeadList,
+    DeadMove, DeadShow, Kill, Peek, Purge, Tasks, TasksVerb, Workers,
 };
 pub(super) use self::serve::{Dev, Enqueue, JsonLog, Language, Sweeper, SweeperFlags, Worker, WorkerFlags};
 use crate::cli::exit::CODES;
@@ -76,6 +77,16 @@ pub(super) struct Json {
     pub(super) json: bool,
 }
 
+/// Which queues are shown.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(super) struct Queues {
+    /// Look at all keys of the database for queues that nobody registered, however long that takes
+    #[arg(long)]
+    pub(super) scan: bool,
+    #[command(flatten)]
+    pub(super) output: Json,
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -89,18 +100,26 @@ pub(super) enum Command {
     Tasks(Tasks),
     /// Show how full the queues are
     #[command(
-        after_help = "Examples:\n  {program} queues\n  {program} queues --redis redis://127.0.0.1:6379 --json"
+        after_help = "TOKENS are notifications, one for each waiting message; a sweeper adds those that are missing.\n\
+                      SUSPECTS are messages that took workers down and are not buried yet (see `sweeper --max-deaths`).\n\nExamples:\n  {program} queues\n  {program} queues --redis redis://127.0.0.1:6379 --json"
     )]
-    Queues(Json),
+    Queues(Queues),
     /// Show who works, and on what
     Workers(Workers),
     /// Show messages that wait
     Peek(Peek),
+    /// Show, cancel or run calls that are scheduled, also those that wait for another attempt
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  {program} calls list --queue mail\n  {program} calls list --state retrying\n  \
+                      {program} calls cancel 018bcfe5-687b-7b5c-8a3e-0123456789ab\n  {program} calls cancel --task my_crate::tasks::add"
+    )]
+    Calls(Calls),
     /// Show, requeue or delete calls that could not be run
     #[command(
         subcommand,
         after_help = "Examples:\n  {program} dead list --queue mail\n  {program} dead show 1700000000000-0\n  \
-                      {program} dead requeue --task my_crate::tasks::add\n  {program} dead delete --all"
+                      {program} dead requeue --task my_crate::tasks::add\n  {program} dead delete --all --yes"
     )]
     Dead(Dead),
     /// Drop all messages that wait in a queue
@@ -171,7 +190,10 @@ struct WorkerAlone {
 }
 
 /// Reads the command line; the error may be the help that was asked for.
-pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Args, clap::Error> {
+pub(super) fn read(
+    words: impl IntoIterator<Item = OsString>,
+    version: Option<&str>,
+) -> Result<Args, clap::Error> {
     let words: Vec<OsString> = words.into_iter().collect();
     let program = program_name(words.first());
     // To put all commands together takes longer than to read the words, and what help says besides longer still: a worker
@@ -181,7 +203,9 @@ pub(super) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Args, cl
         None => {
             let mut matches = match Args::command().try_get_matches_from(&words) {
                 Ok(matches) => matches,
-                Err(_) => command(&program).try_get_matches_from(words).map_err(refused::shown)?,
+                Err(_) => versioned(command(&program), &program, version)
+                    .try_get_matches_from(words)
+                    .map_err(refused::shown)?,
             };
             Args::from_arg_matches_mut(&mut matches)?
         }
@@ -214,6 +238,16 @@ pub(super) fn command(program: &str) -> clap::Command {
         .mut_subcommand("sweeper", swept)
         .mut_subcommand("config", |command| swept(served(command)));
     named(command.name(program.to_owned()).bin_name(program), program)
+}
+
+/// The same with what `--version` prints: that of the program, where it says so, and that of this library.
+fn versioned(command: clap::Command, program: &str, version: Option<&str>) -> clap::Command {
+    let ours = env!("CARGO_PKG_VERSION");
+    command.version(match version {
+        Some(version) => format!("{version} (delayed {ours})"),
+        None if program == env!("CARGO_PKG_NAME") => ours.to_owned(),
+        None => format!("(delayed {ours})"),
+    })
 }
 
 /// Says in the help of each setting of these sections what holds without it, where that is not said in words.
@@ -249,15 +283,19 @@ mod tests {
     #[test]
     fn help_and_errors_are_those_of_the_program() {
         let words = |line: &'static str| line.split(' ').map(OsString::from);
-        let said = |line| read(words(line)).expect_err("tells something").to_string();
+        let said = |line| read(words(line), Some("1.2.3")).expect_err("tells something").to_string();
         let help = said("bin/my_app worker --help");
         assert!(help.contains("my_app worker --burst") && help.contains("[default: 10]"), "{help}");
-        assert!(said("my_app --version").starts_with("my_app "));
+        let ours = env!("CARGO_PKG_VERSION");
+        assert_eq!(said("bin/my_app --version"), format!("my_app 1.2.3 (delayed {ours})\n"));
+        let unsaid = |line| read(words(line), None).expect_err("a version").to_string();
+        assert_eq!(unsaid("my_app --version"), format!("my_app (delayed {ours})\n"));
+        assert_eq!(unsaid("delayed --version"), format!("delayed {ours}\n"));
         let wrong = said("my_app worker --fast");
         assert!(wrong.contains("--fast") && wrong.contains("Usage: my_app worker"), "{wrong}");
         let wrong = said("my_app worker --json --log-format pretty");
         assert!(wrong.contains("leave out --log-format pretty"), "{wrong}");
-        let args = read(words("my_app worker --json --queue mail")).unwrap();
+        let args = read(words("my_app worker --json --queue mail"), None).unwrap();
         assert!(args.command.logs_json() && args.command.worker_flags().is_some());
     }
 

@@ -61,23 +61,28 @@ impl DevServer {
         if command.stands_alone() || !(asked || wanted) {
             return Ok(None);
         }
-        let here = std::env::current_dir()
-            .map_err(|error| Failure::io("the working directory cannot be found", &error))?;
-        let server = Self::open(&here.join(DIRECTORY), command.serves())?;
-        let timeout = settings.config.redis.timeout;
-        settings.config.redis = RedisConfig { timeout, ..RedisConfig::new(server.url()) };
+        let server = Self::open(&directory()?, command.serves())?;
+        settings.config.redis = reached_at(&server.socket, settings);
         Ok(Some(server))
     }
 
-    /// Its address: whatever stands in the path, a shell and every reader of addresses take it as it is.
+    /// How the server is reached that the settings or the command ask for, before it is started.
+    pub(super) fn address_for(
+        settings: &Settings,
+        command: &Command,
+    ) -> Result<Option<RedisConfig>, Failure> {
+        if settings.config.redis.url != DEV && !matches!(command, Command::Dev(_)) {
+            return Ok(None);
+        }
+        let directory = directory()?;
+        let failed = |error| Failure::io(&format!("{} cannot be used", directory.display()), &error);
+        make_private(&directory).map_err(failed)?;
+        let socket = reachable(&directory).map_err(failed)?;
+        Ok(Some(reached_at(&socket, settings)))
+    }
+
     fn url(&self) -> String {
-        let path = self.socket.as_os_str().as_bytes().iter().map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
-                char::from(*byte).to_string()
-            }
-            byte => format!("%{byte:02X}"),
-        });
-        format!("unix://{}", path.collect::<String>())
+        url_of(&self.socket)
     }
 
     fn open(directory: &Path, serves: bool) -> Result<Self, Failure> {
@@ -119,7 +124,7 @@ impl DevServer {
         let child = spawn(directory)?;
         let mut server = Self { socket, owned: Some(Owned { child, _lock: lock }), users };
         server.wait_until_ready(directory)?;
-        tracing::info!(redis = server.url(), "started a private Redis");
+        tracing::info!(redis = server.url(), "private redis started");
         Ok(server)
     }
 
@@ -168,6 +173,29 @@ impl Drop for DevServer {
     }
 }
 
+/// The settings that lead to a server there.
+fn reached_at(socket: &Path, settings: &Settings) -> RedisConfig {
+    RedisConfig { timeout: settings.config.redis.timeout, ..RedisConfig::new(url_of(socket)) }
+}
+
+/// The address of a socket: whatever stands in the path, a shell and every reader of addresses take it as it is.
+fn url_of(socket: &Path) -> String {
+    let path = socket.as_os_str().as_bytes().iter().map(|byte| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+            char::from(*byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
+    });
+    format!("unix://{}", path.collect::<String>())
+}
+
+/// Where a private server keeps its data.
+fn directory() -> Result<PathBuf, Failure> {
+    let here = std::env::current_dir()
+        .map_err(|error| Failure::io("the working directory cannot be found", &error))?;
+    Ok(here.join(DIRECTORY))
+}
+
 /// A directory for us alone, which stays out of version control.
 fn make_private(directory: &Path) -> std::io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(directory) {
@@ -206,7 +234,7 @@ fn reachable(directory: &Path) -> std::io::Result<PathBuf> {
     }
     tracing::info!(
         link = %link.display(),
-        "the path of the working directory is too long for a socket, which is reached by a link"
+        "socket path is too long; reached by a link"
     );
     Ok(link.join(SOCKET))
 }

@@ -21,7 +21,8 @@ Exit codes:
   3  Redis cannot be reached, is not ready, or gave no answer (then the call may have been applied)
   4  Redis refused: password, read-only, full, wrong type of key, too old, not fit for a Cluster
   5  configuration: a setting out of range, TLS that fails, no tasks, two of one name
-  6  not found: no such task, no such dead letter, no such run";
+  6  not found: no such task, no such dead letter, no such run
+  70 a task ended the process of its worker, as by std::process::exit";
 
 /// What kind of end it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,6 +105,7 @@ impl From<Error> for Failure {
             | Error::Registry(_)
             | Error::NoZygote { .. }
             | Error::Zygote(_) => Code::Configuration,
+            Error::AlreadyScheduled { .. } => Code::Refused,
             Error::Encode { .. } | Error::TooLarge { .. } | Error::Io(_) | Error::ZygoteDied => Code::Failed,
         };
         Self::new(code, chain(&error))

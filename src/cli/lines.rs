@@ -22,7 +22,8 @@ const PIECE: usize = 4096;
 /// Log lines on their way to a stream, each of them with one call of `write`.
 pub(super) struct Lines<F> {
     to: F,
-    /// The same, where a write never waits.
+    /// The same once more: whatever takes the place of the stream, lines go where they went. A write to a pipe or a terminal
+    /// never waits there.
     ours: Option<OwnedFd>,
     state: Mutex<State>,
 }
@@ -39,7 +40,7 @@ struct State {
 
 impl<F: AsFd> Lines<F> {
     pub(super) fn new(to: F) -> Self {
-        let ours = reopened(&to);
+        let ours = reopened(&to).or_else(|| to.as_fd().try_clone_to_owned().ok());
         Self { to, ours, state: Mutex::default() }
     }
 
@@ -67,8 +68,8 @@ impl<F: AsFd> Lines<F> {
         }
     }
 
-    /// Writes a line, or drops it.
-    fn write(&self, line: &[u8]) {
+    /// Writes a line, or a text of several, or drops it.
+    pub(super) fn write(&self, line: &[u8]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let until = until(&state);
         state.is_stuck = !self.wait(until);
@@ -80,7 +81,7 @@ impl<F: AsFd> Lines<F> {
         if dropped > 0 {
             drop(state);
             // Comes here again, as a line like all others.
-            tracing::warn!(dropped, "lines of this log were dropped, since they could not be written");
+            tracing::warn!(dropped, "log lines dropped");
             state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         }
         if state.is_cut && self.put(&mut state, b"\n", until) == 1 {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_nobody_reads_are_dropped_and_those_behind_are_whole() {
+    fn unread_lines_are_dropped_and_later_ones_are_whole() {
         let (mut reader, writer) = io::pipe().expect("a pipe");
         let lines = Lines::new(writer);
         let line = |letter: u8| [vec![letter; 9_999], b"\n".to_vec()].concat();

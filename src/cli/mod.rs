@@ -8,6 +8,8 @@ mod lines;
 mod logs;
 mod output;
 mod settings;
+mod suggest;
+mod text;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -22,17 +24,24 @@ use crate::cli::args::{Args, Command};
 use crate::cli::dev::DevServer;
 use crate::cli::exit::Failure;
 use crate::cli::settings::Settings;
+use crate::client::Client;
+use crate::config::Config;
 use crate::error::Error;
 use crate::runner::Zygote;
+use crate::sys::startup;
 use crate::task::{Registry, States};
 use crate::worker;
-use crate::worker::known::first_isolated;
+use crate::worker::first_isolated;
 
 /// Blocking threads beside those that run calls: the heartbeat's end, file and name look-ups.
 const SPARE_THREADS: usize = 16;
 
 /// What the runtime and one connection take, with the standard streams.
 const FEWEST_FILES: u64 = 16;
+
+/// What they take beside the zygote, a child that runs, a child that was just forked, and one that is being forked: up to 39
+/// were seen. With fewer, calls would be put back for want of a process.
+const FEWEST_FILES_WITH_ZYGOTE: u64 = 48;
 
 /// Runs what the command line says, with the tasks that are linked into the program: the whole `main` of a program
 /// whose tasks share no state. See [`App`] for one whose tasks do.
@@ -56,7 +65,8 @@ impl App {
     /// Runs what the command line says. Call it first in `main`, while the process has one thread.
     #[must_use = "the exit code is to be returned from `main`"]
     pub fn main(self) -> ExitCode {
-        run(self.into_states(), std::env::args_os())
+        let (states, version) = self.into_parts();
+        run(states, version.as_deref(), std::env::args_os())
     }
 }
 
@@ -67,11 +77,11 @@ struct Program {
     zygote: Option<Zygote>,
 }
 
-fn run(states: States, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+fn run(states: States, version: Option<&str>, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.into_iter().collect();
     // Also of a command line that is not understood.
     let json = words.iter().any(|word| word == "--json");
-    let args = match args::read(words) {
+    let args = match args::read(words, version) {
         Ok(args) => args,
         Err(error) if json && error.use_stderr() => {
             let text = error.to_string();
@@ -86,16 +96,37 @@ fn run(states: States, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     execute(states, args).unwrap_or_else(|failure| failure.report(json))
 }
 
-fn execute(states: States, args: Args) -> Result<ExitCode, Failure> {
+fn execute(mut states: States, args: Args) -> Result<ExitCode, Failure> {
+    // First: it may be told to end before it has come to anything.
+    startup::prepare(args.command.serves());
     let mut settings = Settings::load(&args)?;
+    if args.command.runs_calls() {
+        let redis = DevServer::address_for(&settings, &args.command)?;
+        let config = Config {
+            redis: redis.unwrap_or_else(|| settings.config.redis.clone()),
+            ..settings.config.clone()
+        };
+        states.insert_missing(Client::lazy_with_config(&config));
+    }
     // While the process has one thread, and nothing open that a child must not have.
     let zygote = if args.command.runs_calls() { zygote(&settings, &states)? } else { None };
     logs::start(&settings, args.command.serves())?;
+    for suggest::Misspelt { name, meant } in suggest::misspelt_variables() {
+        match args.command.serves() {
+            true => tracing::warn!(variable = name, did_you_mean = meant, "unknown environment variable"),
+            false => output::note(&format!("warning: the variable {name} is unknown; did you mean {meant}?")),
+        }
+    }
 
     let server = DevServer::for_command(&mut settings, &args.command)?;
-    let runtime = runtime(&settings, &args.command)?;
+    let runtime = runtime(&settings, &args.command, zygote.is_some())?;
     let program = Program { settings, states, zygote };
+    let serves = args.command.serves();
     let result = runtime.block_on(commands::run(program, args.command));
+    if serves {
+        // What is left to be done, as the end of a private Redis, is done without us too.
+        startup::take_signals_back();
+    }
     // A function that blocks may never end; the process does.
     runtime.shutdown_background();
     drop(server);
@@ -116,14 +147,14 @@ fn zygote(settings: &Settings, states: &States) -> Result<Option<Zygote>, Failur
 }
 
 /// A worker gets threads; a tool does one thing after another.
-fn runtime(settings: &Settings, command: &Command) -> Result<Runtime, Failure> {
+fn runtime(settings: &Settings, command: &Command, forks: bool) -> Result<Runtime, Failure> {
     // The runtime panics where it finds none for its signals.
+    let needed = if forks { FEWEST_FILES_WITH_ZYGOTE } else { FEWEST_FILES };
     if let Ok((files, _)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && files < FEWEST_FILES
+        && files < needed
     {
-        let text = format!(
-            "this process may open {files} files, and needs {FEWEST_FILES}: raise its limit (`ulimit -n`)"
-        );
+        let text =
+            format!("this process may open {files} files, and needs {needed}: raise its limit (`ulimit -n`)");
         return Err(Failure::configuration(text));
     }
     let built = if command.runs_calls() {

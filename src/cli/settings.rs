@@ -1,4 +1,4 @@
-//! Which settings hold, and where does each come from? File, then environment, then flags: the later one wins.
+//! Reads the settings and remembers where each comes from. File, then environment, then flags: the later one wins.
 
 mod values;
 
@@ -12,10 +12,14 @@ use toml::{Table, Value};
 pub(super) use self::values::{default_of, value};
 use crate::cli::args::{Args, Command};
 use crate::cli::exit::Failure;
+use crate::cli::suggest;
 use crate::config::{Config, ConfigError, QueueWeight};
 
 /// The file that is read when none is named.
 const DEFAULT_FILE: &str = "delayed.toml";
+
+/// The variable of many platforms for the address of Redis, used where there is none of ours.
+const REDIS_URL: &str = "REDIS_URL";
 
 /// Where a setting comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,19 +62,21 @@ const fn setting(key: &'static str, variable: &'static str, kind: Kind) -> Setti
 }
 
 /// All settings, in the order of the file.
-pub(super) const ALL: [Setting; 36] = [
+pub(super) const ALL: [Setting; 38] = [
     setting("redis.url", "DELAYED_REDIS_URL", Kind::Text),
     setting("redis.timeout", "DELAYED_REDIS_TIMEOUT", Kind::Text),
     setting("redis.tls_ca", "DELAYED_REDIS_TLS_CA", Kind::Text),
     setting("redis.tls_cert", "DELAYED_REDIS_TLS_CERT", Kind::Text),
     setting("redis.tls_key", "DELAYED_REDIS_TLS_KEY", Kind::Text),
     setting("client.max_message", "DELAYED_MAX_MESSAGE", Kind::Number),
+    setting("client.patience", "DELAYED_PATIENCE", Kind::Text),
     setting("worker.queues", "DELAYED_QUEUES", Kind::List),
     setting("worker.concurrency", "DELAYED_CONCURRENCY", Kind::Number),
     setting("worker.prefetch", "DELAYED_PREFETCH", Kind::Text),
     setting("worker.lease", "DELAYED_LEASE", Kind::Text),
     setting("worker.shutdown", "DELAYED_SHUTDOWN", Kind::Text),
     setting("worker.unknown", "DELAYED_UNKNOWN", Kind::Text),
+    setting("worker.backoff", "DELAYED_BACKOFF", Kind::Text),
     setting("worker.sweep", "DELAYED_SWEEP", Kind::Bool),
     setting("worker.burst", "DELAYED_BURST", Kind::Bool),
     setting("worker.isolation", "DELAYED_ISOLATION", Kind::Text),
@@ -126,13 +132,15 @@ impl Settings {
             }
         }
         for setting in ALL {
-            let Some(text) = environment(setting.variable).filter(|text| !text.is_empty()) else { continue };
-            let wrong = |problem: String| Failure::configuration(format!("{}: {problem}", setting.variable));
+            let given = |name| Some((name, environment(name).filter(|text| !text.is_empty())?));
+            let common = (setting.key == "redis.url").then_some(REDIS_URL);
+            let Some((variable, text)) = given(setting.variable).or_else(|| given(common?)) else { continue };
+            let wrong = |problem: String| Failure::configuration(format!("{variable}: {problem}"));
             let text = text.into_string().map_err(|_| wrong("it is not UTF-8".into()))?;
             let value = setting.kind.read(&text).map_err(wrong)?;
             check(setting.key, &value).map_err(wrong)?;
             put(&mut table, setting.key, value);
-            origins.insert(setting.key, Origin::Environment(setting.variable));
+            origins.insert(setting.key, Origin::Environment(variable));
         }
         for (key, flag, value) in flags {
             check(key, value).map_err(|problem| Failure::configuration(format!("{flag}: {problem}")))?;
@@ -175,7 +183,11 @@ fn read_file(named: Option<&Path>) -> Result<(PathBuf, Table), Failure> {
         }
     };
     let wrong = |error: toml::de::Error| {
-        Failure::configuration(format!("{}: {}", path.display(), told(&error, &text)))
+        Failure::configuration(format!(
+            "{}: {}",
+            path.display(),
+            suggest::with_suggestion(&told(&error, &text))
+        ))
     };
     // By itself first: only here an error knows its line.
     toml::from_str::<Config>(&text).map_err(wrong)?;
@@ -248,6 +260,7 @@ fn flags(args: &Args) -> Vec<Flag> {
         flag("worker.lease", "--lease", time(worker.lease));
         flag("worker.shutdown", "--shutdown", time(worker.shutdown));
         flag("worker.unknown", "--unknown", text(&worker.unknown));
+        flag("worker.backoff", "--backoff", text(&worker.backoff));
         flag("worker.burst", "--burst", worker.burst.then_some(Value::Boolean(true)));
         flag("worker.sweep", "--no-sweep", worker.no_sweep.then_some(Value::Boolean(false)));
         let isolated = &worker.isolated;
@@ -357,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_within_a_section_takes_its_settings_from_everywhere() {
+    fn nested_section_takes_settings_from_every_source() {
         let text = "[worker.limits]\nmemory = 1024\nnice = 5\n[prefork]\nmax_tasks = 7\n";
         let environment = [("DELAYED_CPU", "1m"), ("DELAYED_NICE", "6"), ("DELAYED_MAX_TASKS", "never")];
         let flags = [("worker.limits.output", "--output", Value::String("1MB".into()))];

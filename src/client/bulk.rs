@@ -1,4 +1,4 @@
-//! How are many calls enqueued? In chunks, each applied whole or not at all, with a word on each call when one fails.
+//! Enqueues many calls in chunks, and reports the fate of each call if one chunk fails.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -6,17 +6,22 @@ use std::ops::Range;
 use futures_util::future::join;
 
 use crate::broker::{Broker, Ready};
-use crate::client::{is_not_yet, keys, patiently};
+use crate::client::patience::{Until, is_not_yet};
+use crate::client::schedule::{self, Later};
+use crate::client::{Written, keys};
 use crate::error::Error;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
 
-/// The most calls in a chunk.
+/// The largest number of calls in a chunk.
 const CHUNK: usize = 1000;
-/// The most bytes in a chunk, where it has more than one call.
+/// The largest size of a chunk of several calls, in bytes.
 const CHUNK_BYTES: usize = 4 << 20;
+/// The argument size that Redis accepts with any `proto-max-bulk-len`. It closes the connection when an argument is too large,
+/// which affects all requests in flight there. So a larger message is sent on a connection of its own.
+pub(super) const ALWAYS_TAKEN: usize = 1 << 20;
 
-/// What became of one call.
+/// The fate of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is in its queue.
@@ -27,8 +32,10 @@ pub enum Fate {
     NotApplied,
 }
 
-/// Why not all of many calls are in their queues.
-#[derive(Debug, thiserror::Error)]
+/// The error of a bulk of which not all calls were enqueued.
+///
+/// `Debug` prints what `Display` does, with its causes: that is what a `main` shows that returns this error.
+#[derive(thiserror::Error)]
 #[error("{}", self.sentence())]
 pub struct BulkError {
     applied: usize,
@@ -37,6 +44,12 @@ pub struct BulkError {
     fates: Vec<Fate>,
     #[source]
     source: Error,
+}
+
+impl std::fmt::Debug for BulkError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&crate::task::error::chain(self))
+    }
 }
 
 impl BulkError {
@@ -64,45 +77,58 @@ impl BulkError {
         }
     }
 
-    /// What became of each call, in the order in which they were given. Empty when nothing was sent, since a call could not be
-    /// written or Redis failed before the first chunk: then none is in its queue.
+    /// The fate of each call, in the given order. Empty if nothing was sent, because a call could not be encoded or Redis failed
+    /// before the first chunk: then no call is in its queue.
     #[must_use]
     pub fn fates(&self) -> &[Fate] {
         &self.fates
     }
 
-    /// How many calls are in their queues for certain.
+    /// The number of calls that are in their queues for certain.
     #[must_use]
     pub fn applied(&self) -> usize {
         self.applied
     }
 
-    /// How many calls may be in their queues.
+    /// The number of calls that may be in their queues.
     #[must_use]
     pub fn uncertain(&self) -> usize {
         self.uncertain
     }
 
-    /// The error that ended it.
+    /// The error that stopped the bulk.
     #[must_use]
     pub fn error(&self) -> &Error {
         &self.source
     }
 }
 
-/// Calls that were checked and written, in their order.
+/// Calls that were checked and encoded, in order.
 #[derive(Default)]
 pub(super) struct Bulk {
-    /// One message behind the other.
+    /// The messages, one after the other.
     bytes: Vec<u8>,
     /// Where each message ends.
     ends: Vec<usize>,
-    /// Queues, and behind which message the calls in a row that go there end.
+    /// For each run of calls with the same queue: that queue, and the end of its last message.
     runs: Vec<(QueueName, usize)>,
+    /// The scheduled calls, which are sent last.
+    later: Vec<Later>,
 }
 
 impl Bulk {
-    pub(super) fn push(&mut self, queue: QueueName, message: &[u8]) {
+    pub(super) fn push(&mut self, written: Written) {
+        let Written { queue, id, due, bytes } = written;
+        match (id, due) {
+            (Some(id), Some(due)) => {
+                let place = self.ends.len() + self.later.len();
+                self.later.push(Later { place, queue, id, due, bytes });
+            }
+            _ => self.push_now(queue, &bytes),
+        }
+    }
+
+    fn push_now(&mut self, queue: QueueName, message: &[u8]) {
         self.bytes.extend_from_slice(message);
         self.ends.push(self.bytes.len());
         match self.runs.last_mut() {
@@ -112,7 +138,8 @@ impl Bulk {
     }
 
     pub(super) fn queues(&self) -> HashSet<&QueueName> {
-        self.runs.iter().map(|(queue, _)| queue).collect()
+        let later = self.later.iter().map(|call| &call.queue);
+        self.runs.iter().map(|(queue, _)| queue).chain(later).collect()
     }
 
     fn message(&self, index: usize) -> &[u8] {
@@ -124,7 +151,7 @@ impl Bulk {
         chunk.map(|index| self.message(index))
     }
 
-    /// What goes into one request each, in order.
+    /// The chunks, one per request, in order.
     fn chunks(&self) -> impl Iterator<Item = (QueueKeys, Range<usize>)> {
         let mut begin = 0;
         self.runs.iter().flat_map(move |(queue, end)| {
@@ -138,9 +165,40 @@ impl Bulk {
         })
     }
 
-    /// Sends all of them. While Redis works on a chunk the next one is made ready, but not sent: it would be out of order
-    /// where the one before it has to be sent again.
-    pub(super) async fn send(&self, broker: &Broker) -> Result<usize, BulkError> {
+    /// Sends all calls.
+    pub(super) async fn send(&self, broker: &Broker, begin: impl Fn() -> Until) -> Result<usize, BulkError> {
+        let now = self.send_now(broker, &begin).await;
+        if self.later.is_empty() {
+            return match now {
+                Ok(()) => Ok(self.ends.len()),
+                Err((fates, error)) => Err(BulkError::new(fates, error)),
+            };
+        }
+        let (now, (later, problem)) = match now {
+            Ok(()) => {
+                (vec![Fate::Applied; self.ends.len()], schedule::many(broker, &self.later, begin).await)
+            }
+            Err((fates, error)) => (fates, (vec![Fate::NotApplied; self.later.len()], Some(error))),
+        };
+        match problem {
+            None => Ok(now.len() + later.len()),
+            Some(error) => Err(BulkError::new(self.in_order(now, later), error)),
+        }
+    }
+
+    /// The fates of all calls, in the given order.
+    fn in_order(&self, now: Vec<Fate>, later: Vec<Fate>) -> Vec<Fate> {
+        let mut fates = now;
+        // The places increase, so each call finds those before it in place.
+        for (call, fate) in self.later.iter().zip(later) {
+            fates.insert(call.place, fate);
+        }
+        fates
+    }
+
+    /// Sends the calls that are not scheduled. An error comes with the fate of each call. While Redis works on a chunk, the next
+    /// one is prepared but not sent: it would be out of order if the one before it had to be sent again.
+    async fn send_now(&self, broker: &Broker, begin: impl Fn() -> Until) -> Result<(), (Vec<Fate>, Error)> {
         let total = self.ends.len();
         let mut chunks = self.chunks().map(|(keys, chunk)| {
             let ready = Ready::new(&keys, self.messages(chunk.clone()));
@@ -149,16 +207,22 @@ impl Bulk {
         let mut next = chunks.next();
         while let Some((keys, chunk, ready)) = next.take() {
             let prepared = async {
-                // What sends may have to run on this thread, and comes first.
+                // The sending future may have to run on this thread, so it comes first.
                 tokio::task::yield_now().await;
                 chunks.next()
             };
             // Polled in this order.
-            let (first, following) = join(broker.enqueue(ready), prepared).await;
+            let until = begin();
+            let hurried = broker.by(until.attempt());
+            let (first, following) = join(hurried.enqueue(ready), prepared).await;
             next = following;
             let result = match first {
                 Err(error) if is_not_yet(&error) => {
-                    patiently(|| broker.enqueue(Ready::new(&keys, self.messages(chunk.clone())))).await
+                    let again = async |end| {
+                        let ready = Ready::new(&keys, self.messages(chunk.clone()));
+                        broker.by(end).enqueue(ready).await
+                    };
+                    until.retry(again).await
                 }
                 done => done,
             };
@@ -167,18 +231,19 @@ impl Bulk {
                 let mut fates = vec![Fate::Applied; chunk.start];
                 fates.resize(chunk.end, fate);
                 fates.resize(total, Fate::NotApplied);
-                return Err(BulkError::new(fates, error.into()));
+                return Err((fates, error.into()));
             }
         }
-        Ok(total)
+        Ok(())
     }
 }
 
-/// The messages from `at` on that go into one request: not too many, not too large.
+/// The messages from `at` on that fit into one request: limited in number and size.
 pub(super) fn next_chunk(at: usize, end: usize, size: impl Fn(usize) -> usize) -> Range<usize> {
     let mut bytes = 0;
     let fits = |index: &usize| {
-        bytes += size(*index);
+        let size = size(*index);
+        bytes += if size > ALWAYS_TAKEN { CHUNK_BYTES + 1 } else { size };
         bytes <= CHUNK_BYTES || *index == at
     };
     let count = (at..end.min(at + CHUNK)).take_while(fits).count();
@@ -193,7 +258,9 @@ mod tests {
     fn a_chunk_has_bounds() {
         assert_eq!(next_chunk(1000, 2500, |_| 1), 1000..2000);
         assert_eq!(next_chunk(2000, 2500, |_| 1), 2000..2500);
-        assert_eq!(next_chunk(0, 3, |_| CHUNK_BYTES / 2 + 1), 0..1);
+        assert_eq!(next_chunk(0, 9, |_| ALWAYS_TAKEN), 0..CHUNK_BYTES / ALWAYS_TAKEN);
+        assert_eq!(next_chunk(0, 3, |index| if index == 1 { ALWAYS_TAKEN + 1 } else { 1 }), 0..1);
+        assert_eq!(next_chunk(1, 3, |index| if index == 1 { ALWAYS_TAKEN + 1 } else { 1 }), 1..2);
         assert_eq!(next_chunk(0, 2, |index| if index == 0 { CHUNK_BYTES * 2 } else { 1 }), 0..1);
     }
 
@@ -202,7 +269,7 @@ mod tests {
         let mut bulk = Bulk::default();
         for (queue, count) in [("a", 1), ("b", 1500), ("a", 2)] {
             for n in 0..count {
-                bulk.push(QueueName::parse(queue).expect("a name"), format!("{queue}{n}").as_bytes());
+                bulk.push_now(QueueName::parse(queue).expect("a name"), format!("{queue}{n}").as_bytes());
             }
         }
         let chunks: Vec<_> = bulk.chunks().map(|(keys, chunk)| (keys.queue, chunk)).collect();

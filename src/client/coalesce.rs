@@ -1,5 +1,5 @@
-//! How do single calls from many tasks share a request? A call that finds none under way goes at once; while some are
-//! under way, the next ones gather.
+//! Lets single calls from many tasks share requests. A call that finds no request in flight is sent at once; while requests are
+//! in flight, the next calls are collected.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -11,57 +11,56 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use futures_util::poll;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout_at;
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, Ready};
-use crate::client::bulk::next_chunk;
-use crate::client::{keys, patiently};
+use crate::client::batch::{Batch, Waiting, unsent};
+use crate::client::keys;
+use crate::client::patience::Until;
 use crate::protocol::names::QueueName;
 
-/// How many calls may wait to be sent; more have to wait to wait.
+/// The number of calls that may wait to be sent; further callers block.
 const CAPACITY: usize = 4096;
-/// How many calls go into one request.
+/// The largest number of calls in a request.
 const BATCH: usize = 512;
-/// How many requests are under way at a time.
+/// The largest number of requests in flight.
 const REQUESTS: usize = 2;
 
-/// For how long a call that is alone looks for its answer: to wake a thread that sleeps takes longer than a Redis nearby
-/// takes to answer.
+/// How long a call without others polls for its reply: waking a sleeping thread takes longer than a reply of a nearby Redis.
 const ATTENTION: Duration = Duration::from_micros(50);
-/// Calls with longer pauses between them are made now and then, others one after the other.
+/// Calls with longer pauses between them are occasional; others are consecutive.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long a timer goes on that is kept while calls are made now and then: less than a time-out of theirs.
+/// How long the timer is kept running for occasional calls: shorter than the timeout of a call.
 const HOLD: Duration = Duration::from_millis(200);
-/// A Redis that takes longer is not looked for.
+/// If Redis replies more slowly, the client does not poll.
 const NEAR: Duration = Duration::from_micros(200);
-
-type Answer = oneshot::Sender<Result<(), BrokerError>>;
 
 struct Pending {
     queue: QueueName,
-    bytes: Vec<u8>,
-    answer: Answer,
+    waiting: Waiting,
 }
 
-/// The way to the task that sends.
+/// The sender of messages to the sending task.
 #[derive(Debug, Clone)]
 pub(super) struct Coalescer {
     broker: Broker,
     pending: Sender<Pending>,
-    /// One permit for each request that may be under way.
+    /// One permit per request that may be in flight.
     requests: Arc<Semaphore>,
-    /// Whether the last call that was alone had its answer soon.
+    /// Whether the last call without others got its reply soon.
     is_near: Arc<AtomicBool>,
     started: Instant,
-    /// When the last call that was alone began: microseconds since the start.
+    /// When the last call without others began: microseconds since the start.
     called: Arc<AtomicU64>,
-    /// Keeps a timer going; full while that is certain.
+    /// Keeps the timer running; full while that is certain.
     timer: Sender<()>,
 }
 
 impl Coalescer {
-    /// Starts the task; it ends with the last clone.
+    /// Starts the sending task, which ends with the last clone.
     pub(super) fn start(broker: Broker) -> Self {
         let (pending, incoming) = channel(CAPACITY);
         let requests = Arc::new(Semaphore::new(REQUESTS));
@@ -72,11 +71,24 @@ impl Coalescer {
         Self { broker, pending, requests, is_near, started: Instant::now(), called, timer }
     }
 
-    /// Enqueues one message, together with those of others that came meanwhile.
-    pub(super) async fn enqueue(&self, queue: QueueName, bytes: Vec<u8>) -> Result<(), BrokerError> {
+    /// Whether the sending task is alive: it ends with its runtime.
+    pub(super) fn lives(&self) -> bool {
+        !self.pending.is_closed()
+    }
+
+    /// Enqueues one message, together with those of other callers that came meanwhile.
+    pub(super) async fn enqueue(
+        &self,
+        queue: QueueName,
+        bytes: Vec<u8>,
+        until: Until,
+    ) -> Result<(), BrokerError> {
         if let Ok(_permit) = self.requests.try_acquire() {
             let keys = keys(&queue);
-            let answer = patiently(|| self.broker.enqueue(Ready::new(&keys, std::iter::once(&bytes[..]))));
+            // Boxed, so that a waiting call is small.
+            let answer = Box::pin(until.retry(async |end| {
+                self.broker.by(end).enqueue(Ready::new(&keys, std::iter::once(&bytes[..]))).await
+            }));
             let is_alone = self.requests.available_permits() == REQUESTS - 1;
             if !is_alone {
                 return answer.await.map(drop);
@@ -89,25 +101,32 @@ impl Coalescer {
         }
         let (answer, answered) = oneshot::channel();
         let gone = |kind| BrokerError::new("enqueue", kind, "the client's runtime has ended");
-        self.pending
-            .send(Pending { queue, bytes, answer })
-            .await
-            .map_err(|_| gone(BrokerErrorKind::Unreachable))?;
+        match self.pending.try_send(Pending { queue, waiting: Waiting::new(bytes, until, answer) }) {
+            Ok(()) => {}
+            Err(TrySendError::Full(pending)) => {
+                // The sender fails the calls that it has taken in time; nobody has taken this one.
+                match timeout_at(until.end.into(), self.pending.send(pending)).await {
+                    Ok(sent) => sent.map_err(|_| gone(BrokerErrorKind::Unreachable))?,
+                    Err(_) => return Err(unsent(None)),
+                }
+            }
+            Err(TrySendError::Closed(_)) => return Err(gone(BrokerErrorKind::Unreachable)),
+        }
         answered.await.map_err(|_| gone(BrokerErrorKind::Uncertain))?
     }
 
-    /// Sees to it that a timer is kept where calls are made now and then.
+    /// Makes sure that the timer is running if calls are occasional.
     fn note_call(&self, now: Instant) {
         let now = u64::try_from((now - self.started).as_micros()).unwrap_or(u64::MAX);
         let pause = now.saturating_sub(self.called.swap(now, Relaxed));
         if Duration::from_micros(pause) > PAUSE {
-            // Full: it is kept already.
+            // Full: the timer is running already.
             let _ = self.timer.try_send(());
         }
     }
 }
 
-/// Awaits what may come within [`ATTENTION`] without letting the thread sleep until then; other tasks run meanwhile.
+/// Awaits a result that may come within [`ATTENTION`], without letting the thread sleep until then; other tasks run meanwhile.
 async fn attentively<F: Future>(answer: F) -> F::Output {
     let mut answer = pin!(answer);
     let until = Instant::now() + ATTENTION;
@@ -122,11 +141,11 @@ async fn attentively<F: Future>(answer: F) -> F::Output {
     }
 }
 
-/// Keeps a timer going while calls are made now and then.
+/// Keeps a timer running while calls are occasional.
 ///
-/// Each call has a time-out. One that ends before all other timers of the runtime wakes the thread that waits for events,
-/// so that this one waits less long: before the call is sent, and in the way of what it is to wake. Where one call follows
-/// the other that thread is awake anyway, and hears of the reply the sooner.
+/// Each call has a timeout. A timeout earlier than all other timers of the runtime wakes the thread that waits for events,
+/// which then waits less long: before the call is sent, and in competition with the worker to be woken. With consecutive calls
+/// that thread is awake anyway, and receives the reply sooner.
 async fn keep_timer(mut used: Receiver<()>) {
     while used.recv().await.is_some() {
         tokio::time::sleep(HOLD).await;
@@ -137,7 +156,7 @@ async fn run(broker: Broker, mut incoming: Receiver<Pending>, requests: Arc<Sema
     let mut batch = Vec::with_capacity(BATCH);
     while incoming.recv_many(&mut batch, BATCH).await > 0 {
         let Ok(permit) = Arc::clone(&requests).acquire_owned().await else { return };
-        // What came while we waited for the permit goes too.
+        // Messages that came while we waited for the permit are sent too.
         while batch.len() < BATCH
             && let Ok(pending) = incoming.try_recv()
         {
@@ -151,30 +170,13 @@ async fn run(broker: Broker, mut incoming: Receiver<Pending>, requests: Arc<Sema
     }
 }
 
-/// Sends a batch, one request for each queue in it, and answers each call.
-async fn send(broker: &Broker, batch: Vec<Pending>) {
-    let mut by_queue: HashMap<QueueName, (Vec<Vec<u8>>, Vec<Answer>)> = HashMap::new();
-    for Pending { queue, bytes, answer } in batch {
-        let (messages, answers) = by_queue.entry(queue).or_default();
-        messages.push(bytes);
-        answers.push(answer);
+/// Sends a batch, one request per queue, and answers each call.
+async fn send(broker: &Broker, pending: Vec<Pending>) {
+    let mut by_queue: HashMap<QueueName, Batch> = HashMap::new();
+    for Pending { queue, waiting } in pending {
+        by_queue.entry(queue).or_default().push(waiting);
     }
-    let requests = by_queue.into_iter().map(|(queue, (messages, answers))| async move {
-        let keys = keys(&queue);
-        let mut answers = answers.into_iter();
-        let mut at = 0;
-        while at < messages.len() {
-            let chunk = next_chunk(at, messages.len(), |index| messages[index].len());
-            let slices = messages[chunk.clone()].iter().map(Vec::as_slice);
-            let result = patiently(|| broker.enqueue(Ready::new(&keys, slices.clone()))).await.map(drop);
-            for answer in answers.by_ref().take(chunk.len()) {
-                // Whoever asked may have gone.
-                let _ = answer.send(result.clone());
-            }
-            at = chunk.end;
-        }
-    });
-    join_all(requests).await;
+    join_all(by_queue.into_iter().map(|(queue, batch)| batch.send(broker, keys(&queue)))).await;
 }
 
 #[cfg(test)]
@@ -182,7 +184,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_timer_is_kept_while_there_are_calls_and_ends_with_the_client() {
+    async fn timer_lives_while_there_are_calls_and_ends_with_the_client() {
         let (timer, used) = channel(1);
         let kept = tokio::spawn(keep_timer(used));
         let began = Instant::now();

@@ -1,28 +1,31 @@
-//! How does a call get into its queue? One by one, coalesced with those of others, or in bulk.
+//! Enqueues calls: one by one, coalesced with those of others, or in bulk.
 
+mod batch;
 mod bulk;
 mod coalesce;
+mod context;
+mod link;
+mod patience;
+mod schedule;
+mod session;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use backon::{ExponentialBuilder, Retryable};
-use tokio::runtime::{Handle, Runtime};
+use std::sync::Arc;
 
 pub use self::bulk::{BulkError, Fate};
+#[cfg(feature = "cli")]
+pub(crate) use self::patience::Patience;
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind};
 use crate::client::bulk::Bulk;
-use crate::client::coalesce::Coalescer;
-use crate::config::{ClientConfig, Config, RedisConfig};
+use crate::client::link::Link;
+use crate::config::{Config, RedisConfig};
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
-use crate::task::Call;
+use crate::task::{Call, Due, IntoCall};
 
-/// Enqueues calls. Cheap to clone; all clones share one connection, and calls that are enqueued at the same time go to
-/// Redis together.
+/// Enqueues calls. Cheap to clone; all clones share one connection, and calls that are enqueued at the same time share a
+/// request.
 ///
 /// ```no_run
 /// mod tasks {
@@ -35,16 +38,15 @@ use crate::task::Call;
 /// client.enqueue(tasks::add::call(1, 2)).await?;
 /// # Ok(()) }
 /// ```
+///
+/// An operation takes at most `redis.timeout`, including the connection and all retries, or
+/// [`ClientConfig::patience`](crate::config::ClientConfig::patience) if that is longer. Until then the client retries what
+/// was certainly not applied, because Redis could not be reached or was not ready.
+///
+/// A client reconnects in a process that was forked from its own.
 #[derive(Debug, Clone)]
 pub struct Client {
-    broker: Broker,
-    config: ClientConfig,
-    coalescer: Coalescer,
-    /// The queues that sweepers know from us, and whether their lists were in order since the last error.
-    registered: Arc<Mutex<HashMap<QueueName, bool>>>,
-    handle: Handle,
-    /// Of a client that was connected from a thread without a runtime.
-    _own: Option<Arc<OwnRuntime>>,
+    link: Arc<Link>,
 }
 
 /// A call that is in its queue.
@@ -53,14 +55,16 @@ pub struct Client {
 pub struct Enqueued {
     /// The queue.
     pub queue: QueueName,
-    /// The call's id, when it has one: see [`Call::with_id`].
+    /// The call's id, if it has one: see [`Call::with_id`]. A scheduled call always has one.
     pub id: Option<CallId>,
 }
 
-/// A call that was checked and written.
+/// A call that was checked and encoded.
 struct Written {
     queue: QueueName,
+    /// Always `Some` for a scheduled call.
     id: Option<CallId>,
+    due: Option<Due>,
     bytes: Vec<u8>,
 }
 
@@ -68,41 +72,35 @@ impl Client {
     /// Connects to the Redis at `url`, from async code.
     ///
     /// # Errors
-    /// An address that is not understood, or a Redis that cannot be reached or used.
+    /// The address is invalid, or Redis cannot be reached or used.
     pub async fn connect(url: &str) -> Result<Self, Error> {
-        let config = Config { redis: RedisConfig::new(url), ..Config::default() };
-        Self::with_config(&config).await
+        Self::with_config(&at(url)).await
     }
 
     /// Connects with these settings, from async code.
     ///
     /// # Errors
-    /// An address that is not understood, or a Redis that cannot be reached or used.
+    /// The address is invalid, or Redis cannot be reached or used.
     pub async fn with_config(config: &Config) -> Result<Self, Error> {
-        let broker = Broker::connect(&config.redis).await?;
-        Ok(Self {
-            coalescer: Coalescer::start(broker.clone()),
-            broker,
-            config: config.client.clone(),
-            registered: Arc::default(),
-            handle: Handle::current(),
-            _own: None,
-        })
+        let client = Self::lazy_with_config(config);
+        client.link.connect_now().await?;
+        Ok(client)
     }
 
-    /// Connects to the Redis at `url`, from a thread without a runtime: the client has one of its own, on a thread in
-    /// the background. Use [`enqueue_blocking`](Self::enqueue_blocking) with it.
+    /// Connects to the Redis at `url`, from a thread without a runtime. The client has a runtime of its own, on a
+    /// background thread that is joined when the last clone is dropped. Use
+    /// [`enqueue_blocking`](Self::enqueue_blocking) with it.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect), and a thread that could not be started.
+    /// As [`connect`](Self::connect), or the thread cannot be started.
     ///
     /// # Panics
     /// On a thread that runs async code: use [`connect`](Self::connect) there.
     pub fn connect_blocking(url: &str) -> Result<Self, Error> {
-        Self::with_config_blocking(&Config { redis: RedisConfig::new(url), ..Config::default() })
+        Self::with_config_blocking(&at(url))
     }
 
-    /// The same with these settings.
+    /// Connects with these settings, from a thread without a runtime.
     ///
     /// # Errors
     /// As [`connect_blocking`](Self::connect_blocking).
@@ -110,148 +108,178 @@ impl Client {
     /// # Panics
     /// As [`connect_blocking`](Self::connect_blocking): use [`with_config`](Self::with_config) there.
     pub fn with_config_blocking(config: &Config) -> Result<Self, Error> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("delayed-client")
-            .enable_all()
-            .build()
-            .map_err(Error::Io)?;
-        let mut client = runtime.block_on(Self::with_config(config))?;
-        client._own = Some(Arc::new(OwnRuntime(Some(runtime))));
+        let client = Self::lazy_with_config(config);
+        client.link.connect_now_blocking()?;
         Ok(client)
     }
 
-    /// Enqueues one call. When the future is dropped the call may still be enqueued.
+    /// Creates a client that connects to the Redis at `url` when it first enqueues a call. It has no thread until then, and can
+    /// be created anywhere: before [`delayed::main()`](crate::main), in a `static`, or as a state that tasks share. An invalid
+    /// address is an error of the first call.
     ///
-    /// # Errors
-    /// A call that cannot be written or is too large was not sent. After an error of Redis,
-    /// [`Error::may_have_been_applied`] says whether the call may be in its queue nevertheless.
-    pub async fn enqueue(&self, call: impl Into<Call>) -> Result<Enqueued, Error> {
-        let Written { queue, id, bytes } = self.write(&call.into())?;
-        self.register(&queue).await?;
-        if let Err(error) = self.coalescer.enqueue(queue.clone(), bytes).await {
-            self.look_again([&queue]);
-            return Err(error.into());
-        }
-        Ok(Enqueued { queue, id })
+    /// In async code it connects on the current runtime. In a thread without a runtime that keeps running while the thread
+    /// waits, it has one of its own, like that of [`connect_blocking`](Self::connect_blocking).
+    ///
+    /// ```no_run
+    /// use delayed::{Client, State};
+    ///
+    /// #[delayed::task]
+    /// fn resize(image: String) {}
+    ///
+    /// #[delayed::task]
+    /// async fn publish(images: Vec<String>, other_redis: State<Client>) -> Result<(), delayed::Error> {
+    ///     for image in images {
+    ///         other_redis.enqueue(resize::call(image)).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// fn main() -> std::process::ExitCode {
+    ///     delayed::App::new().state(Client::lazy("redis://other.example.org")).main()
+    /// }
+    /// ```
+    #[must_use]
+    pub fn lazy(url: &str) -> Self {
+        Self::lazy_with_config(&at(url))
     }
 
-    /// The same from a thread that may block: also from a task that is a plain `fn`.
+    /// Creates a client like [`lazy`](Self::lazy), with these settings.
+    #[must_use]
+    pub fn lazy_with_config(config: &Config) -> Self {
+        Self { link: Arc::new(Link::new(config.clone())) }
+    }
+
+    /// Enqueues one call. If the future is dropped, the call may still be enqueued.
     ///
     /// # Errors
-    /// As [`enqueue`](Self::enqueue).
+    /// The call cannot be encoded or is too large; then it was not sent. After an error of Redis,
+    /// [`Error::may_have_been_applied`] says whether the call may be in its queue nevertheless.
+    pub async fn enqueue(&self, call: impl IntoCall) -> Result<Enqueued, Error> {
+        let link = self.link.here();
+        let written = write(link, call.into())?;
+        let until = link.until();
+        let session = link.session(until).await?;
+        session.enqueue_written(written, until).await
+    }
+
+    /// Enqueues one call from a thread that may block, such as that of a task that is a plain `fn`.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue), or a thread cannot be started.
     ///
     /// # Panics
     /// On a thread that runs async code: await [`enqueue`](Self::enqueue) there.
-    pub fn enqueue_blocking(&self, call: impl Into<Call>) -> Result<Enqueued, Error> {
-        self.handle.block_on(self.enqueue(call))
+    pub fn enqueue_blocking(&self, call: impl IntoCall) -> Result<Enqueued, Error> {
+        let link = self.link.here();
+        let written = write(link, call.into())?;
+        let (until, ground) = (link.until(), link.ground().map_err(Error::Io)?);
+        ground.handle.block_on(async { ground.session(until).await?.enqueue_written(written, until).await })
     }
 
-    /// Enqueues many calls in their order, in chunks of up to 1000; each chunk is applied whole or not at all.
-    /// Gives how many there were.
+    /// Cancels a scheduled call, also one that waits for a retry. Returns false, and changes nothing, if the call is not in the
+    /// timetable: because it already waits in its queue, runs, has run, or was never scheduled.
+    ///
+    /// ```no_run
+    /// # mod tasks { #[delayed::task] pub fn remind(who: String) {} }
+    /// # async fn example(client: delayed::Client) -> Result<(), delayed::Error> {
+    /// use std::time::Duration;
+    ///
+    /// let reminder = client.enqueue(tasks::remind::call("ann".into()).after(Duration::from_secs(3600))).await?;
+    /// let was_cancelled = client.cancel(&reminder).await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// All calls are checked before the first is sent. After an error of Redis, [`BulkError::fates`] says of each
-    /// call whether it is in its queue; where it is empty, none is.
-    pub async fn enqueue_many<C: Into<Call>>(
+    /// Redis cannot be reached, or a key of the timetable has a wrong type. After a connection error the call may or may not be
+    /// cancelled; cancelling it again is harmless.
+    pub async fn cancel(&self, call: &Enqueued) -> Result<bool, Error> {
+        let Some(id) = call.id else { return Ok(false) };
+        let link = self.link.here();
+        let until = link.until();
+        link.session(until).await?.cancel(&call.queue, id, until).await
+    }
+
+    /// Cancels a scheduled call from a thread that may block.
+    ///
+    /// # Errors
+    /// As [`cancel`](Self::cancel), or a thread cannot be started.
+    ///
+    /// # Panics
+    /// On a thread that runs async code: await [`cancel`](Self::cancel) there.
+    pub fn cancel_blocking(&self, call: &Enqueued) -> Result<bool, Error> {
+        let Some(id) = call.id else { return Ok(false) };
+        let link = self.link.here();
+        let (until, ground) = (link.until(), link.ground().map_err(Error::Io)?);
+        ground.handle.block_on(async { ground.session(until).await?.cancel(&call.queue, id, until).await })
+    }
+
+    /// Enqueues many calls in order, in chunks of up to 1000, and returns their number. Redis applies a chunk whole or not at
+    /// all; each chunk may take as long as a single call.
+    ///
+    /// # Errors
+    /// All calls are checked before the first is sent. After an error of Redis, [`BulkError::fates`] says for each call
+    /// whether it is in its queue; if it is empty, none is.
+    pub async fn enqueue_many<C: IntoCall>(
         &self,
         calls: impl IntoIterator<Item = C>,
     ) -> Result<usize, BulkError> {
-        let mut bulk = Bulk::default();
-        for call in calls {
-            let Written { queue, bytes, .. } = self.write(&call.into()).map_err(BulkError::nothing_sent)?;
-            bulk.push(queue, &bytes);
-        }
-        for queue in bulk.queues() {
-            self.register(queue).await.map_err(BulkError::nothing_sent)?;
-        }
-        let sent = bulk.send(&self.broker).await;
-        if sent.is_err() {
-            self.look_again(bulk.queues());
-        }
-        sent
+        let link = self.link.here();
+        let bulk = write_all(link, calls)?;
+        let session = link.session(link.until()).await.map_err(BulkError::nothing_sent)?;
+        session.enqueue_many(&bulk, || link.until()).await
     }
 
-    /// The same from a thread that may block.
+    /// Enqueues many calls from a thread that may block.
     ///
     /// # Errors
-    /// As [`enqueue_many`](Self::enqueue_many).
+    /// As [`enqueue_many`](Self::enqueue_many), or a thread cannot be started.
     ///
     /// # Panics
     /// On a thread that runs async code.
-    pub fn enqueue_many_blocking<C: Into<Call>>(
+    pub fn enqueue_many_blocking<C: IntoCall>(
         &self,
         calls: impl IntoIterator<Item = C>,
     ) -> Result<usize, BulkError> {
-        self.handle.block_on(self.enqueue_many(calls))
-    }
-
-    fn write(&self, call: &Call) -> Result<Written, Error> {
-        let queue = call.queue_name()?;
-        let bytes = call.encode().map_err(|source| Error::Encode { task: call.task().to_owned(), source })?;
-        let (size, limit) = (bytes.len(), self.config.max_message);
-        if size > limit {
-            return Err(Error::TooLarge { task: call.task().to_owned(), size, limit });
-        }
-        Ok(Written { queue, id: call.call_id(), bytes })
-    }
-
-    /// Makes a queue known to sweepers, once, and looks whether calls can be enqueued there, once and after each error.
-    async fn register(&self, queue: &QueueName) -> Result<(), Error> {
-        let known = self.registered().get(queue).copied();
-        if known == Some(true) {
-            return Ok(());
-        }
-        let keys = keys(queue);
-        if known.is_none() {
-            patiently(|| self.broker.check_slot([&keys])).await?;
-            patiently(|| self.broker.register_queue(queue.as_str())).await?;
-            self.registered().insert(queue.clone(), false);
-        }
-        patiently(|| self.broker.check_types(&keys)).await?;
-        self.registered().insert(queue.clone(), true);
-        Ok(())
-    }
-
-    /// After an error: what was found of the lists of these queues may be so no more.
-    fn look_again<'a>(&self, queues: impl IntoIterator<Item = &'a QueueName>) {
-        let mut registered = self.registered();
-        for queue in queues {
-            registered.insert(queue.clone(), false);
-        }
-    }
-
-    fn registered(&self) -> MutexGuard<'_, HashMap<QueueName, bool>> {
-        self.registered.lock().unwrap_or_else(PoisonError::into_inner)
+        let link = self.link.here();
+        let bulk = write_all(link, calls)?;
+        let ground = link.ground().map_err(|error| BulkError::nothing_sent(Error::Io(error)))?;
+        ground.handle.block_on(async {
+            let session = ground.session(link.until()).await.map_err(BulkError::nothing_sent)?;
+            session.enqueue_many(&bulk, || link.until()).await
+        })
     }
 }
 
-/// Tries again for a while what was certainly not applied: Redis is restarting, or loads its data.
-async fn patiently<T, F>(call: impl FnMut() -> F) -> Result<T, BrokerError>
-where
-    F: Future<Output = Result<T, BrokerError>>,
-{
-    call.retry(ExponentialBuilder::default().with_jitter().with_max_times(4)).when(is_not_yet).await
+fn at(url: &str) -> Config {
+    Config { redis: RedisConfig::new(url), ..Config::default() }
 }
 
-/// Whether it was certainly not applied, and may be soon.
-fn is_not_yet(error: &BrokerError) -> bool {
-    matches!(error.kind(), BrokerErrorKind::Unreachable | BrokerErrorKind::NotReady)
+fn write(link: &Link, call: Call) -> Result<Written, Error> {
+    let queue = call.queue_name()?;
+    let refused = |source| Error::Encode { task: call.task().to_owned(), source };
+    let due = call.due().map_err(refused)?;
+    let id = call.call_id().or_else(|| due.map(|_| CallId::new()));
+    let bytes = match id {
+        Some(id) if due.is_some() => call.clone().id(id).encode(),
+        _ => call.encode(),
+    }
+    .map_err(refused)?;
+    let (size, limit) = (bytes.len(), link.config.client.max_message);
+    if size > limit {
+        return Err(Error::TooLarge { task: call.task().to_owned(), size, limit });
+    }
+    Ok(Written { queue, id, due, bytes })
 }
 
-/// Keys of a queue for one request.
+fn write_all<C: IntoCall>(link: &Link, calls: impl IntoIterator<Item = C>) -> Result<Bulk, BulkError> {
+    let mut bulk = Bulk::default();
+    for call in calls {
+        bulk.push(write(link, call.into()).map_err(BulkError::nothing_sent)?);
+    }
+    Ok(bulk)
+}
+
+/// The keys of a queue, for one request.
 fn keys(queue: &QueueName) -> QueueKeys {
     QueueKeys::new(queue)
-}
-
-/// A runtime that may be dropped on any thread.
-#[derive(Debug)]
-struct OwnRuntime(Option<Runtime>);
-
-impl Drop for OwnRuntime {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
-            runtime.shutdown_background();
-        }
-    }
 }

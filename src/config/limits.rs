@@ -1,4 +1,4 @@
-//! What may the process of an isolated run use? The section `worker.limits`, in the words of the attribute.
+//! Limits of the processes of isolated runs: the section `worker.limits`, with the names of the attribute.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Deserializer};
 use super::{ConfigError, text};
 use crate::isolation::Limits;
 
-/// A process does with no fewer descriptors: its streams, its pipes, and what its runtime opens.
+/// The fewest descriptors that a process can work with: its streams, its pipes, and those of its runtime.
 const LEAST_FILES: u64 = 16;
 /// The kernel counts them in an `int`.
 const MOST_FILES: u64 = i32::MAX as u64;
 
-/// The section as it stands in a file.
+/// The section as written in a file.
 #[derive(Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
 struct Section {

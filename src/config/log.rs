@@ -1,15 +1,15 @@
-//! What is logged by the command line?
+//! What the command line logs.
 
 use serde::Deserialize;
 
-/// What is logged by the command line.
+/// What the command line logs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct LogConfig {
-    /// A level (`info`) or a filter as `tracing-subscriber` reads it (`info,delayed=debug`). Default: `info`.
+    /// A level (`info`), or a filter in the syntax of `tracing-subscriber` (`info,delayed=debug`). Default: `info`.
     pub level: String,
-    /// How lines look.
+    /// The format of the lines. Default: [`LogFormat::Pretty`].
     pub format: LogFormat,
 }
 
@@ -19,12 +19,12 @@ impl Default for LogConfig {
     }
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// For humans.
     Pretty,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }

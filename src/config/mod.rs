@@ -1,4 +1,4 @@
-//! Which settings are there, and what are their defaults? The library never reads the environment by itself.
+//! All settings and their defaults, in sections: see [`Config`]. The library never reads the environment by itself.
 
 mod limits;
 mod log;
@@ -20,31 +20,35 @@ pub use self::prefork::PreforkConfig;
 pub use self::queue::QueueWeight;
 pub use self::server::RedisConfig;
 pub use self::sweeper::{DeadConfig, SweeperConfig};
-pub use self::text::{parse_size, shown_size};
+#[doc(hidden)]
+pub use self::text::parse_size;
+#[cfg(feature = "cli")]
+pub(crate) use self::text::shown_size;
 pub use self::worker::{Unknown, WorkerConfig};
+pub use crate::protocol::backoff::{Backoff, BackoffError};
 use crate::protocol::names::NameError;
 
-/// The longest time that a setting may be.
+/// The longest duration of a setting.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// All settings, in sections that can be used alone.
+/// All settings, in sections that can be used separately.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// How to reach Redis.
+    /// The connection to Redis.
     pub redis: RedisConfig,
     /// What a client sends.
     pub client: ClientConfig,
-    /// How a worker runs.
+    /// A worker.
     pub worker: WorkerConfig,
-    /// The processes that a worker keeps for tasks of `isolation = "prefork"`.
+    /// The processes that a worker keeps for tasks with `isolation = "prefork"`.
     pub prefork: PreforkConfig,
-    /// How a sweeper runs, also the one in each worker.
+    /// A sweeper, including the one in each worker.
     pub sweeper: SweeperConfig,
-    /// How long dead letters are kept.
+    /// The retention of dead letters.
     pub dead: DeadConfig,
-    /// What is logged by the command line.
+    /// The log of the command line.
     pub log: LogConfig,
 }
 
@@ -53,14 +57,18 @@ pub struct Config {
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ClientConfig {
-    /// The largest message in bytes; a larger one is refused before it is sent. Default: 16 MiB. Large data
-    /// belongs into a store of its own, and its name into the arguments.
+    /// The largest message, in bytes; a larger one is rejected before it is sent. Default: 16 MiB. Keep large data in a
+    /// store of its own, and pass its name.
     pub max_message: usize,
+    /// How long a call waits for a Redis that cannot be reached or is not ready before it fails. Default: `None`, which is as
+    /// long as [`RedisConfig::timeout`]; that limits the whole operation then.
+    #[serde(deserialize_with = "text::some_time")]
+    pub patience: Option<Duration>,
 }
 
 impl Default for ClientConfig {
     fn default() -> Self {
-        Self { max_message: 16 << 20 }
+        Self { max_message: 16 << 20, patience: None }
     }
 }
 
@@ -74,11 +82,17 @@ impl ClientConfig {
             let problem = "0 would refuse every call: use 1 or more".into();
             return Err(ConfigError { field: "client.max_message", problem });
         }
+        if let Some(patience) = self.patience
+            && (patience.is_zero() || patience > LONGEST)
+        {
+            let problem = format!("{patience:?} is not above 0 and up to 365d");
+            return Err(ConfigError { field: "client.patience", problem });
+        }
         Ok(())
     }
 }
 
-/// A setting that is out of its range.
+/// A setting that is out of range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct ConfigError {

@@ -1,4 +1,4 @@
-//! How many calls are claimed ahead of those that run?
+//! How many calls a worker claims in addition to those that run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::de::{Deserializer, Error, Visitor};
 
 use super::ConfigError;
 
-/// How many calls are claimed ahead of those that run. In a file, a variable or a flag: `auto`, or a number.
+/// How many calls a worker claims in addition to those that run. In a file, a variable or a flag: `auto`, or a number.
 ///
 /// ```
 /// use delayed::config::Prefetch;
@@ -19,11 +19,11 @@ use super::ConfigError;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Prefetch {
-    /// As many as will probably begin within a millisecond, by how long runs have taken lately: many of quick tasks, none of
-    /// those that take long. What has not begun after 10 ms is put back for others.
+    /// As many as will probably begin within a millisecond, judged by recent runs: many of quick tasks, none of slow ones.
+    /// A call that has not begun after 10 ms is put back for other workers.
     #[default]
     Auto,
-    /// So many, for as long as the runs before them take.
+    /// This number, however long the runs before them take.
     Fixed(usize),
 }
 
@@ -36,7 +36,7 @@ impl From<usize> for Prefetch {
 impl FromStr for Prefetch {
     type Err = ConfigError;
 
-    /// Reads `auto`, or a whole number that is not negative; all else is an error.
+    /// Parses `auto`, or a whole number that is not negative.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         match text.trim() {
             "auto" => Ok(Self::Auto),

@@ -1,23 +1,22 @@
-//! Which processes does a worker keep for tasks of `isolation = "prefork"`?
+//! The processes that a worker keeps for tasks with `isolation = "prefork"`.
 
 use serde::Deserialize;
 
 use super::{ConfigError, WorkerConfig, text};
 
-/// The processes that a worker keeps for tasks of `isolation = "prefork"`.
+/// The processes that a worker keeps for tasks with `isolation = "prefork"`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PreforkConfig {
-    /// How many there are at the most. Default: as many as the worker's concurrency, so that a call never waits for
-    /// one.
+    /// The largest number of processes. Default: the worker's concurrency, so that a call never waits for a process.
     pub children: Option<usize>,
-    /// A process is replaced after so many calls; none: never. Default: 1000. What a task leaks is gone by then, and a
-    /// new process costs less than a millisecond: a microsecond for each call.
+    /// The number of calls after which a process is replaced; `None`: never. Default: 1000. That bounds leaks of tasks; a new
+    /// process costs less than a millisecond, or a microsecond per call.
     #[serde(deserialize_with = "text::count_or_never")]
     pub max_tasks: Option<u64>,
-    /// A process is replaced when its resident memory, in bytes, is above this after a call; none: never. Default:
-    /// none.
+    /// The anonymous and shared memory, in bytes, above which a process is replaced after a call; `None`: never. Default:
+    /// `None`.
     #[serde(deserialize_with = "text::some_size")]
     pub max_memory: Option<u64>,
 }
@@ -29,7 +28,7 @@ impl Default for PreforkConfig {
 }
 
 impl PreforkConfig {
-    /// How many processes there are at the most.
+    /// The largest number of processes.
     #[must_use]
     pub fn children(&self, worker: &WorkerConfig) -> usize {
         self.children.unwrap_or(worker.concurrency)

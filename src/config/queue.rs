@@ -1,4 +1,4 @@
-//! Which queue, and how much of a worker does it get?
+//! Parses a queue and its weight: `mail` or `mail=3`.
 
 use std::str::FromStr;
 
@@ -12,20 +12,28 @@ use crate::protocol::names::QueueName;
 pub struct QueueWeight {
     /// The queue.
     pub queue: QueueName,
-    /// Its weight, 1 to 1000: while both have work, three times as many messages are claimed of a queue of weight 3 as of one
-    /// of weight 1. None: when no queue has a weight, they are asked strictly in their order. Either all have one or none has.
+    /// Its weight, 1 to 1000: while both have calls, a worker claims three times as many calls of a queue with weight 3 as of one
+    /// with weight 1. `None`: the worker claims strictly in the order of its queues. Either all queues have a weight, or none has.
     pub weight: Option<u32>,
 }
 
 impl FromStr for QueueWeight {
     type Err = ConfigError;
 
-    /// Reads `mail` or `mail=3`.
+    /// Parses `mail` or `mail=3`. `mail:3`, the syntax of other programs, is an error: `mail:3=1` is a queue with that name.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let (name, weight) = match text.rsplit_once('=') {
             Some((name, weight)) => (name, Some(weight)),
             None => (text, None),
         };
+        if let (None, Some((queue, weight))) = (weight, name.rsplit_once(':'))
+            && weight.parse::<u32>().is_ok()
+        {
+            let problem = format!(
+                "{text:?} has a colon: a weight is written `{queue}={weight}`, and a queue that is called so `{text}=1`"
+            );
+            return Err(ConfigError { field: "worker.queues", problem });
+        }
         let weight = match weight {
             None => None,
             Some(digits) => match digits.parse::<u32>() {

@@ -1,4 +1,4 @@
-//! How is Redis reached?
+//! The connection to Redis.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,20 +8,22 @@ use serde::Deserialize;
 
 use super::{ConfigError, LONGEST, text};
 
-/// How to reach Redis.
+/// The connection to Redis.
 #[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RedisConfig {
-    /// `redis://user:password@host:port/db`, `rediss://…` for TLS, which is the feature `tls`, or `unix:///path`.
+    /// `redis://user:password@host:port/db`, `rediss://…` for TLS (feature `tls`), or `unix:///path`. Accepts the parameters
+    /// that all Redis clients read alike: `?db=3`, `protocol`, which has no effect, and for a socket `user` and `pass`. Other
+    /// parameters are an error.
     pub url: String,
-    /// How long to wait for a connection or for a reply: 10 ms to 365 days. Default: 5 s.
+    /// How long a request may take, including the connection and its reply: 10 ms to 365 days. Default: 5 s.
     #[serde(deserialize_with = "text::time")]
     pub timeout: Duration,
-    /// For `rediss://`: a PEM file with the authorities that may have signed the server's certificate. None: those that
-    /// the system trusts. It and the next two are read when a program connects for the first time.
+    /// For `rediss://`: a PEM file with the certificate authorities to trust. `None`: those of the system. This file and the
+    /// next two are read when a program connects for the first time.
     pub tls_ca: Option<PathBuf>,
-    /// For `rediss://`: a PEM file with our own certificate, and those between it and its authority.
+    /// For `rediss://`: a PEM file with the client certificate, and its intermediate certificates.
     pub tls_cert: Option<PathBuf>,
     /// The key of `tls_cert`, in PEM.
     pub tls_key: Option<PathBuf>,
@@ -46,20 +48,21 @@ impl RedisConfig {
         Ok(())
     }
 
-    /// The address without its password, wherever that stands: `user:password@` or `?pass=password`.
+    /// The address without its password, whether it is in `user:password@` or in `?pass=password`.
     #[must_use]
     pub fn redacted_url(&self) -> String {
         // Without a scheme it is no address, and anything before the host may be the password.
         let Some((scheme, rest)) = self.url.split_once("://") else {
-            let url = self.url.split_once("pass=").map_or(self.url.as_str(), |(before, _)| before);
+            let url = self.url.split_once("pass").map_or(self.url.as_str(), |(before, _)| before);
             return url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("***@{host}"));
         };
         // A `?` or `/` that stands in the password is a mistake, and no reason to show it.
         let (user, rest) = rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
-        if user.is_some_and(|user| user.contains("pass=")) {
+        if user.is_some_and(|user| user.contains("pass=") || user.contains("password=")) {
             // Which of the two it is cannot be told.
             return format!("{scheme}://***");
         }
+        let (rest, fragment) = rest.split_once('#').map_or((rest, None), |(rest, part)| (rest, Some(part)));
         let (host, query) = rest.split_once('?').map_or((rest, None), |(host, query)| (host, Some(query)));
         let mut redacted = match user {
             Some(user) => {
@@ -70,7 +73,15 @@ impl RedisConfig {
         };
         for (place, field) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
             redacted.push(if place == 0 { '?' } else { '&' });
-            redacted.push_str(if field.starts_with("pass=") { "pass=***" } else { field });
+            match field.split_once('=') {
+                Some(("db" | "protocol" | "user" | "username", _)) => redacted.push_str(field),
+                Some((name, _)) => redacted.extend([name, "=***"]),
+                // It may be the rest of a password.
+                None => redacted.push_str("***"),
+            }
+        }
+        if let (Some(part), None) = (fragment, query) {
+            redacted.push_str(if part == "insecure" { "#insecure" } else { "#***" });
         }
         redacted
     }
@@ -118,6 +129,13 @@ mod tests {
             ("redis//user:secret@h:1", "***@h:1"),
             ("user:secret@h:1", "***@h:1"),
             ("unix:/x?pass=secret", "unix:/x?"),
+            ("unix:///x?password=secret&db=1", "unix:///x?password=***&db=1"),
+            ("unix:///x?pass=se&cret", "unix:///x?pass=***&***"),
+            ("redis://h?auth=secret", "redis://h?auth=***"),
+            ("redis+sentinel://u:secret@h:1/m", "redis+sentinel://u:***@h:1/m"),
+            ("unix://u:secret@/x", "unix://u:***@/x"),
+            ("redis://h/0#secret", "redis://h/0#***"),
+            ("unix:///x?pass=se#cret", "unix:///x?pass=***"),
         ] {
             assert_eq!(RedisConfig::new(url).redacted_url(), shown);
             assert!(!format!("{:?}", RedisConfig::new(url)).contains("cret"));

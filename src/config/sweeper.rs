@@ -1,4 +1,4 @@
-//! How does a sweeper run, and how long are dead letters kept?
+//! Settings of a sweeper, and the retention of dead letters.
 
 use std::time::Duration;
 
@@ -7,25 +7,24 @@ use serde::Deserialize;
 use super::{ConfigError, text};
 use crate::protocol::names::QueueName;
 
-/// How a sweeper runs.
+/// Settings of a sweeper.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SweeperConfig {
-    /// The queues that it sweeps; none: it finds them by itself.
+    /// The queues that it sweeps; if empty, it finds queues by itself.
     pub queues: Vec<QueueName>,
-    /// How long it rests between two sweeps, at least 10 ms. Default: 2 s. A worker sweeps as often as that only where it is
-    /// shorter than a quarter of the lease; else its beats tell when there is something to sweep.
+    /// The pause between two sweeps, at least 10 ms. Default: 2 s. A worker sweeps at this interval only if it is shorter than a
+    /// quarter of the lease; otherwise its heartbeats tell when there is something to sweep.
     #[serde(deserialize_with = "text::time")]
     pub interval: Duration,
-    /// A message is buried when so many processes died while they owned it. Default: 3, so that a message which takes its
-    /// workers down is buried and no other: from the second death on it runs alone. With less, take a
-    /// [`prefetch`](super::WorkerConfig::prefetch) of 0, or what was claimed ahead with it is buried too.
+    /// The number of workers that must die, each while it ran a call alone, before that call is buried. Default: 3. A call runs
+    /// alone once two processes have died that owned it, or another call with the same bytes; those deaths bury nothing.
     pub max_deaths: u32,
 }
 
 impl SweeperConfig {
-    /// After how long without a death the deaths of a message are forgotten.
+    /// The time without another death after which the deaths of a message are forgotten.
     pub const FORGET_DEATHS: Duration = Duration::from_secs(60 * 60);
 }
 
@@ -46,21 +45,22 @@ impl SweeperConfig {
             return Err(ConfigError { field: "sweeper.interval", problem });
         }
         if self.max_deaths == 0 {
-            let problem = "0 would bury every lost message: use 1 or more".into();
+            let problem = "0 is less than one death: use 1 or more".into();
             return Err(ConfigError { field: "sweeper.max_deaths", problem });
         }
         Ok(())
     }
 }
 
-/// How long dead letters are kept.
+/// The retention of dead letters.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct DeadConfig {
-    /// How many a queue keeps; the oldest go first. Default: 100,000.
+    /// The number of dead letters that a queue keeps; the oldest are removed first. Default: 100,000.
     pub max_count: u64,
-    /// For how long, at least 1 s. Default: 90 days. Older ones go when the next one of their queue is written.
+    /// How long a dead letter is kept, at least 1 s. Default: 90 days. Older ones are removed when the next one of their queue
+    /// is written.
     #[serde(deserialize_with = "text::time")]
     pub max_age: Duration,
 }

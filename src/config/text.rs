@@ -1,4 +1,4 @@
-//! How are times and amounts of bytes written? `30s`, `256MB`.
+//! Parses durations and sizes: `30s`, `256MB`.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use serde::de::{Deserializer, Error, Visitor};
 const UNITS: [(&str, &str, u32); 5] =
     [("TB", "TIB", 40), ("GB", "GIB", 30), ("MB", "MIB", 20), ("KB", "KIB", 10), ("B", "B", 0)];
 
-/// Reads `30s`, `1h 30m`, `500ms`.
+/// Parses `30s`, `1h 30m`, `500ms`.
 pub(super) fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     humantime::parse_duration(&text)
         .map_err(|error| Error::custom(format!("{text:?} is not a duration such as \"30s\": {error}")))
 }
 
-/// The same where it may be left out.
+/// The same for an optional setting.
 pub(super) fn some_time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     time(deserializer).map(Some)
 }
 
-/// Reads `256MB`, or a number of bytes.
+/// Parses `256MB`, or a number of bytes.
 pub(super) fn some_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     struct Size;
 
@@ -48,7 +48,7 @@ pub(super) fn some_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Op
     deserializer.deserialize_any(Size).map(Some)
 }
 
-/// Reads a whole number, also as text, or `never`.
+/// Parses a whole number, also as text, or `never`.
 pub(super) fn count_or_never<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     struct Count;
 
@@ -81,10 +81,10 @@ pub(super) fn count_or_never<'de, D: Deserializer<'de>>(deserializer: D) -> Resu
     deserializer.deserialize_any(Count)
 }
 
-/// Reads an amount of bytes: `256MB`, `1 GiB`. Units are powers of 1024, whether with an `i` or without.
+/// Parses a size in bytes: `256MB`, `1 GiB`. Units are powers of 1024, with or without an `i`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The text is not a size; the error says why.
 ///
 /// ```
 /// use delayed::config::parse_size;
@@ -109,9 +109,10 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     bytes.ok_or_else(|| format!("{text:?} is more than there can be"))
 }
 
-/// An amount of bytes in the largest unit that fits it whole, as [`parse_size`] reads it.
+/// A size in the largest unit that divides it, in the syntax of [`parse_size`].
+#[cfg(feature = "cli")]
 #[must_use]
-pub fn shown_size(bytes: u64) -> String {
+pub(crate) fn shown_size(bytes: u64) -> String {
     let fits = |power: &u32| bytes != 0 && bytes.is_multiple_of(1 << power);
     let (unit, _, power) = UNITS.into_iter().find(|(_, _, power)| fits(power)).unwrap_or(("B", "B", 0));
     format!("{}{unit}", bytes >> power)
@@ -134,6 +135,7 @@ mod tests {
             ("0B", 0, "0B"),
         ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
+            #[cfg(feature = "cli")]
             assert_eq!(shown_size(bytes), shown);
             assert_eq!(parse_size(shown), Ok(bytes));
         }

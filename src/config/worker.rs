@@ -1,51 +1,55 @@
-//! How does a worker run?
+//! Settings of a worker.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::Backoff;
 use super::prefetch::Prefetch;
 use super::queue::QueueWeight;
 use super::{ConfigError, LONGEST, limits, text};
 use crate::isolation::{Isolation, Limits, Timeouts};
 
-/// How a worker runs.
+/// Settings of a worker.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct WorkerConfig {
     /// The queues that it serves, in order of preference. Default: `default`.
     pub queues: Vec<QueueWeight>,
-    /// How many calls run at a time: 1 to 4096. Default: 10.
+    /// How many calls run at the same time: 1 to 4096. Default: 10.
     pub concurrency: usize,
-    /// How many calls are claimed ahead, beyond those that run, so that the next begins as soon as one ends: up to 4096
+    /// How many calls are claimed in addition to those that run, so that the next begins as soon as one ends: up to 4096
     /// together with the concurrency. Default: [`Prefetch::Auto`].
     pub prefetch: Prefetch,
-    /// How long Redis waits for a sign of life before what the worker owns is given to others: 1 s to 24 h.
-    /// Default: 6 s. A short lease brings lost work back sooner; a longer one survives longer pauses.
+    /// How long the worker counts as alive without a heartbeat; then other workers get its calls: 1 s to 24 h. Default: 6 s. A
+    /// short lease brings lost calls back sooner; a longer one survives longer pauses.
     #[serde(deserialize_with = "text::time")]
     pub lease: Duration,
-    /// How long running calls may go on after the worker was told to stop. Default: 25 s, which is less than
-    /// the 30 s after which most supervisors kill.
+    /// How long running calls may continue after the worker is told to stop. Default: 25 s, below the 30 s after which most
+    /// supervisors kill.
     #[serde(deserialize_with = "text::time")]
     pub shutdown: Duration,
-    /// What becomes of calls of tasks that this worker does not know. Default: they are buried.
+    /// What happens to calls of tasks that this worker does not have. Default: [`Unknown::Bury`].
     pub unknown: Unknown,
-    /// Whether the worker sweeps too, by turns with all others. Default: true.
+    /// Whether the worker also sweeps, taking turns with other workers. Default: true.
     pub sweep: bool,
-    /// Exit when the queues are empty, or hold only calls that were put back for others, and all is settled. Default:
+    /// Exit when the queues are empty, or hold only calls that were put back for others, and all calls are settled. Default:
     /// false.
     pub burst: bool,
-    /// Where tasks run that do not say. Default: inline.
+    /// Where tasks without an isolation of their own run. Default: inline.
     pub isolation: Isolation,
-    /// How long a run may go on, of a task that does not say. Default: without end.
+    /// How long a run of a task without a timeout of its own may take. Default: `None`, no limit.
     #[serde(deserialize_with = "text::some_time")]
     pub timeout: Option<Duration>,
-    /// How long it then has to end by itself. Default: 1 s.
+    /// How long a run may continue after its timeout, to end by itself. Default: 1 s.
     #[serde(deserialize_with = "text::some_time")]
     pub grace: Option<Duration>,
-    /// What the process of an isolated run may use, where its task does not say. Default: all that there is.
+    /// How long a failed call waits before it is retried. Default: 1 s, doubled after each attempt up to 10 min, plus up to a
+    /// quarter at random.
+    pub backoff: Backoff,
+    /// Limits of the processes of isolated runs, for tasks without limits of their own. Default: none.
     #[serde(deserialize_with = "limits::limits")]
     pub limits: Limits,
 }
@@ -64,19 +68,20 @@ impl Default for WorkerConfig {
             isolation: Isolation::Inline,
             timeout: None,
             grace: None,
+            backoff: Backoff::default(),
             limits: Limits::NONE,
         }
     }
 }
 
 impl WorkerConfig {
-    /// The most slots that a worker may have.
+    /// The largest number of slots of a worker.
     pub const MAX_CONCURRENCY: usize = 4096;
 
-    /// How many calls a worker may claim ahead by itself, divided by the number of its queues.
+    /// The largest number of calls that [`Prefetch::Auto`] claims, divided by the number of queues.
     pub const MAX_AUTO_PREFETCH: usize = 512;
 
-    /// How many calls the worker owns at a time at the most.
+    /// The largest number of calls that the worker owns at the same time.
     #[must_use]
     pub fn slots(&self) -> usize {
         let ahead = match self.prefetch {
@@ -88,13 +93,13 @@ impl WorkerConfig {
         self.concurrency.saturating_add(ahead)
     }
 
-    /// How often the worker beats: three beats may be missed before its lease ends.
+    /// The interval of the heartbeat: three may be missed before the lease ends.
     #[must_use]
     pub fn beat_period(&self) -> Duration {
         self.lease / 4
     }
 
-    /// How long a run may go on, of a task that does not say.
+    /// The timeout and grace of runs of tasks without their own.
     #[must_use]
     pub fn timeouts(&self) -> Timeouts {
         Timeouts { timeout: self.timeout, grace: self.grace }
@@ -156,15 +161,15 @@ impl WorkerConfig {
     }
 }
 
-/// What becomes of calls of tasks that a worker does not know.
+/// What happens to calls of tasks that a worker does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unknown {
-    /// To the dead letters.
+    /// They become dead letters.
     Bury,
-    /// Back to the tail of the queue, for workers that know it.
+    /// They go back to the tail of the queue, for workers that have the task.
     Requeue,
-    /// Released without being run, as the ancestors do.
+    /// They are released without a run, as the workers of Python and Go do.
     Ignore,
 }
 

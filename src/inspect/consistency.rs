@@ -1,12 +1,21 @@
 //! Does what stands under the keys of a queue fit together?
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::broker::{Beside, Broker, BrokerError, BrokerErrorKind};
 use crate::error::Error;
-use crate::inspect::queues::BESIDE;
+use crate::inspect::health::plural;
 use crate::inspect::{Finding, Inspector, WorkerKind, WorkerStatus};
 use crate::protocol;
 use crate::protocol::keys::{QUEUES, QueueKeys};
+use crate::protocol::message::{Form, Message};
 use crate::protocol::names::{QueueName, WorkerId};
+
+/// How long each scan over the keys of the database lasts at the most.
+pub(super) const SCAN: Duration = Duration::from_secs(2);
+/// How many waiting messages are looked at for options.
+const LOOKED_AT: u64 = 100;
 
 const RUN_SWEEPER: &str = "a sweeper mends it: run `worker` or `sweeper`";
 
@@ -14,24 +23,70 @@ impl Inspector {
     /// Looks at every queue, and for what may be one.
     pub(super) async fn check_queues(&self) -> Result<Vec<Finding>, Error> {
         let mut findings = Vec::new();
-        let queues = match self.queue_names().await {
+        let registered = match self.broker.registered_queues().await {
             Err(error) if error.kind() == BrokerErrorKind::WrongType => {
                 findings.extend(wrong_types(&self.broker, &[(QUEUES, "set")]).await?);
-                self.broker.queues_beside(&BESIDE).await?
+                Vec::new()
             }
-            queues => queues?,
+            names => names?,
         };
+        let found = self.scan(SCAN).await?;
+        let mut queues = found.queues.clone();
+        queues.extend(registered.iter().filter_map(|name| QueueName::parse(name).ok()));
+        let live_keys = self.live_keys().await?;
         for queue in &queues {
-            findings.extend(self.check_queue(queue).await?);
+            let keys = live_keys.get(queue.as_str()).map_or(&[][..], Vec::as_slice);
+            findings.extend(self.check_queue(queue, keys).await?);
+        }
+        findings.extend(found.refused.iter().map(|(name, error)| {
+            let text = format!("`{name}` looks like a queue, and {error}");
+            let fix = "use another name for it: no worker, client or sweeper of ours serves it";
+            Finding::warning("names", text, fix)
+        }));
+        // Those of a queue that is known were looked at with it.
+        let is_known = |key: &&String| {
+            let of_queue =
+                Beside::of_key(key, &Beside::ALL).and_then(|(_, name)| QueueName::parse(name).ok());
+            of_queue.is_some_and(|queue| queues.contains(&queue))
+        };
+        findings.extend(found.foreign.iter().filter(|key| !is_known(key)).map(|key| {
+            let text = format!("the key `{key}` looks like one beside a queue and holds something else");
+            let fix = "nothing, where it is another program's: it is left alone";
+            Finding::warning("foreign", text, fix)
+        }));
+        if !found.is_complete {
+            let text = "not all keys were looked at for queues that nobody registered: there are too many";
+            findings.push(Finding::ok("unfound", text));
         }
         findings.extend(self.unfound(&queues).await?);
         Ok(findings)
     }
 
+    /// The live keys of slots of ours, by queue, as far as they are found within a while.
+    async fn live_keys(&self) -> Result<BTreeMap<String, Vec<String>>, BrokerError> {
+        let (mut found, mut cursor, began) = (BTreeMap::<_, Vec<_>>::new(), 0, Instant::now());
+        let pattern = format!("*:{}:*", "?".repeat(WorkerId::LENGTH));
+        loop {
+            let (next, keys) = self.broker.scan_step(cursor, &pattern, Some("string")).await?;
+            for key in keys.into_iter().filter_map(|key| String::from_utf8(key).ok()) {
+                let Some((rest, _)) = key.rsplit_once(':') else { continue };
+                let Some((name, _)) = rest.rsplit_once(':') else { continue };
+                let Ok(queue) = QueueName::parse(name) else { continue };
+                if WorkerId::of_wire_id(&queue, &key).is_some() {
+                    found.entry(name.to_owned()).or_default().push(key);
+                }
+            }
+            cursor = next;
+            if cursor == 0 || began.elapsed() >= SCAN {
+                return Ok(found);
+            }
+        }
+    }
+
     /// Looks at one queue.
-    async fn check_queue(&self, queue: &QueueName) -> Result<Vec<Finding>, Error> {
+    async fn check_queue(&self, queue: &QueueName, live_keys: &[String]) -> Result<Vec<Finding>, Error> {
         let keys = QueueKeys::new(queue);
-        let expected: [(&str, _); 8] = [
+        let expected: [(&str, _); 11] = [
             (&keys.queue, "list"),
             (&keys.notifications, "list"),
             (&keys.hand, "list"),
@@ -40,24 +95,29 @@ impl Inspector {
             (&keys.dead, "stream"),
             (&keys.deaths, "hash"),
             (&keys.sweep, "string"),
+            (&keys.due, "zset"),
+            (&keys.later, "hash"),
+            (&keys.timetable, "string"),
         ];
         let mut findings = wrong_types(&self.broker, &expected).await?;
         if findings.is_empty() {
-            findings.extend(tokens(&self.broker, &keys).await?);
+            let foreign = foreign(&self.broker, queue).await?;
+            // What another program's list lacks or has too much is no gap.
+            if foreign.is_empty() {
+                findings.extend(tokens(&self.broker, &keys).await?);
+            }
+            findings.extend(foreign);
             let workers = self.workers(std::slice::from_ref(queue), 0).await?;
             findings.extend(owners(&workers));
             findings.extend(versions(&workers));
-            findings.extend(eternal(&self.broker, queue, &workers).await?);
-            let [waiting, _, _, dead, _] = self.broker.lengths(&keys).await?;
+            findings.extend(eternal(&self.broker, queue, &workers, live_keys).await?);
+            findings.extend(self.options(&keys, &workers).await?);
+            let [waiting, _, _, dead, ..] = self.broker.lengths(&keys).await?;
             findings.extend(served(waiting, &workers));
             findings.extend((dead > 0).then(|| {
                 let fix =
                     format!("`dead list --queue {queue}` shows why; then `dead requeue` or `dead delete`");
-                Finding::warning(
-                    "dead",
-                    format!("{dead} dead letter{}", if dead == 1 { "" } else { "s" }),
-                    fix,
-                )
+                Finding::warning("dead", plural(dead, "dead letter", "dead letters"), fix)
             }));
         }
         if findings.is_empty() {
@@ -68,6 +128,49 @@ impl Inspector {
         }
         Ok(findings)
     }
+}
+
+impl Inspector {
+    /// Calls with options in a queue that a worker of Python or Go serves. Looks at what workers own, and at the messages
+    /// that are next.
+    async fn options(
+        &self,
+        keys: &QueueKeys,
+        workers: &[WorkerStatus],
+    ) -> Result<Option<Finding>, BrokerError> {
+        let foreign = || workers.iter().filter(|worker| worker.alive && worker.kind == WorkerKind::Foreign);
+        if foreign().next().is_none() {
+            return Ok(None);
+        }
+        let with_options =
+            |bytes: &[u8]| Message::decode(bytes).is_ok_and(|message| message.form() == Form::Native);
+        let waiting = self.broker.waiting(keys, 0, LOOKED_AT).await?;
+        let waiting = waiting.iter().filter(|message| with_options(message)).count();
+        let owned = workers
+            .iter()
+            .flat_map(|worker| &worker.running)
+            .filter(|running| running.message.form == Some("native"))
+            .count();
+        let count = waiting + owned;
+        if count == 0 {
+            return Ok(None);
+        }
+        let (who, does) = match foreign().find(|worker| is_go(&worker.id)) {
+            Some(_) => ("Go", "runs a call without its id, retries, timeout, deadline and arguments by name"),
+            None => ("Python", "drops a call"),
+        };
+        let calls = plural(count as u64, "call has", "calls have");
+        Ok(Some(Finding::problem(
+            "options",
+            format!("{calls} options, and a worker of {who} serves this queue: it {does} that has any"),
+            "send calls with options to a queue that only workers in Rust serve",
+        )))
+    }
+}
+
+/// Whether a foreign worker is Go's, by its id: 16 random bytes in hexadecimal. Python's is a decimal number.
+fn is_go(id: &str) -> bool {
+    id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_digit() || matches!(digit, b'a'..=b'f'))
 }
 
 /// Those of these keys that are there with another type than they should have.
@@ -88,12 +191,40 @@ async fn wrong_types(broker: &Broker, expected: &[(&str, &str)]) -> Result<Vec<F
         .collect())
 }
 
+/// Keys beside a queue that hold another program's data.
+async fn foreign(broker: &Broker, queue: &QueueName) -> Result<Vec<Finding>, BrokerError> {
+    // What slots own is looked at by what their owners are.
+    let kinds = Beside::ALL.into_iter().filter(|kind| *kind != Beside::Processing);
+    let keys: Vec<(String, Beside)> = kinds.map(|kind| (format!("{queue}{}", kind.suffix()), kind)).collect();
+    let looks: Vec<(&str, Beside)> = keys.iter().map(|(key, kind)| (key.as_str(), *kind)).collect();
+    let seen = broker.look(&looks).await?;
+    let foreign = looks.iter().zip(seen).filter(|(_, fits)| *fits == Some(false)).map(|(look, _)| look);
+    Ok(foreign
+        .map(|(key, kind)| {
+            let text = format!(
+                "the key `{key}` should hold {} and holds something else, as another program's queue: nothing is taken from it",
+                kind.content()
+            );
+            let fix = "rename that key, or use another queue name";
+            match kind {
+                Beside::Notifications | Beside::Hand | Beside::Dead => Finding::problem("foreign", text, fix),
+                _ => Finding::warning("foreign", text, fix),
+            }
+        })
+        .collect())
+}
+
 async fn tokens(broker: &Broker, keys: &QueueKeys) -> Result<Option<Finding>, BrokerError> {
     let gap = broker.gap(keys).await?;
     let text = match gap {
         0 => return Ok(None),
-        1.. => format!("{gap} messages wait without a notification, so no worker is woken for them"),
-        _ => format!("{} notifications have no message", gap.unsigned_abs()),
+        1.. => {
+            let waiting = plural(gap.unsigned_abs(), "message waits", "messages wait");
+            format!("{waiting} without a notification, so no worker is woken")
+        }
+        _ => {
+            format!("{} no message", plural(gap.unsigned_abs(), "notification has", "notifications have"))
+        }
     };
     Ok(Some(Finding::warning("tokens", text, RUN_SWEEPER)))
 }
@@ -108,7 +239,8 @@ fn owners(workers: &[WorkerStatus]) -> Vec<Finding> {
         .into_iter()
         .filter(|(kind, _)| left(*kind) > 0)
         .map(|(kind, who)| {
-            Finding::warning("owners", format!("{} messages are owned by {who}", left(kind)), RUN_SWEEPER)
+            let owned = plural(left(kind) as u64, "message is", "messages are");
+            Finding::warning("owners", format!("{owned} owned by {who}"), RUN_SWEEPER)
         })
         .collect()
 }
@@ -118,41 +250,24 @@ async fn eternal(
     broker: &Broker,
     queue: &QueueName,
     workers: &[WorkerStatus],
+    live_keys: &[String],
 ) -> Result<Option<Finding>, BrokerError> {
-    let mut keys: Vec<String> = workers
-        .iter()
-        .flat_map(|worker| &worker.running)
-        .map(|running| running.wire_id.clone())
+    let owners = workers.iter().flat_map(|worker| &worker.running).map(|running| running.wire_id.as_str());
+    let keys: Vec<&str> = owners
         .filter(|id| WorkerId::of_wire_id(queue, id).is_none())
+        .chain(live_keys.iter().map(String::as_str))
         .collect();
-    let mut cursor = 0;
-    loop {
-        let (next, found) =
-            broker.scan_keys(cursor, &format!("{}:*", literal(queue.as_str())), "string").await?;
-        keys.extend(
-            found
-                .into_iter()
-                .filter_map(|key| String::from_utf8(key).ok())
-                .filter(|key| WorkerId::of_wire_id(queue, key).is_some()),
-        );
-        cursor = next;
-        if cursor == 0 {
-            break;
-        }
-    }
     let mut eternal = Vec::new();
-    for chunk in keys.chunks(500) {
-        let names: Vec<&str> = chunk.iter().map(String::as_str).collect();
-        let expiries = broker.expiries(&names).await?;
-        eternal
-            .extend(names.into_iter().zip(expiries).filter(|(_, expiry)| *expiry == -1).map(|(key, _)| key));
+    for names in keys.chunks(500) {
+        let expiries = broker.expiries(names).await?;
+        eternal.extend(names.iter().zip(expiries).filter(|(_, expiry)| *expiry == -1).map(|(key, _)| *key));
     }
     let Some(first) = eternal.first() else { return Ok(None) };
     Ok(Some(Finding::problem(
         "live_keys",
         format!(
-            "{} live keys never expire, `{first}` for one: what their slots own stays there",
-            eternal.len()
+            "{}, such as `{first}`: what a slot owns stays there for ever",
+            plural(eternal.len() as u64, "live key never expires", "live keys never expire")
         ),
         format!("redis-cli EXPIRE '{first}' 60: a worker that lives renews it"),
     )))
@@ -178,25 +293,14 @@ fn numbers(version: &str) -> Vec<u64> {
 fn served(waiting: u64, workers: &[WorkerStatus]) -> Option<Finding> {
     let alive = workers.iter().any(|worker| worker.alive);
     (waiting > 0 && !alive).then(|| {
-        let text = format!("{waiting} messages wait and no worker is to be seen");
+        let waiting = plural(waiting, "message waits", "messages wait");
+        let text = format!("{waiting}, and no worker is to be seen");
         Finding::warning(
             "workers",
             text,
             "run `worker` with this queue; idle workers of Python and Go cannot be seen",
         )
     })
-}
-
-/// A pattern that only the text itself matches.
-fn literal(text: &str) -> String {
-    let mut pattern = String::with_capacity(text.len());
-    for character in text.chars() {
-        if "*?[]^\\".contains(character) {
-            pattern.push('\\');
-        }
-        pattern.push(character);
-    }
-    pattern
 }
 
 #[cfg(test)]
@@ -207,6 +311,5 @@ mod tests {
     fn versions_are_compared_by_number() {
         assert!(numbers("0.9.0") < numbers("0.10.0"));
         assert!(numbers("1.0.0-rc.1") >= numbers("1.0.0"));
-        assert_eq!(literal("a*{b}[c]"), "a\\*{b}\\[c\\]");
     }
 }

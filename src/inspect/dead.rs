@@ -1,4 +1,4 @@
-//! What could not be run? Dead letters are read, put back and deleted.
+//! Reads, requeues and deletes dead letters.
 
 use std::collections::HashSet;
 
@@ -11,52 +11,54 @@ use crate::protocol::keys::QueueKeys;
 use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
 
-/// How many letters are read, or moved, at a time.
+/// How many letters are read or moved at a time.
 const CHUNK: usize = 100;
-/// How many bytes of messages are sent back at a time, where it is more than one.
+/// How many bytes of messages are requeued at a time, if there are several.
 const CHUNK_BYTES: usize = 4 << 20;
 
-/// A message that was buried.
+/// A dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DeadLetter {
-    /// Its id: its time in milliseconds, and a number.
+    /// The id: the time in milliseconds, and a number.
     pub id: String,
-    /// When it was buried, in milliseconds since 1970 by the server's clock.
+    /// The queue.
+    pub queue: String,
+    /// When the message was buried, in milliseconds since 1970 by the server's clock.
     pub at_ms: u64,
     /// One word, such as `failed` or `killed`: see `docs/protocol.md`.
     pub reason: String,
-    /// A sentence.
+    /// The reason as a sentence.
     pub detail: String,
-    /// Which attempt it was.
+    /// The number of the attempt.
     pub attempt: u64,
-    /// Where: `host/pid/worker id`, or the wire id of the last worker that it took down.
+    /// The worker: `host/pid/worker id`, or the wire id of the last worker that the message took down.
     pub worker: String,
-    /// What its process wrote last on its standard streams; none when it wrote nothing, or ran in its worker's process.
+    /// The standard output and error of its process; `None` if it wrote nothing, or ran in its worker's process.
     pub output: Option<String>,
     /// The message.
     #[serde(flatten)]
     pub message: MessageSummary,
 }
 
-/// Which dead letters.
+/// Selects dead letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// Those with these ids, each once.
+    /// Those with these ids; a duplicate counts once.
     Ids(Vec<String>),
     /// Those of one task.
     Task(String),
-    /// All that are there now.
+    /// All that exist now.
     All,
 }
 
-/// What was done to dead letters.
+/// The result of requeueing or deleting dead letters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Handled {
-    /// How many were put back, or deleted.
+    /// How many were requeued or deleted.
     pub done: u64,
-    /// Ids that were asked for, of which there is no dead letter.
+    /// Selected ids without a dead letter.
     pub missing: Vec<String>,
 }
 
@@ -68,11 +70,12 @@ enum Verb {
 
 /// Whether a text has the form of a dead letter's id: `1700000000000-0`.
 #[must_use]
-pub fn is_letter_id(text: &str) -> bool {
+pub(crate) fn is_letter_id(text: &str) -> bool {
     order(text).is_some()
 }
 
-fn order(id: &str) -> Option<(u64, u64)> {
+/// The sort key of an id: its time and its number.
+pub(crate) fn order(id: &str) -> Option<(u64, u64)> {
     let (time, number) = id.split_once('-')?;
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     (digits(time) && digits(number)).then_some(())?;
@@ -80,11 +83,11 @@ fn order(id: &str) -> Option<(u64, u64)> {
 }
 
 impl Inspector {
-    /// Up to `count` dead letters, oldest first: those after the id `after`, and of `task` alone when it is given;
-    /// arguments are cut at `limit` characters.
+    /// Returns up to `count` dead letters, oldest first: those after the id `after`, and only those of `task` if it is given.
+    /// Arguments are cut at `limit` characters.
     ///
     /// # Errors
-    /// Redis cannot be reached, or the key of the dead letters is no stream.
+    /// Redis cannot be reached, or the key of the dead letters is not a stream.
     pub async fn dead_letters(
         &self,
         queue: &QueueName,
@@ -103,15 +106,16 @@ impl Inspector {
             after.clone_from(&last.id);
             let fits = |entry: &&DeadEntry| task.is_none_or(|task| is_of(entry, task));
             let left = count - letters.len();
-            letters.extend(page.iter().filter(fits).take(left).map(|entry| DeadLetter::of(entry, limit)));
+            letters
+                .extend(page.iter().filter(fits).take(left).map(|entry| DeadLetter::of(queue, entry, limit)));
         }
         Ok(letters)
     }
 
-    /// One dead letter; its arguments are cut at `limit` characters.
+    /// Returns one dead letter. Its arguments are cut at `limit` characters.
     ///
     /// # Errors
-    /// Redis cannot be reached, or the key of the dead letters is no stream.
+    /// Redis cannot be reached, or the key of the dead letters is not a stream.
     pub async fn dead_letter(
         &self,
         queue: &QueueName,
@@ -122,13 +126,13 @@ impl Inspector {
             return Ok(None);
         }
         let entry = self.broker.dead_letter(&QueueKeys::new(queue), id).await?;
-        Ok(entry.map(|entry| DeadLetter::of(&entry, limit)))
+        Ok(entry.map(|entry| DeadLetter::of(queue, &entry, limit)))
     }
 
-    /// Moves dead letters to the tail of their queue, their failed attempts forgotten, a part at a time.
+    /// Moves dead letters to the tail of their queue, in chunks. Their failed attempts are forgotten.
     ///
     /// # Errors
-    /// Redis cannot be reached, or a key of the queue has a wrong type. What was done until then is done.
+    /// Redis cannot be reached, or a key of the queue has a wrong type. Messages moved before the error stay moved.
     pub async fn requeue_dead(
         &self,
         queue: &QueueName,
@@ -138,10 +142,10 @@ impl Inspector {
         Ok(self.handle(queue, which, Verb::Requeue, progress).await?)
     }
 
-    /// Deletes dead letters, a part at a time.
+    /// Deletes dead letters, in chunks.
     ///
     /// # Errors
-    /// Redis cannot be reached, or a key of the queue has a wrong type. What was done until then is done.
+    /// Redis cannot be reached, or a key of the queue has a wrong type. Messages moved before the error stay moved.
     pub async fn delete_dead(
         &self,
         queue: &QueueName,
@@ -191,7 +195,7 @@ impl Inspector {
         Ok(handled)
     }
 
-    /// Not what is buried meanwhile: what is put back may die again.
+    /// Excludes letters that are buried meanwhile, because a requeued message may be buried again.
     async fn handle_all(
         &self,
         keys: &QueueKeys,
@@ -202,7 +206,7 @@ impl Inspector {
         let mut handled = Handled::default();
         let Some(newest) = self.broker.newest_dead(keys).await? else { return Ok(handled) };
         let end = order(&newest);
-        let [_, _, _, total, _] = self.broker.lengths(keys).await?;
+        let [_, _, _, total, ..] = self.broker.lengths(keys).await?;
         let (mut after, mut seen) = ("-".to_owned(), 0);
         loop {
             let mut page = self.broker.dead_letters(keys, &after, CHUNK as u64).await?;
@@ -226,8 +230,10 @@ impl Inspector {
         }
         let (mut done, mut chunk, mut bytes) = (0, Vec::new(), 0);
         for mut entry in entries {
-            let message = entry.fields.remove("message").unwrap_or_default();
-            let message = Message::decode(&message).map(|read| read.revived()).unwrap_or(message);
+            let buried = entry.fields.remove("message").unwrap_or_default();
+            let message = Message::decode(&buried).map(|read| read.revived()).unwrap_or_default();
+            // What stays as it is Redis has already: a letter may be larger than it takes again.
+            let message = if message == buried { Vec::new() } else { message };
             if bytes + message.len() > CHUNK_BYTES && !chunk.is_empty() {
                 done += self.broker.revive(keys, &chunk).await?;
                 (bytes, _) = (0, chunk.clear());
@@ -247,10 +253,11 @@ fn is_of(entry: &DeadEntry, task: &str) -> bool {
 }
 
 impl DeadLetter {
-    fn of(entry: &DeadEntry, limit: usize) -> Self {
+    fn of(queue: &QueueName, entry: &DeadEntry, limit: usize) -> Self {
         let bytes = |name| entry.fields.get(name).map(Vec::as_slice).unwrap_or_default();
         let text = |name| String::from_utf8_lossy(bytes(name)).into_owned();
         Self {
+            queue: queue.to_string(),
             at_ms: order(&entry.id).map_or(0, |(time, _)| time),
             reason: text("reason"),
             detail: text("detail"),

@@ -36,7 +36,7 @@ pub struct Finding {
     /// How bad it is.
     pub level: Level,
     /// What was looked at: `access`, `version`, `eviction`, `persistence`, `memory`, `writes`, `clock`, `latency`,
-    /// `keys`, `unfound`, `tokens`, `owners`, `live_keys`, `workers`, `versions` or `dead`.
+    /// `keys`, `foreign`, `names`, `unfound`, `tokens`, `owners`, `live_keys`, `options`, `workers`, `versions` or `dead`.
     pub check: &'static str,
     /// The queue, where it is one's.
     pub queue: Option<String>,
@@ -167,6 +167,11 @@ impl Inspector {
         }
         Ok(Finding::ok("latency", text))
     }
+}
+
+/// A number, and what is said of one or of several: `1 message waits`, `2 messages wait`.
+pub(super) fn plural(number: u64, one: &str, several: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { several })
 }
 
 fn field<'a>(facts: &'a ServerFacts, name: &str) -> &'a str {

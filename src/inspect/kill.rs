@@ -1,4 +1,4 @@
-//! How is a run ended by hand? An order is left where its worker finds it, and its answer is waited for.
+//! Kills a running call: leaves a kill request for its worker, and waits for the answer.
 
 mod error;
 
@@ -17,62 +17,62 @@ use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 
-/// Between two looks at what the worker says.
+/// The interval between two checks for the worker's answer.
 const LOOK: Duration = Duration::from_millis(20);
-/// What is allowed for beside beats and grace: a busy machine, a connection that is made anew.
+/// Time allowed in addition to heartbeats and grace, for a busy machine or a reconnection.
 const SLACK: Duration = Duration::from_secs(3);
-/// The lease of a worker that does not say.
+/// The assumed lease of a worker without `info`.
 const LEASE: Duration = Duration::from_secs(6);
-/// How many messages of a queue are searched for one that is not running.
+/// How many waiting messages are searched for a call that is not running.
 const SEARCHED: u64 = 100_000;
 const PAGE: u64 = 500;
-/// The longest name of who orders it, in bytes.
+/// The longest name of who asks, in bytes.
 const MAX_BY: usize = 200;
 /// How many characters of arguments are kept.
 const ARGUMENTS: usize = 1000;
 
-/// What became of a run that somebody ordered to be ended.
+/// The result of killing a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Killed {
-    /// What became of it.
+    /// The fate of the run.
     pub fate: Ending,
-    /// The queue that it came from.
+    /// The queue of the message.
     pub queue: String,
-    /// The slot that ran it.
+    /// The slot of the run.
     pub wire_id: String,
-    /// The worker that ran it.
+    /// The worker of the run.
     pub worker: String,
-    /// Who ordered it.
+    /// Who asked to kill it.
     pub by: String,
-    /// The id of its dead letter, when it was killed.
+    /// The id of its dead letter, if it was killed.
     pub letter: Option<String>,
     /// The message; the text of its arguments is cut at 1000 characters.
     #[serde(flatten)]
     pub message: MessageSummary,
 }
 
-/// How a run ended that somebody ordered to be ended.
+/// The fate of a run that was to be killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Ending {
-    /// It was ended; its message is a dead letter with the reason `killed`.
+    /// The run was ended; its message is a dead letter with the reason `killed`.
     Killed,
-    /// It came to a good end before it could be ended.
+    /// The run succeeded before it could be ended.
     Succeeded,
-    /// It had ended before the order came. If it failed, it may have been retried.
+    /// The run had ended before the request came. If it failed, it may have been retried.
     Over,
-    /// It goes on: it was asked to end, and nothing can make it, as with a function that blocks. If it fails in the end,
-    /// it counts as killed.
+    /// The run continues: it was asked to end, and nothing can force it, as with a function that blocks. If it fails in the end, it
+    /// counts as killed.
     Blocks,
-    /// Its worker died, or lost it, before it did anything: it is run again.
+    /// The worker died, or lost the message, before it handled the request: the call runs again.
     Lost,
-    /// Its worker did not obey in time. The order stands no more; or the run goes on in spite of it.
+    /// The worker did not react in time. The request was withdrawn, or the run continues in spite of it.
     Late,
 }
 
-/// A run: a message in a slot of ours.
+/// A run: a message in a slot of a Rust worker.
 struct Target {
     queue: QueueName,
     worker: WorkerId,
@@ -81,13 +81,13 @@ struct Target {
 }
 
 impl Inspector {
-    /// Ends a running call for good: it is not retried, and its dead letter says by whom. `id` is the call's, or that
-    /// of the slot which runs it; it is looked for in `queues`, in all when none are given.
+    /// Ends a running call for good: it is not retried, and its dead letter names `by`. `id` is the id of the call, or of the slot
+    /// that runs it; it is searched in `queues`, or in all queues if that is empty.
     ///
-    /// The worker hears of it with its next beat, a quarter of its lease at the most. A run in a process of its own is killed
-    /// at once. One in the worker's process whose task takes a [`Context`](crate::Context) is asked to end and has its grace;
-    /// then an asynchronous one is dropped. A function that blocks there cannot be made to end. Returns when the worker has
-    /// said what became of it, or has not in time.
+    /// The worker reads the request with its next heartbeat, at most a quarter of its lease later. A run in a process of its own is
+    /// killed at once. An inline run whose task takes a [`Context`](crate::Context) is asked to end and has its grace; then an async
+    /// one is dropped. An inline function that blocks cannot be stopped. Returns when the worker has reported the fate of the run,
+    /// or has not done so in time.
     ///
     /// ```no_run
     /// # async fn example(inspector: delayed::Inspector) -> Result<(), delayed::inspect::KillError> {
@@ -97,7 +97,7 @@ impl Inspector {
     /// ```
     ///
     /// # Errors
-    /// Nothing of that id runs, or it runs where no orders are taken; or Redis cannot be reached or used.
+    /// No run has this id, or its worker does not accept kill requests, or Redis cannot be reached or used.
     pub async fn kill(&self, id: &str, queues: &[QueueName], by: &str) -> Result<Killed, KillError> {
         if by.is_empty() || by.len() > MAX_BY || by.chars().any(char::is_control) {
             return Err(KillError::By { by: by.chars().take(MAX_BY).collect() });
@@ -145,7 +145,7 @@ impl Inspector {
         })
     }
 
-    /// Waits for the worker's last word. Without one, what Redis has tells.
+    /// Waits for the worker's final answer. Without one, the state in Redis decides.
     async fn await_ending(
         &self,
         keys: &QueueKeys,
@@ -181,7 +181,7 @@ impl Inspector {
         Ok(if alive == [true] { Ending::Late } else { Ending::Lost })
     }
 
-    /// The run that has this id.
+    /// The run with this id.
     async fn find_run(&self, id: &str, queues: &[QueueName]) -> Result<Target, KillError> {
         let queues = match queues {
             [] => self.queue_names().await?.into_iter().collect(),
@@ -220,7 +220,7 @@ impl Inspector {
         }
     }
 
-    /// What slots of a queue own whose wire id this is, or whose message has it.
+    /// The messages that slots of a queue own and that have this id, or whose slot has this wire id.
     async fn owned_by_id(
         &self,
         queue: &QueueName,
@@ -245,7 +245,7 @@ impl Inspector {
         }
     }
 
-    /// The place of a call among those that wait.
+    /// The place of a call among the waiting messages.
     async fn find_waiting(&self, queue: &QueueName, call_id: CallId) -> Result<Option<u64>, BrokerError> {
         let keys = QueueKeys::new(queue);
         for start in (0..SEARCHED).step_by(PAGE as usize) {
@@ -289,7 +289,7 @@ fn has_id(message: &[u8], id: Option<CallId>) -> bool {
     id.is_some() && Message::decode(message).is_ok_and(|message| message.id() == id)
 }
 
-/// Whether a text has the form of a wire id of ours.
+/// Whether a text has the form of a wire id of a Rust worker.
 fn is_slot(id: &str) -> bool {
     let queue = id.rsplitn(3, ':').nth(2).and_then(|queue| QueueName::parse(queue).ok());
     queue.is_some_and(|queue| WorkerId::of_wire_id(&queue, id).is_some())

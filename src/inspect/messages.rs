@@ -1,51 +1,55 @@
-//! What waits? Messages of all languages, read for people.
+//! Reads waiting messages of all languages in a human-readable form, and drops them.
 
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::inspect::{Inspector, Progress};
 use crate::protocol::keys::QueueKeys;
-use crate::protocol::message::{Form, Message};
+use crate::protocol::message::{FailedAttempt, Form, Message};
 use crate::protocol::names::QueueName;
 use crate::protocol::value::{PlainValue, describe_arguments};
 
-/// How many messages one call drops: well below a millisecond of Redis.
+/// How many messages one script call drops, in well under a millisecond of Redis's time.
 const PURGE: u64 = 2000;
 /// How many messages are read at a time, and the last place that a list can have.
 const PAGE: u64 = 500;
 const LAST: u64 = i64::MAX as u64;
-/// How many bytes of a message that cannot be read are shown.
+/// How many bytes of a malformed message are shown.
 const HEX: usize = 1024;
 
-/// One message, read for people.
+/// A message in a human-readable form. Fields are `None` if the message cannot be read, or does not have them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MessageSummary {
-    /// The path of its task; none when it cannot be read. So for those below.
+    /// The path of the task.
     pub task: Option<String>,
     /// `bare`, `payload`, `python` or `native`: see `docs/protocol.md`.
     pub form: Option<&'static str>,
-    /// Its arguments by place. None also when they are no values.
+    /// The positional arguments. `None` also if they cannot be decoded.
     pub arguments: Option<PlainValue>,
-    /// Its arguments by keyword, where there are any.
+    /// The keyword arguments.
     pub keywords: Option<PlainValue>,
-    /// All its arguments as text.
+    /// All arguments as text.
     pub arguments_text: Option<String>,
-    /// How many attempts failed so far.
+    /// The number of failed attempts.
     pub attempts: u32,
-    /// How often it may be retried, when it says so; negative is for ever.
+    /// The number of retries allowed; negative: no limit.
     pub retry: Option<i64>,
-    /// The id of its call, when it has one.
+    /// The back-off after a failed attempt, such as `fixed:30s`.
+    pub backoff: Option<String>,
+    /// The last failed attempts, oldest first, up to ten.
+    pub errors: Vec<FailedAttempt>,
+    /// The id of the call.
     pub call_id: Option<String>,
-    /// Until when a run of it is of use, when it says so, in milliseconds since 1970.
+    /// The deadline, in milliseconds since 1970.
     pub deadline_ms: Option<u64>,
-    /// How long one run may go on, when it says so, in milliseconds.
+    /// The timeout of one run, in milliseconds.
     pub timeout_ms: Option<u64>,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub bytes: usize,
-    /// Why it cannot be read.
+    /// Why the message cannot be read.
     pub problem: Option<String>,
-    /// The first bytes of one that cannot be read, in hexadecimal.
+    /// The first bytes of a message that cannot be read, in hexadecimal.
     pub hex: Option<String>,
 }
 
@@ -61,6 +65,8 @@ impl MessageSummary {
             arguments_text: None,
             attempts: 0,
             retry: None,
+            backoff: None,
+            errors: Vec::new(),
             call_id: None,
             deadline_ms: None,
             timeout_ms: None,
@@ -82,6 +88,8 @@ impl MessageSummary {
                 arguments_text: Some(describe_arguments(&message, limit)),
                 attempts: message.attempts(),
                 retry: message.retry(),
+                backoff: message.backoff().map(|backoff| backoff.to_string()),
+                errors: message.errors(),
                 call_id: message.id().map(|id| id.to_string()),
                 deadline_ms: message.deadline_ms(),
                 timeout_ms: message.timeout_ms(),
@@ -96,11 +104,11 @@ impl MessageSummary {
     }
 }
 
-/// A message that waits.
+/// A waiting message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Waiting {
-    /// Its place in the queue: 0 is next.
+    /// The place in the queue, from 0.
     pub position: u64,
     /// The message.
     #[serde(flatten)]
@@ -108,11 +116,11 @@ pub struct Waiting {
 }
 
 impl Inspector {
-    /// Up to `count` waiting messages, oldest first, without the first `start`. The text of arguments is cut at `limit`
+    /// Returns up to `count` waiting messages, oldest first, after skipping `start`. The text of arguments is cut at `limit`
     /// characters.
     ///
     /// # Errors
-    /// Redis cannot be reached, or the queue's key is no list.
+    /// Redis cannot be reached, or the queue's key is not a list.
     pub async fn peek(
         &self,
         queue: &QueueName,
@@ -140,8 +148,8 @@ impl Inspector {
         Ok(waiting)
     }
 
-    /// Drops the messages that wait now, oldest first, a part at a time. Gives how many it
-    /// dropped: fewer than there were where workers took some meanwhile.
+    /// Drops the messages that wait now, oldest first, in chunks. Returns how many it dropped, which is less than the number of
+    /// waiting messages if workers claim some meanwhile.
     ///
     /// # Errors
     /// Redis cannot be reached, or a key of the queue has a wrong type.

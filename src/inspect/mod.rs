@@ -1,6 +1,6 @@
-//! What goes on in the queues, and how does an operator step in? Typed reads, and the verbs of the command line.
+//! Typed reads of queues, workers and dead letters, and the actions of an operator: see [`Inspector`].
 //!
-//! Everything that is read here is `Serialize`; the names of fields are those of `--json`, which `docs/cli.md` lists.
+//! All results are `Serialize`, with the field names that the command line uses with `--json`.
 
 mod consistency;
 mod dead;
@@ -8,21 +8,30 @@ mod health;
 mod kill;
 mod messages;
 mod queues;
+mod scheduled;
 mod unfound;
 mod workers;
 
-pub use self::dead::{DeadLetter, Handled, Selection, is_letter_id};
+#[cfg(feature = "cli")]
+pub(crate) use self::dead::is_letter_id;
+#[cfg(feature = "cli")]
+pub(crate) use self::dead::order;
+pub use self::dead::{DeadLetter, Handled, Selection};
 pub use self::health::{Finding, Level};
 pub use self::kill::{Ending, KillError, Killed};
 pub use self::messages::{MessageSummary, Waiting};
-pub use self::queues::QueueStatus;
+pub use self::queues::{QueueList, QueueStatus};
+pub use self::scheduled::ScheduledCall;
 pub use self::workers::{Running, WorkerKind, WorkerStatus};
+pub use crate::protocol::info::WorkerInfo;
+pub use crate::protocol::message::FailedAttempt;
+pub use crate::protocol::value::PlainValue;
 
 use crate::broker::Broker;
 use crate::config::{Config, RedisConfig};
 use crate::error::Error;
 
-/// Looks into queues, and moves what stands in them.
+/// Reads queues, workers and dead letters, and moves or deletes messages.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), delayed::Error> {
@@ -37,14 +46,14 @@ pub struct Inspector {
     broker: Broker,
 }
 
-/// Told of progress: how many are done, and how many there are about.
+/// Reports progress: the number of items that are done, and about how many there are.
 pub type Progress<'a> = &'a mut (dyn FnMut(u64, u64) + Send);
 
 impl Inspector {
     /// Connects to the Redis at `url`.
     ///
     /// # Errors
-    /// An address that is not understood, or a Redis that cannot be reached or used.
+    /// The address is invalid, or Redis cannot be reached or used.
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::with_config(&Config { redis: RedisConfig::new(url), ..Config::default() }).await
     }
@@ -52,7 +61,7 @@ impl Inspector {
     /// Connects with these settings.
     ///
     /// # Errors
-    /// An address that is not understood, or a Redis that cannot be reached or used.
+    /// The address is invalid, or Redis cannot be reached or used.
     pub async fn with_config(config: &Config) -> Result<Self, Error> {
         Ok(Self { broker: Broker::connect(&config.redis).await? })
     }

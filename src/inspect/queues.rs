@@ -1,80 +1,167 @@
-//! Which queues are there, and how full are they?
+//! Lists queues, with the numbers of their messages and workers.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::broker::{BrokerError, BrokerErrorKind};
+use crate::broker::{Beside, BrokerError, BrokerErrorKind, Found, Pace};
 use crate::error::Error;
 use crate::inspect::Inspector;
+use crate::inspect::workers::{SOON_MS, holds};
+use crate::protocol::info::WorkerInfo;
 use crate::protocol::keys::QueueKeys;
-use crate::protocol::names::QueueName;
+use crate::protocol::message::Message;
+use crate::protocol::names::{QueueName, WorkerId};
 
-/// Keys by which a queue is found that nobody registered.
-pub(super) const BESIDE: [(&str, &str); 3] =
-    [("_processing", "hash"), ("_noti", "list"), ("_dead", "stream")];
+/// Suffixes of keys by which an unregistered queue is found.
+const BESIDE: [Beside; 3] = [Beside::Processing, Beside::Notifications, Beside::Dead];
+/// How long to scan for unregistered queues.
+const SCAN: Duration = Duration::from_millis(250);
 
-/// How full a queue is.
+/// Queues, and whether they are complete.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct QueueList {
+    /// The queues, sorted by name.
+    pub queues: Vec<QueueStatus>,
+    /// Whether all keys of the database were scanned for unregistered queues.
+    pub is_complete: bool,
+}
+
+/// The state of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct QueueStatus {
-    /// Its name.
+    /// The name.
     pub queue: String,
-    /// Messages that wait.
+    /// Waiting messages.
     pub waiting: u64,
-    /// Notifications: as many as messages, but for the one that a worker may hold in hand.
+    /// When the oldest waiting message was enqueued, in milliseconds since 1970 by its producer's clock. `None` where it does not
+    /// say, such as one without an id.
+    pub oldest_ms: Option<u64>,
+    /// Notification tokens: one per waiting message, except for a token that a worker holds.
     pub tokens: u64,
     /// Messages that workers own.
     pub owned: u64,
+    /// Scheduled calls, including failed calls that wait for their next attempt.
+    pub scheduled: u64,
     /// Dead letters.
     pub dead: u64,
-    /// Messages that took a worker down and are not buried yet.
+    /// Suspects: messages that took workers down and are not buried.
     pub suspects: u64,
-    /// Workers of ours that serve it now.
+    /// Workers that serve the queue; those of Python and Go only while they own a message.
     pub workers: u64,
-    /// Why it cannot be read; all numbers are 0 then.
+    /// Why the queue cannot be read; all numbers are 0 then.
     pub problem: Option<String>,
 }
 
 impl Inspector {
-    /// All queues that somebody registered, or that have something in hand, sorted by name.
+    /// Returns all registered queues, and those found by a token, an owned message or a dead letter, sorted by name. In a database
+    /// with very many keys, some of the latter are missing: see [`list_queues`](Self::list_queues).
     ///
     /// # Errors
     /// Redis cannot be reached or used.
     pub async fn queues(&self) -> Result<Vec<QueueStatus>, Error> {
-        let mut all = Vec::new();
-        for queue in self.queue_names().await? {
-            all.push(self.queue(&queue).await?);
-        }
-        Ok(all)
+        self.list_queues(Some(SCAN)).await.map(|list| list.queues)
     }
 
-    /// One queue.
+    /// Returns the queues, and whether they are complete. Scans for unregistered queues for about this time, or, if it is `None`,
+    /// until all keys of the database were scanned.
+    ///
+    /// # Errors
+    /// Redis cannot be reached or used.
+    pub async fn list_queues(&self, scan: Option<Duration>) -> Result<QueueList, Error> {
+        let names = self.broker.registered_queues().await?;
+        let mut found = self.scan(scan.unwrap_or(Duration::MAX)).await?;
+        found.queues.extend(names.iter().filter_map(|name| QueueName::parse(name).ok()));
+        let mut queues = Vec::with_capacity(found.queues.len());
+        for queue in &found.queues {
+            queues.push(self.queue(queue).await?);
+        }
+        Ok(QueueList { queues, is_complete: found.is_complete })
+    }
+
+    /// Returns one queue.
     ///
     /// # Errors
     /// Redis cannot be reached or used.
     pub async fn queue(&self, queue: &QueueName) -> Result<QueueStatus, Error> {
         let (numbers, problem) = match self.numbers(queue).await {
             Ok(numbers) => (numbers, None),
-            Err(error) if error.kind() == BrokerErrorKind::WrongType => ([0; 6], Some(error.to_string())),
+            Err(error) if error.kind() == BrokerErrorKind::WrongType => ([0; 7], Some(error.to_string())),
             Err(error) => return Err(error.into()),
         };
-        let [waiting, tokens, owned, dead, suspects, workers] = numbers;
+        let [waiting, tokens, owned, dead, suspects, scheduled, workers] = numbers;
+        let oldest_ms = if waiting > 0 { self.oldest_ms(queue).await? } else { None };
         let queue = queue.to_string();
-        Ok(QueueStatus { queue, waiting, tokens, owned, dead, suspects, workers, problem })
+        Ok(QueueStatus {
+            queue,
+            waiting,
+            oldest_ms,
+            tokens,
+            owned,
+            scheduled,
+            dead,
+            suspects,
+            workers,
+            problem,
+        })
     }
 
-    async fn numbers(&self, queue: &QueueName) -> Result<[u64; 6], BrokerError> {
+    /// When the next message of a queue was enqueued, by the time in its id. Reads that message alone.
+    async fn oldest_ms(&self, queue: &QueueName) -> Result<Option<u64>, BrokerError> {
+        let next = self.broker.waiting(&QueueKeys::new(queue), 0, 1).await?;
+        let message = next.first().and_then(|bytes| Message::decode(bytes).ok());
+        Ok(message.and_then(|message| message.id()?.made_ms()))
+    }
+
+    async fn numbers(&self, queue: &QueueName) -> Result<[u64; 7], BrokerError> {
         let keys = QueueKeys::new(queue);
-        let [waiting, tokens, owned, dead, suspects] = self.broker.lengths(&keys).await?;
+        let [waiting, tokens, owned, dead, suspects, scheduled] = self.broker.lengths(&keys).await?;
         let now = self.server_ms().await?;
         let leases = self.broker.workers(&keys).await?;
-        let workers = leases.iter().filter(|(_, end)| *end > now).count() as u64;
-        Ok([waiting, tokens, owned, dead, suspects, workers])
+        let mut workers = self.foreign_workers(queue, &keys, owned).await?;
+        for (id, end) in leases.iter().filter(|(_, end)| *end > now) {
+            let info = match end - now <= SOON_MS {
+                true => None,
+                false => self.broker.worker_info(&format!("{queue}:{id}")).await?,
+            };
+            workers += u64::from(holds(*end, now, info.as_deref().and_then(WorkerInfo::decode).as_ref()));
+        }
+        Ok([waiting, tokens, owned, dead, suspects, scheduled, workers])
     }
 
-    pub(super) async fn queue_names(&self) -> Result<BTreeSet<QueueName>, BrokerError> {
-        self.broker.find_queues(&BESIDE).await
+    /// The number of living Python and Go workers that own one of the `owned` messages.
+    async fn foreign_workers(
+        &self,
+        queue: &QueueName,
+        keys: &QueueKeys,
+        owned: u64,
+    ) -> Result<u64, BrokerError> {
+        if owned == 0 {
+            return Ok(0);
+        }
+        let owners = self.broker.owners(keys).await?;
+        let foreign: Vec<&str> = owners
+            .iter()
+            .map(String::as_str)
+            .filter(|wire_id| WorkerId::of_wire_id(queue, wire_id).is_none())
+            .collect();
+        let alive = self.broker.alive(&foreign).await?;
+        Ok(alive.into_iter().filter(|alive| *alive).count() as u64)
+    }
+
+    pub(crate) async fn queue_names(&self) -> Result<BTreeSet<QueueName>, BrokerError> {
+        let names = self.broker.registered_queues().await?;
+        let mut queues = self.scan(SCAN).await?.queues;
+        queues.extend(names.iter().filter_map(|name| QueueName::parse(name).ok()));
+        Ok(queues)
+    }
+
+    /// Scans for unregistered queues, for about this time.
+    pub(super) async fn scan(&self, time: Duration) -> Result<Found, BrokerError> {
+        self.broker.scan_queues(&BESIDE, Pace::Within(time)).await
     }
 
     /// The server's clock in milliseconds since 1970.

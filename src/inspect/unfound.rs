@@ -1,14 +1,16 @@
 //! Which lists look like queues that no sweeper finds by itself? Only looks: a list may be another program's.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use crate::broker::BrokerError;
+use crate::inspect::consistency::SCAN;
+use crate::inspect::health::plural;
 use crate::inspect::{Finding, Inspector};
 use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
 
-/// How many steps of a scan are made, of 1000 keys each, and how many lists are looked into.
-const STEPS: usize = 1000;
+/// How many lists are looked into.
 const LISTS: usize = 10_000;
 /// How many lists are asked for their head at a time: a message may be large.
 const CHUNK: usize = 20;
@@ -18,8 +20,9 @@ impl Inspector {
     /// Go leaves that dies between its two pushes.
     pub(super) async fn unfound(&self, known: &BTreeSet<QueueName>) -> Result<Vec<Finding>, BrokerError> {
         let (mut found, mut looked, mut cursor) = (BTreeMap::new(), 0, 0);
-        for _ in 0..STEPS {
-            let (next, keys) = self.broker.scan_keys(cursor, "*", "list").await?;
+        let began = Instant::now();
+        loop {
+            let (next, keys) = self.broker.scan_step(cursor, "*", Some("list")).await?;
             let names = keys.iter().filter_map(|key| QueueName::parse(std::str::from_utf8(key).ok()?).ok());
             let names: Vec<_> = names.filter(|name| !known.contains(name)).collect();
             for chunk in names.chunks(CHUNK) {
@@ -31,13 +34,16 @@ impl Inspector {
             }
             looked += names.len();
             cursor = next;
-            if cursor == 0 || looked >= LISTS {
+            if cursor == 0 || looked >= LISTS || began.elapsed() >= SCAN {
                 break;
             }
         }
         let mut findings: Vec<Finding> = found.iter().map(|(name, length)| finding(name, *length)).collect();
         if cursor != 0 {
-            let text = format!("looked into {looked} lists alone for queues that nobody registered");
+            let text = format!(
+                "looked into {} only for queues that nobody registered",
+                plural(looked as u64, "list", "lists")
+            );
             findings.push(Finding::ok("unfound", text));
         }
         Ok(findings)

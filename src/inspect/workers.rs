@@ -1,4 +1,4 @@
-//! Who works, and on what?
+//! Lists workers and the messages that they own.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,19 @@ use crate::protocol::info::WorkerInfo;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::{QueueName, WorkerId};
 
-/// Whose worker it is.
+/// The longest lease of a worker.
+const LONGEST_LEASE_MS: u64 = 86_400_000;
+/// Of a lease that ends sooner the worker is not asked: an idle one says that its lease lasts twice as long, 12 s by default.
+pub(super) const SOON_MS: u64 = 12_000;
+
+/// The implementation of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum WorkerKind {
-    /// A process of this library.
+    /// A Rust worker, of this library.
     Ours,
-    /// A worker of Python's or Go's package. It can only be seen while it owns a message.
+    /// A worker of the Python or Go package. It can only be seen while it owns a message.
     Foreign,
 }
 
@@ -26,19 +31,19 @@ pub enum WorkerKind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct WorkerStatus {
-    /// Its id.
+    /// The worker id.
     pub id: String,
-    /// Whose it is.
+    /// The implementation.
     pub kind: WorkerKind,
-    /// Whether its lease holds. What a dead one owns is requeued by the next sweep.
+    /// Whether its lease has not ended. The next sweep requeues the messages of a dead worker.
     pub alive: bool,
-    /// When its lease ends, in milliseconds since 1970 by the server's clock; none for a foreign one.
+    /// When its lease ends, in milliseconds since 1970 by the server's clock; `None` for a Python or Go worker.
     pub lease_ends_ms: Option<u64>,
-    /// The queues on which it was seen.
+    /// The queues on which the worker was seen.
     pub queues: Vec<String>,
-    /// What it says of itself.
+    /// The worker's description of itself.
     pub info: Option<WorkerInfo>,
-    /// What it owns now.
+    /// The messages that the worker owns.
     pub running: Vec<Running>,
 }
 
@@ -46,9 +51,9 @@ pub struct WorkerStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Running {
-    /// The queue that it comes from.
+    /// The queue of the message.
     pub queue: String,
-    /// The slot that owns it.
+    /// The slot that owns the message.
     pub wire_id: String,
     /// The message.
     #[serde(flatten)]
@@ -56,7 +61,7 @@ pub struct Running {
 }
 
 impl Inspector {
-    /// All workers on `queues`, and on all queues when none are given, ours first; arguments are cut at `limit`
+    /// Returns the workers of `queues`, or of all queues if that is empty, Rust workers first. Arguments are cut at `limit`
     /// characters.
     ///
     /// # Errors
@@ -87,9 +92,10 @@ impl Inspector {
             let info = self.broker.worker_info(&format!("{queue}:{id}")).await?;
             let worker = ours.entry(id.clone()).or_insert_with(|| WorkerStatus::new(id, WorkerKind::Ours));
             worker.lease_ends_ms = worker.lease_ends_ms.max(Some(end));
-            worker.alive |= end > now;
+            let info = info.as_deref().and_then(WorkerInfo::decode);
+            worker.alive |= holds(end, now, info.as_ref());
             worker.queues.push(queue.to_string());
-            worker.info = worker.info.take().or_else(|| info.as_deref().and_then(WorkerInfo::decode));
+            worker.info = worker.info.take().or(info);
         }
         Ok(())
     }
@@ -134,6 +140,13 @@ impl Inspector {
             }
         }
     }
+}
+
+/// Whether a lease that ends then holds now. One that lasts longer than its worker ever says, which is twice its lease, was
+/// given before the server's clock was set back; whoever lives says it anew.
+pub(super) fn holds(end: u64, now: u64, info: Option<&WorkerInfo>) -> bool {
+    let longest = info.map_or(LONGEST_LEASE_MS, |info| info.lease_ms);
+    end > now && end - now <= longest.saturating_mul(2)
 }
 
 impl WorkerStatus {

@@ -1,4 +1,4 @@
-//! Which call? An id that orders by time.
+//! Identifies a call, in the order of time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,6 +34,21 @@ impl CallId {
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
+    }
+
+    /// The random part of an id that [`new`](Self::new) made.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    pub(crate) fn random(&self) -> u64 {
+        let [.., a, b, c, d, e, f, g, h] = self.0;
+        // The first two bits are the same in all.
+        u64::from_be_bytes([a, b, c, d, e, f, g, h]) << 2
+    }
+
+    /// When it was made, in milliseconds since 1970; none when it is no UUID of version 7.
+    #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
+    pub(crate) fn made_ms(&self) -> Option<u64> {
+        let [a, b, c, d, e, f, version, ..] = self.0;
+        (version >> 4 == 7).then(|| u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
     }
 
     /// Reads it as it is displayed; hyphens and case do not matter.

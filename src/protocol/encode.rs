@@ -1,4 +1,4 @@
-//! Which bytes does a call become?
+//! Encodes calls.
 //!
 //! What Go would make of it: structs as arrays of their fields, integers in the smallest width, lists of bytes as
 //! `bin`. [`Encoder`] writes the payload, the functions beside it the messages.
@@ -7,6 +7,7 @@ use rmp_serde::Serializer;
 use rmp_serde::config::BytesMode;
 use serde::Serialize;
 
+use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{MAX_DEPTH, Reader};
 use crate::protocol::meta;
@@ -32,6 +33,9 @@ pub enum EncodeError {
         /// The arguments given.
         given: usize,
     },
+    /// It is to run more than a hundred years from now.
+    #[error("a call is scheduled for a hundred years from now at the most")]
+    TooFarAhead,
     /// No worker could know a task by that path.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -112,6 +116,8 @@ fn serialize<T: Serialize + ?Sized>(
 pub struct Meta {
     /// How many attempts failed so far.
     pub attempts: u32,
+    /// How long it waits after a failed attempt. None: what the task says holds.
+    pub backoff: Option<Backoff>,
     /// Until when a run of it is of use, in milliseconds since 1970.
     pub deadline_ms: Option<u64>,
     /// The id of the call.
@@ -150,6 +156,7 @@ fn with_keywords(path: &str, payload: &[u8], keywords: &[u8], meta: &Meta) -> Ve
     }
     let said = [
         meta.attempts > 0,
+        meta.backoff.is_some(),
         meta.deadline_ms.is_some(),
         meta.id.is_some(),
         meta.by_place,
@@ -165,6 +172,10 @@ fn with_keywords(path: &str, payload: &[u8], keywords: &[u8], meta: &Meta) -> Ve
     if meta.attempts > 0 {
         message.extend_from_slice(meta::ATTEMPTS);
         message.extend_from_slice(integer(u64::from(meta.attempts)).as_slice());
+    }
+    if let Some(backoff) = meta.backoff {
+        message.extend_from_slice(meta::BACKOFF);
+        text(&mut message, &backoff.to_string());
     }
     if let Some(deadline) = meta.deadline_ms {
         message.extend_from_slice(meta::DEADLINE);
@@ -199,6 +210,25 @@ pub fn go_task(path: &str, payload: &[u8]) -> Vec<u8> {
     array_head(&mut message, 2);
     text(&mut message, path);
     bytes(&mut message, payload);
+    message
+}
+
+/// A message of our form, its `pairs` in alphabetical order, or of Go's form when there are none.
+pub(crate) fn frame(task: &str, payload: &[u8], mut pairs: Vec<meta::Pair<'_>>) -> Vec<u8> {
+    // Keys that are no text come first.
+    pairs.sort_by_key(|(key, _)| meta::name(key));
+    let pairs_length: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let mut message = Vec::with_capacity(task.len() + payload.len() + pairs_length + 16);
+    array_head(&mut message, if pairs.is_empty() { 2 } else { 3 });
+    text(&mut message, task);
+    bytes(&mut message, payload);
+    if !pairs.is_empty() {
+        map_head(&mut message, pairs.len());
+        for (key, value) in pairs {
+            message.extend_from_slice(key);
+            message.extend_from_slice(value);
+        }
+    }
     message
 }
 

@@ -1,4 +1,4 @@
-//! Who is a worker? What it says of itself in the field `info` of its hash.
+//! Describes a worker: what it writes into the field `info` of its hash.
 
 use serde::{Deserialize, Serialize};
 

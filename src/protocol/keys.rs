@@ -1,9 +1,7 @@
-//! Under which keys? Every Redis key is built here.
+//! Builds every Redis key.
 
+pub use crate::protocol::names::QUEUES;
 use crate::protocol::names::{QueueName, WorkerId};
-
-/// SET: the names of the queues that a worker or client of ours has used.
-pub const QUEUES: &str = "delayed_queues";
 
 /// The keys of one queue, built once.
 #[derive(Debug, Clone)]
@@ -24,6 +22,14 @@ pub struct QueueKeys {
     pub deaths: String,
     /// STRING: whose turn it is to sweep.
     pub sweep: String,
+    /// ZSET: the timetable: `c` and the id of a call → when it is due, in milliseconds since 1970.
+    pub due: String,
+    /// HASH: id → the message of a call in the timetable.
+    pub later: String,
+    /// STRING: the process that moves what is due; expires.
+    pub timetable: String,
+    /// The channel on which that process is told of a call that is due before all others.
+    pub due_channel: String,
 }
 
 impl QueueKeys {
@@ -39,9 +45,22 @@ impl QueueKeys {
             dead: format!("{queue}_dead"),
             deaths: format!("{queue}_deaths"),
             sweep: format!("{queue}_sweep"),
+            due: format!("{queue}_due"),
+            later: format!("{queue}_later"),
+            timetable: format!("{queue}_timetable"),
+            due_channel: due_channel(queue.as_str()),
         }
     }
 }
+
+/// The channel of a queue's timetable, or with `*` the pattern of all.
+#[must_use]
+pub fn due_channel(queue: &str) -> String {
+    format!("{queue}{DUE_CHANNEL}")
+}
+
+/// What the names of the channels of timetables end in.
+pub const DUE_CHANNEL: &str = ":due";
 
 /// HASH: a worker of ours on a queue: `seq` and `info`, and of its last reconcile `fence` and `applied`.
 #[must_use]

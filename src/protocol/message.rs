@@ -1,9 +1,13 @@
-//! What travels? The frame of a message, in all the forms of `docs/protocol.md`.
+//! Decodes the frame of a message, in all the forms of `docs/protocol.md`.
 
+mod attempts;
 mod error;
 #[cfg(test)]
 mod tests;
 
+pub use self::attempts::FailedAttempt;
+#[cfg(feature = "worker")]
+pub(crate) use self::attempts::Next;
 pub use self::error::MessageError;
 
 use crate::protocol::arguments::Arguments;
@@ -209,25 +213,6 @@ impl<'a> Message<'a> {
         self.timeout_ms
     }
 
-    /// The bytes of the message for the next attempt: our form, with one failed attempt more. The payload is copied
-    /// as it is, and so are the keys of the meta that this version does not know.
-    #[must_use]
-    pub fn retried(&self) -> Vec<u8> {
-        let attempts = encode::integer(u64::from(self.attempts.saturating_add(1)));
-        let retry = self.retry.map(encode::signed_integer);
-        let mut pairs = vec![(meta::ATTEMPTS, attempts.as_slice())];
-        if self.form == Form::Python {
-            pairs.extend(self.keywords.map(|keywords| (meta::KEYWORDS, keywords)));
-            pairs.extend(retry.as_ref().map(|retry| (meta::RETRY, retry.as_slice())));
-        }
-        pairs.extend(self.meta.without_attempts());
-        let payload = match self.form {
-            Form::Python if self.payload == NIL => EMPTY_ARRAY,
-            _ => self.payload,
-        };
-        meta::frame(self.task, payload, pairs)
-    }
-
     /// The bytes of the same message, its failed attempts and its deadline forgotten. Without any other meta it is what
     /// Go makes.
     #[must_use]
@@ -236,7 +221,7 @@ impl<'a> Message<'a> {
             return self.bytes.to_vec();
         }
         let pairs = self.meta.without_past().collect();
-        meta::frame(self.task, self.payload, pairs)
+        encode::frame(self.task, self.payload, pairs)
     }
 }
 

@@ -1,14 +1,16 @@
-//! What does a message say of itself? The third element of our form.
+//! Reads and writes the metadata of a message, the third element of our form.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{Head, Reader};
-use crate::protocol::encode;
 
 /// The keys, as they are encoded.
 pub(crate) const ATTEMPTS: &[u8] = &[0xa1, b'a'];
+pub(crate) const BACKOFF: &[u8] = &[0xa1, b'b'];
 pub(crate) const DEADLINE: &[u8] = &[0xa1, b'd'];
+pub(crate) const ERRORS: &[u8] = &[0xa1, b'e'];
+pub(crate) const FIRST_FAILED: &[u8] = &[0xa1, b'f'];
 pub(crate) const ID: &[u8] = &[0xa1, b'i'];
 pub(crate) const KEYWORDS: &[u8] = &[0xa1, b'k'];
 pub(crate) const RETRY: &[u8] = &[0xa1, b'r'];
@@ -29,14 +31,19 @@ impl<'a> Pairs<'a> {
         Self { count, bytes }
     }
 
-    /// All but the count of failed attempts.
-    pub(crate) fn without_attempts(self) -> impl Iterator<Item = Pair<'a>> {
-        self.iter().filter(|(key, _)| name(key) != Some(b"a"))
+    /// All but those with one of these keys.
+    pub(crate) fn without(self, keys: &[&[u8]]) -> impl Iterator<Item = Pair<'a>> {
+        self.iter().filter(move |(key, _)| !name(key).is_some_and(|name| keys.contains(&name)))
     }
 
-    /// All but what belongs to the attempts that were made: their count, and the time until which they were of use.
+    /// All but what belongs to the attempts that were made: their count and errors, and the time until which they were of use.
     pub(crate) fn without_past(self) -> impl Iterator<Item = Pair<'a>> {
-        self.without_attempts().filter(|(key, _)| name(key) != Some(b"d"))
+        self.without(&[b"a", b"d", b"e", b"f"])
+    }
+
+    /// The value of a key.
+    pub(crate) fn find(self, key: &[u8]) -> Option<&'a [u8]> {
+        self.iter().find(|(other, _)| name(other) == Some(key)).map(|(_, value)| value)
     }
 
     fn iter(self) -> impl Iterator<Item = Pair<'a>> {
@@ -102,25 +109,6 @@ pub(crate) fn since_1970(moment: SystemTime) -> u64 {
 /// message can be named.
 pub(crate) fn may_be_keywords(value: &[u8]) -> bool {
     matches!(Reader::new(value).head(), Ok(Head::Map(_) | Head::Array(_) | Head::Nil))
-}
-
-/// A message of our form, its `pairs` in alphabetical order, or of Go's form when there are none.
-pub(crate) fn frame(task: &str, payload: &[u8], mut pairs: Vec<Pair<'_>>) -> Vec<u8> {
-    // Keys that are no text come first.
-    pairs.sort_by_key(|(key, _)| name(key));
-    let pairs_length: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
-    let mut message = Vec::with_capacity(task.len() + payload.len() + pairs_length + 16);
-    encode::array_head(&mut message, if pairs.is_empty() { 2 } else { 3 });
-    encode::text(&mut message, task);
-    encode::bytes(&mut message, payload);
-    if !pairs.is_empty() {
-        encode::map_head(&mut message, pairs.len());
-        for (key, value) in pairs {
-            message.extend_from_slice(key);
-            message.extend_from_slice(value);
-        }
-    }
-    message
 }
 
 /// The text of an encoded key, in whatever width its length is, or none when it is no text.

@@ -1,6 +1,7 @@
-//! Which bytes and which keys? The Rust reading of `docs/protocol.md`: pure, without Redis and without tokio.
+//! Implements `docs/protocol.md`: bytes and keys, without Redis and without tokio.
 
 pub mod arguments;
+pub mod backoff;
 pub mod call_id;
 pub mod decode;
 pub mod encode;

@@ -1,16 +1,28 @@
-//! Which names are allowed? Validated types for queues, workers and slots.
+//! Validates the names of queues, workers and tasks.
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::protocol::keys::QUEUES;
+/// SET: the names of the queues that a worker or client of ours has used. No queue may have its name.
+pub const QUEUES: &str = "delayed_queues";
 
 /// The longest name of a queue, in bytes.
 pub const MAX_QUEUE_NAME: usize = 200;
 
 /// What we append to a queue's name for keys of ours and of the ancestors; a queue's name ends in none of them.
-pub const SUFFIXES: [&str; 8] =
-    ["_noti", "_hand", "_processing", "_workers", "_dead", "_deaths", "_sweep", "_scheduled"];
+pub const SUFFIXES: [&str; 11] = [
+    "_noti",
+    "_hand",
+    "_processing",
+    "_workers",
+    "_dead",
+    "_deaths",
+    "_sweep",
+    "_due",
+    "_later",
+    "_timetable",
+    "_scheduled",
+];
 
 /// Why a name was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -211,11 +223,16 @@ impl WorkerId {
     pub fn of_wire_id(queue: &QueueName, wire_id: &str) -> Option<Self> {
         let rest = wire_id.strip_prefix(queue.as_str())?.strip_prefix(':')?;
         let (worker, slot) = rest.split_once(':')?;
-        let well_formed = worker.len() == Self::LENGTH
-            && worker.bytes().all(|b| b.is_ascii_lowercase() || (b'2'..=b'7').contains(&b))
-            && !slot.is_empty()
-            && slot.bytes().all(|b| b.is_ascii_digit());
-        well_formed.then(|| Self(worker.into()))
+        let is_slot = !slot.is_empty() && slot.bytes().all(|b| b.is_ascii_digit());
+        Self::parse(worker).filter(|_| is_slot)
+    }
+
+    /// Reads an id, or none when it is something else.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let well_formed = text.len() == Self::LENGTH
+            && text.bytes().all(|b| b.is_ascii_lowercase() || (b'2'..=b'7').contains(&b));
+        well_formed.then(|| Self(text.into()))
     }
 
     /// The id as text.

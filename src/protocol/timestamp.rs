@@ -1,10 +1,14 @@
-//! Which moment? The timestamp extension of MessagePack, as Go's `time.Time` travels.
+//! Represents a moment, as the timestamp extension of MessagePack.
+
+mod text;
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+pub(crate) use self::text::looks_like_rfc3339;
 
 /// The type of the extension.
 pub(crate) const EXTENSION: i8 = -1;
@@ -13,13 +17,16 @@ pub(crate) const NAME: &str = "delayed::Timestamp";
 /// The fields under which formats without the extension know it: those of `SystemTime`.
 pub(crate) const FIELDS: &[&str] = &["secs_since_epoch", "nanos_since_epoch"];
 
+/// What a moment is read from.
+pub(crate) const EXPECTED: &str = "a timestamp (the extension, RFC 3339 or a number of seconds)";
+
 const NANOS_PER_SEC: u32 = 1_000_000_000;
 
 /// A moment: seconds since 1970 UTC and nanoseconds, from 292 billion years before to as many after.
 ///
 /// As an argument it travels as the MessagePack timestamp extension (type -1), which is what Go makes of a
 /// `time.Time`. A parameter of this type, or of [`SystemTime`], also takes a number of seconds, as Python's
-/// `time.time()` gives it.
+/// `time.time()` gives it, and a text in RFC 3339, such as `2023-11-14T22:13:20.5Z`.
 ///
 /// Send a `Timestamp` rather than a [`SystemTime`]: serde writes the latter as two numbers, which Rust reads again
 /// but Go does not.
@@ -142,41 +149,6 @@ impl TryFrom<Timestamp> for SystemTime {
     }
 }
 
-impl fmt::Display for Timestamp {
-    /// As RFC 3339 in UTC (`2023-11-14T22:13:20.5Z`), or as seconds outside of the years 0 to 9999.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SECONDS_PER_DAY: i64 = 86_400;
-        const YEAR_0: i64 = -62_167_219_200;
-        const YEAR_10000: i64 = 253_402_300_800;
-        if (YEAR_0..YEAR_10000).contains(&self.seconds) {
-            let (year, month, day) = date(self.seconds.div_euclid(SECONDS_PER_DAY));
-            let second = self.seconds.rem_euclid(SECONDS_PER_DAY);
-            write!(f, "{year:04}-{month:02}-{day:02}T")?;
-            write!(f, "{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)?;
-        } else {
-            write!(f, "{}", self.seconds)?;
-        }
-        if self.nanoseconds > 0 {
-            write!(f, ".{}", format!("{:09}", self.nanoseconds).trim_end_matches('0'))?;
-        }
-        f.write_str(if (YEAR_0..YEAR_10000).contains(&self.seconds) { "Z" } else { " s" })
-    }
-}
-
-/// Year, month and day of the Gregorian calendar, `days` after 1 January 1970. Counts from 1 March of the year 0, so
-/// that a leap day is the last of its year: <https://howardhinnant.github.io/date_algorithms.html#civil_from_days>.
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
 impl Serialize for Timestamp {
     /// The extension in MessagePack, a struct of [`SystemTime`]'s fields in formats for humans.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -187,9 +159,17 @@ impl Serialize for Timestamp {
             return fields.end();
         }
         let (content, length) = self.to_extension();
-        let extension = (EXTENSION, serde_bytes::Bytes::new(&content[..length]));
-        serializer.serialize_newtype_struct(rmp_serde::MSGPACK_EXT_STRUCT_NAME, &extension)
+        extension(EXTENSION, serde_bytes::Bytes::new(&content[..length]), serializer)
     }
+}
+
+/// Writes an extension of MessagePack.
+pub(crate) fn extension<S: Serializer>(
+    kind: i8,
+    content: &serde_bytes::Bytes,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    to.serialize_newtype_struct(rmp_serde::MSGPACK_EXT_STRUCT_NAME, &(kind, content))
 }
 
 impl<'de> Deserialize<'de> for Timestamp {
@@ -214,7 +194,7 @@ impl<'de> Visitor<'de> for TimestampVisitor {
     type Value = Timestamp;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a timestamp or a number of seconds")
+        f.write_str(EXPECTED)
     }
 
     fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Timestamp, E> {
@@ -229,6 +209,12 @@ impl<'de> Visitor<'de> for TimestampVisitor {
     fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Timestamp, E> {
         Timestamp::from_seconds(seconds)
             .ok_or_else(|| E::invalid_value(de::Unexpected::Float(seconds), &self))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Timestamp, E> {
+        let (moment, _) =
+            Timestamp::parse(text).ok_or_else(|| E::invalid_type(de::Unexpected::Str(text), &self))?;
+        Ok(moment)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Timestamp, A::Error> {

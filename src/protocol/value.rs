@@ -1,6 +1,6 @@
-//! What do bytes say that have no type here? A short text of them for people.
+//! Describes values without a type in a short text for people.
 
-mod plain;
+pub mod plain;
 #[cfg(test)]
 mod tests;
 

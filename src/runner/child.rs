@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use nix::unistd::{Pid, getpid, setpgid};
 
 use crate::crash;
+use crate::excerpt::excerpt;
 use crate::isolation::Limits;
 use crate::protocol::message::Message;
-use crate::protocol::names::QueueName;
+use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::forward::Forwarder;
-use crate::runner::frame::{Answer, MAX_TEXT, Report, Request, Reuse, cut, decode, encode};
-use crate::runner::inline::{run_blocking, start};
+use crate::runner::frame::{Answer, Report, Request, Reuse, decode, encode};
+use crate::runner::inline::{make_states, run_blocking, start};
+use crate::runner::leftovers::{KEEP_ALIVE, Leftovers};
 use crate::runner::outcome::Outcome;
 use crate::runner::output::MARK;
 use crate::runner::term::Terminator;
@@ -23,7 +25,7 @@ use crate::sys::fork::{exit_now, name_process};
 use crate::sys::limits::{self, Usual};
 use crate::sys::packets;
 use crate::sys::wait::{Ended, peek_ended};
-use crate::sys::{descriptors, resident_memory, signals};
+use crate::sys::{descriptors, memory, signals};
 use crate::task::handler::Handler;
 use crate::task::{Cancellation, Registration, Registry, Scope, States};
 
@@ -69,11 +71,17 @@ struct Child<'a> {
     usual: Usual,
     /// What was asked of the kernel last.
     limits: Limits,
+    /// Of a child that is used again.
+    leftovers: Option<Leftovers>,
 }
+
+/// How much more memory than before its first run a child may use, as a part of the limit of the next one.
+const MOST_KEPT: u64 = 8;
 
 impl Household {
     /// Takes over what is logged in this process.
     pub(super) fn new(registry: Registry, states: States) -> Self {
+        Forwarder::shorten_panics();
         Self { registry, states: Arc::new(states), forwarder: Forwarder::install() }
     }
 }
@@ -90,6 +98,7 @@ pub(super) fn prepare(household: &Household, buffer: &mut [u8]) -> nix::Result<(
         terminator: Terminator::default(),
         usual: Usual::now()?,
         limits: Limits::NONE,
+        leftovers: None,
     };
     child.rehearse(buffer);
     Ok(())
@@ -122,6 +131,7 @@ pub(super) fn run(household: &Household, place: Place) -> ! {
         terminator: Terminator::default(),
         usual,
         limits: Limits::NONE,
+        leftovers: None,
     };
     let refused = limits::set_lasting(&place.lasting).err();
     child.serve(place.buffer, place.reuse, refused);
@@ -132,6 +142,12 @@ impl Child<'_> {
     fn serve(&mut self, mut buffer: Vec<u8>, reuse: Reuse, refused: Option<String>) {
         if !packets::is_waiting(&self.requests) {
             self.rehearse(&mut buffer);
+        }
+        let me = getpid().as_raw();
+        let memory_at_first = memory::of_process(me).unwrap_or(0);
+        if reuse.runs > 1 {
+            let Ok(leftovers) = Leftovers::before_any() else { exit_now(UNFIT) };
+            self.leftovers = Some(leftovers);
         }
         for runs in 1..=reuse.runs {
             let Some((packet, file)) = self.next_request(&mut buffer) else { return };
@@ -144,22 +160,39 @@ impl Child<'_> {
                 (None, Some(file)) => descriptors::read_file(file).map(std::borrow::Cow::Owned),
                 (None, None) => Err(io::ErrorKind::InvalidData.into()),
             };
-            let answer = match (&refused, message) {
-                (Some(problem), _) => Answer::Refused { problem: problem.clone() },
+            if let Some(limit) = request.limits.memory {
+                let memory = memory::of_process(me).unwrap_or(0);
+                if runs > 1 && memory.saturating_sub(memory_at_first) > limit / MOST_KEPT {
+                    return self.retire("memory");
+                }
+                let begun = Report::Began { run: request.run, memory };
+                if packets::send(&*self.reports, &encode(&begun), &[]).is_err() {
+                    return;
+                }
+            }
+            let (answer, task) = match (&refused, message) {
+                (Some(problem), _) => (Answer::Refused { problem: problem.clone() }, None),
                 (None, Err(error)) => {
-                    Answer::Refused { problem: format!("the message could not be read: {error}") }
+                    (Answer::Refused { problem: format!("the message could not be read: {error}") }, None)
                 }
                 (None, Ok(message)) => self.answer(&request, &message),
             };
             // A line that the task began is in a buffer of this process, which ends without looking, or runs another call.
             descriptors::flush_standard_output();
             let asked = self.terminator.has_fired();
-            let retires = runs == reuse.runs
+            let mut retires = runs == reuse.runs
                 || refused.is_some()
                 || asked
                 // Something that this run started lives on. It ends with this process.
                 || !matches!(peek_ended(), Ended::NoChildren)
-                || reuse.memory.is_some_and(|most| resident_memory(getpid().as_raw()).is_none_or(|now| now > most));
+                || reuse.memory.is_some_and(|most| memory::of_process(me).is_none_or(|now| now > most));
+            if let Some(task) = task.filter(|_| !retires)
+                && let Some(leftovers) = &mut self.leftovers
+                && let Some(left) = leftovers.after_run(task, &self.household.states, self.runtime.as_ref())
+            {
+                tracing::debug!(left, "child replaced after its run");
+                retires = true;
+            }
             let marked = !retires && self.output.mark_unread(MARK);
             let report = Report::Ended { run: request.run, answer, retires, asked, marked };
             crash::point("run", "report");
@@ -173,19 +206,50 @@ impl Child<'_> {
                 std::thread::yield_now();
                 return;
             }
+            if let Some(left) = task.and_then(|task| self.find_leftovers(task)) {
+                return self.retire(left);
+            }
         }
+    }
+
+    /// Looks for what the last run has left, in a child that is used again. Gives what there is.
+    fn find_leftovers(&mut self, task: &'static Registration) -> Option<&'static str> {
+        self.leftovers.as_ref()?;
+        // Those of the last run are no leftovers. They are set again.
+        if self.limits != Limits::NONE {
+            if limits::set_liftable(&Limits::NONE, &self.usual).is_err() {
+                return Some("a limit that cannot be lifted");
+            }
+            self.limits = Limits::NONE;
+        }
+        self.leftovers.as_mut()?.before_next(task, &self.household.states)
+    }
+
+    /// Tells that this child begins no other run. What it was given is run by others.
+    fn retire(&self, left: &str) {
+        // A worker that is gone need not know.
+        let _ = packets::send(&*self.reports, &encode(&Report::Retired { left: left.to_owned() }), &[]);
     }
 
     /// Does what a run does around its task. A process that was just forked stops at each page that it touches for the
     /// first time; better now than when somebody waits.
     fn rehearse(&mut self, buffer: &mut [u8]) {
         let message = Some(serde_bytes::Bytes::new(NO_CALL));
-        let (queue, limits) = ("rehearsal".into(), Limits::NONE);
-        let packet = encode(&Request { run: 0, queue, limits, timeout_ms: Some(1), level: 0, message });
+        let (queue, worker, limits) = ("rehearsal".into(), "".into(), Limits::NONE);
+        let packet = encode(&Request {
+            run: 0,
+            queue,
+            worker,
+            slot: 0,
+            limits,
+            timeout_ms: Some(1),
+            level: 0,
+            message,
+        });
         // Where it would be received.
         buffer[..packet.len()].copy_from_slice(&packet);
         let Some(request) = decode::<Request<'_>>(&buffer[..packet.len()]) else { return };
-        let answer = self.answer(&request, NO_CALL);
+        let (answer, _) = self.answer(&request, NO_CALL);
         descriptors::flush_standard_output();
         let _ = (QueueName::parse(&request.queue), ends_after(request.timeout_ms), peek_ended());
         std::hint::black_box(encode(&Report::Ended {
@@ -204,24 +268,28 @@ impl Child<'_> {
         (packet.length > 0 && !packet.is_cut).then_some((&buffer[..packet.length], file))
     }
 
-    fn answer(&mut self, request: &Request<'_>, message: &[u8]) -> Answer {
+    /// Runs a call, and gives the task, unless nothing of it was run.
+    fn answer(&mut self, request: &Request<'_>, message: &[u8]) -> (Answer, Option<&'static Registration>) {
         self.household.forwarder.set_level(request.level);
-        // CPU time counts from now.
-        if request.limits != self.limits || request.limits.cpu_seconds.is_some() {
+        // CPU time and address space count from now.
+        let Limits { cpu_seconds, address_space, .. } = request.limits;
+        if request.limits != self.limits || cpu_seconds.or(address_space).is_some() {
             if let Err(error) = limits::set_liftable(&request.limits, &self.usual) {
-                return Answer::Refused { problem: format!("a limit could not be set: {}", error.desc()) };
+                let problem = format!("a limit could not be set: {}", error.desc());
+                return (Answer::Refused { problem }, None);
             }
             self.limits = request.limits;
         }
         let message = match Message::decode(message) {
             Ok(message) => message,
-            Err(error) => return Answer::Malformed { problem: cut(error.to_string(), MAX_TEXT) },
+            Err(error) => return (Answer::Malformed { problem: excerpt(error) }, None),
         };
-        let Some(task) = self.household.registry.get(message.task()) else { return Answer::Unknown };
+        let Some(task) = self.household.registry.get(message.task()) else { return (Answer::Unknown, None) };
         let Ok(queue) = QueueName::parse(&request.queue) else {
-            return Answer::Refused { problem: "the queue's name is not one".into() };
+            return (Answer::Refused { problem: "the queue's name is not one".into() }, None);
         };
-        match self.run(task, &message, &queue, request.timeout_ms) {
+        let worker = WorkerId::parse(&request.worker);
+        let answer = match self.run(task, &message, &queue, worker.as_ref(), request) {
             Ok(outcome) => outcome.into(),
             Err(error) => {
                 let problem = format!("the child could not be prepared: {error}");
@@ -233,7 +301,8 @@ impl Child<'_> {
                     Answer::Short { problem }
                 }
             }
-        }
+        };
+        (answer, Some(task))
     }
 
     fn run(
@@ -241,25 +310,37 @@ impl Child<'_> {
         task: &'static Registration,
         message: &Message<'_>,
         queue: &QueueName,
-        timeout_ms: Option<u64>,
+        worker: Option<&WorkerId>,
+        request: &Request<'_>,
     ) -> io::Result<Outcome> {
-        let cancellation = ends_after(timeout_ms);
+        let cancellation = ends_after(request.timeout_ms);
         // A task that cannot hear of it is ended by SIGTERM at once.
         let listens = task.context.then(|| cancellation.clone());
-        self.terminator.listen(listens)?;
+        if listens.is_some() && !self.terminator.has_started() {
+            Leftovers::keep(self.leftovers.as_mut(), 1, || self.terminator.listen(listens))?;
+        } else {
+            self.terminator.listen(listens)?;
+        }
         let states = Arc::clone(&self.household.states);
         let scope = Scope::new(task.name, queue, &states, &cancellation)
             .attempt(message.attempts().saturating_add(1))
             .id(message.id());
+        let scope = worker.map_or(scope, |worker| scope.place(worker, request.slot));
         let outcome = match task.handler {
             Handler::Blocking(_) => run_blocking(task, message.arguments(), &scope),
             Handler::Async(_) => {
                 let runtime = match self.runtime.take() {
                     Some(runtime) => runtime,
-                    None => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+                    None => Leftovers::keep(self.leftovers.as_mut(), 0, || {
+                        let mut builder = tokio::runtime::Builder::new_current_thread();
+                        builder.enable_all().thread_keep_alive(KEEP_ALIVE).build()
+                    })?,
                 };
                 let runtime = self.runtime.insert(runtime);
                 runtime.block_on(async {
+                    if let Err(outcome) = make_states(task, &states).await {
+                        return outcome;
+                    }
                     match start(task, message.arguments(), &scope) {
                         Ok(run) => run.await,
                         Err(outcome) => outcome,
@@ -286,13 +367,11 @@ impl From<Outcome> for Answer {
     fn from(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Succeeded => Self::Succeeded,
-            Outcome::Failed(error) => {
-                Self::Failed { retryable: error.is_retryable(), message: cut(error.to_string(), MAX_TEXT) }
-            }
-            Outcome::Panicked { message } => Self::Panicked { message: cut(message, MAX_TEXT) },
-            Outcome::Arguments { problem } => Self::Arguments { problem: cut(problem, MAX_TEXT) },
+            Outcome::Failed(error) => Self::Failed { again: error.again(), message: error.to_string() },
+            Outcome::Panicked { message } => Self::Panicked { message },
+            Outcome::Arguments { problem } => Self::Arguments { problem },
             // The inline runner makes no others.
-            other => Self::Refused { problem: cut(other.to_string(), MAX_TEXT) },
+            other => Self::Refused { problem: excerpt(other) },
         }
     }
 }

@@ -11,11 +11,13 @@ use tracing::field::{Field, FieldSet, Visit};
 use tracing::metadata::{Kind, LevelFilter};
 use tracing::span::{Attributes, Id};
 use tracing::subscriber::Interest;
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Level, Metadata, Span, Subscriber};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
-use crate::runner::frame::{Line, MAX_TEXT, Report, cut, encode};
+use crate::excerpt::{Excerpt, LONGEST, excerpt, panic_text};
+use crate::runner::frame::{Line, Report, encode};
+use crate::runner::span;
 use crate::sys::packets;
 
 /// What a child logs with. It is made by the zygote, so that no child has to.
@@ -36,6 +38,19 @@ impl Forwarder {
         let forwarder = Self(Arc::new(Shared { reports: OnceLock::new(), level: AtomicU8::new(0) }));
         let _ = tracing::subscriber::set_global_default(Registry::default().with(forwarder.clone()));
         forwarder
+    }
+
+    /// Has the text of a panic shortened in this process, which writes it on its standard error stream.
+    pub(super) fn shorten_panics() {
+        let write = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let text = panic_text(panic);
+            if text.len() <= LONGEST {
+                return write(panic);
+            }
+            let location = panic.location().map(ToString::to_string);
+            tracing::error!(location, error = excerpt(text), "panicked");
+        }));
     }
 
     /// Sends it there.
@@ -75,32 +90,34 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Forwarder {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        number(*metadata.level()) <= self.0.level.load(Ordering::Relaxed)
+        // The worker has a span of this run too, and logs there what is sent.
+        let is_of_run = metadata.is_span() && metadata.target() == span::TARGET;
+        !is_of_run && number(*metadata.level()) <= self.0.level.load(Ordering::Relaxed)
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let mut text = Text::default();
         attributes.record(&mut text);
         if let Some(span) = context.span(id) {
-            span.extensions_mut().insert(SpanText(text.fields));
+            span.extensions_mut().insert(SpanText(text.fields.into_text()));
         }
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut fields = String::new();
+        let mut text = Text::default();
         for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
-            if let Some(SpanText(text)) = span.extensions().get::<SpanText>() {
-                join(&mut fields, text);
+            if let Some(SpanText(fields)) = span.extensions().get::<SpanText>() {
+                text.add_fields(fields);
             }
         }
-        let mut text = Text::default();
         event.record(&mut text);
-        join(&mut fields, &text.fields);
+        let target = event.metadata().target();
+        let end = (0..=target.len().min(MAX_TARGET)).rev().find(|end| target.is_char_boundary(*end));
         let line = Line {
             level: number(*event.metadata().level()),
-            target: cut(event.metadata().target().to_owned(), MAX_TARGET),
-            message: cut(text.message, MAX_TEXT),
-            fields: cut(fields, MAX_TEXT),
+            target: target[..end.unwrap_or(0)].to_owned(),
+            message: text.message.into_text(),
+            fields: text.fields.into_text(),
         };
         let Some(reports) = self.0.reports.get() else { return };
         // To a worker that is gone there is nothing to say.
@@ -108,38 +125,42 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Forwarder {
     }
 }
 
-fn join(fields: &mut String, more: &str) {
-    if !fields.is_empty() && !more.is_empty() {
-        fields.push(' ');
-    }
-    fields.push_str(more);
-}
-
 /// The message of an event, and its other fields.
 #[derive(Default)]
 struct Text {
-    message: String,
-    fields: String,
+    message: Excerpt,
+    fields: Excerpt,
+}
+
+impl Text {
+    fn add_fields(&mut self, fields: &str) {
+        if self.fields.total() > 0 && !fields.is_empty() {
+            self.fields.push(b" ");
+        }
+        self.fields.push(fields.as_bytes());
+    }
 }
 
 impl Visit for Text {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == "message" {
-            self.message.push_str(value);
+            self.message.push(value.as_bytes());
         } else {
             self.record_debug(field, &value);
         }
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a `String` does not fail.
-        let _ = match field.name() {
-            "message" => write!(self.message, "{value:?}"),
-            name => {
-                let gap = if self.fields.is_empty() { "" } else { " " };
-                write!(self.fields, "{gap}{name}={}", in_one_line(&format!("{value:?}")))
+        match field.name() {
+            "message" => {
+                // Writing to it does not fail.
+                let _ = write!(self.message, "{value:?}");
             }
-        };
+            name => {
+                let value = excerpt(format_args!("{value:?}"));
+                self.add_fields(&format!("{name}={}", in_one_line(&value)));
+            }
+        }
     }
 }
 
@@ -162,16 +183,19 @@ pub(super) struct Origin<'a> {
     pub(super) task: &'a str,
     pub(super) queue: &'a str,
     pub(super) pid: i32,
+    /// The span of the run.
+    pub(super) span: Option<&'a Span>,
 }
 
 impl Origin<'static> {
     /// No run.
-    pub(super) const NOBODY: Self = Self { task: "", queue: "", pid: 0 };
+    pub(super) const NOBODY: Self = Self { task: "", queue: "", pid: 0, span: None };
 }
 
 /// Logs a child's line here, under its own level and target, with what is known of its run.
 pub(super) fn log(line: &Line, origin: Origin<'_>) {
     let Some(metadata) = metadata_for(line) else { return };
+    let _entered = origin.span.map(Span::enter);
     tracing::dispatcher::get_default(|dispatch| {
         if !dispatch.enabled(metadata) {
             return;
@@ -223,7 +247,7 @@ fn metadata_for(line: &Line) -> Option<&'static Metadata<'static>> {
         return Some(metadata);
     }
     // A longer one is not of our logger: whatever else writes there must not fill the memory.
-    if known.len() >= MOST_TARGETS || line.target.len() > MAX_TARGET + '…'.len_utf8() {
+    if known.len() >= MOST_TARGETS || line.target.len() > MAX_TARGET {
         return None;
     }
     let target: &'static str = Box::leak(line.target.clone().into_boxed_str());
@@ -272,8 +296,8 @@ mod tests {
 
     #[test]
     fn only_targets_that_a_child_can_have_are_kept_for_ever() {
-        assert!(metadata_for(&line(cut("m".repeat(MAX_TARGET + 1), MAX_TARGET))).is_some());
-        assert!(metadata_for(&line("m".repeat(MAX_TEXT))).is_none());
+        assert!(metadata_for(&line("m".repeat(MAX_TARGET))).is_some());
+        assert!(metadata_for(&line("m".repeat(MAX_TARGET + 1))).is_none());
         assert!(metadata_for(&Line { level: 6, ..line("m".into()) }).is_none());
     }
 }

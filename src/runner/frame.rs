@@ -4,9 +4,11 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::excerpt::LONGEST;
 use crate::isolation::Limits;
 use crate::protocol::decode::from_slice;
 use crate::sys::wait::{Status, Used};
+use crate::task::Again;
 
 /// From the worker to the zygote.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -27,7 +29,7 @@ pub(super) enum Order {
 pub(super) struct Reuse {
     /// For how many runs.
     pub(super) runs: u64,
-    /// Until it has more resident memory than this after a run, in bytes.
+    /// Until it has more anonymous and shared memory than this after a run, in bytes.
     pub(super) memory: Option<u64>,
 }
 
@@ -64,6 +66,10 @@ pub(super) struct Request<'a> {
     /// The queue that the call came from.
     #[serde(borrow)]
     pub(super) queue: Cow<'a, str>,
+    /// Which worker it runs for, and in which of its slots.
+    #[serde(borrow)]
+    pub(super) worker: Cow<'a, str>,
+    pub(super) slot: usize,
     /// What this run may use.
     pub(super) limits: Limits,
     /// After how many milliseconds the run will be asked to end.
@@ -80,6 +86,13 @@ pub(super) struct Request<'a> {
 pub(super) enum Report {
     /// Something was logged.
     Log(Box<Line>),
+    /// A run with a limit of memory begins, in a process that uses so many bytes before it.
+    Began { run: u64, memory: u64 },
+    /// The child ends now: it is not as it was before the runs that it has reported. It has begun no other.
+    Retired {
+        /// What an earlier run has left.
+        left: String,
+    },
     /// A run has ended.
     Ended {
         run: u64,
@@ -99,7 +112,7 @@ pub(super) enum Answer {
     Succeeded,
     Failed {
         message: String,
-        retryable: bool,
+        again: Again,
     },
     Panicked {
         message: String,
@@ -132,10 +145,8 @@ pub(super) struct Line {
     pub(super) fields: String,
 }
 
-/// The most bytes of one text in a report. A longer one is cut.
-pub(super) const MAX_TEXT: usize = 8 << 10;
-/// The most bytes of a report: two such texts, and what stands around them.
-pub(super) const MAX_REPORT: usize = 3 * MAX_TEXT;
+/// The most bytes of a report: two shortened texts, and the fields around them.
+pub(super) const MAX_REPORT: usize = 3 * LONGEST;
 
 /// As it is sent.
 pub(super) fn encode(frame: &impl Serialize) -> Vec<u8> {
@@ -159,17 +170,10 @@ pub fn read_frames(bytes: &[u8]) -> [Option<(String, Vec<u8>)>; 4] {
     [read::<Order>(bytes), read::<News>(bytes), read::<Request<'_>>(bytes), read::<Report>(bytes)]
 }
 
-/// At most `limit` bytes of a text, cut between characters.
-pub(super) fn cut(mut text: String, limit: usize) -> String {
-    if text.len() > limit {
-        text.truncate((0..=limit).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0));
-        text.push('…');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn line() -> Line {
@@ -180,10 +184,15 @@ mod tests {
     fn frames_come_back_as_they_were() {
         let reports = [
             Report::Log(Box::new(line())),
+            Report::Began { run: 7, memory: 1 << 40 },
+            Report::Retired { left: "a thread".into() },
             Report::Ended { run: 7, answer: Answer::Succeeded, retires: false, asked: false, marked: false },
             Report::Ended {
                 run: u64::MAX,
-                answer: Answer::Failed { message: "no".into(), retryable: true },
+                answer: Answer::Failed {
+                    message: "no".into(),
+                    again: Again::Snoozed(Duration::from_millis(1500)),
+                },
                 retires: true,
                 asked: true,
                 marked: true,
@@ -195,6 +204,8 @@ mod tests {
         let request = Request {
             run: 1,
             queue: "mail".into(),
+            worker: "abcdefghijklmn27".into(),
+            slot: 4,
             limits: Limits { memory: Some(1 << 20), ..Limits::NONE },
             timeout_ms: Some(30_000),
             level: 3,
@@ -203,8 +214,8 @@ mod tests {
         let bytes = encode(&request);
         let read: Request<'_> = decode(&bytes).unwrap();
         assert_eq!(
-            (read.run, &*read.queue, read.limits, read.timeout_ms),
-            (1, "mail", request.limits, Some(30_000))
+            (read.run, &*read.queue, &*read.worker, read.slot, read.limits, read.timeout_ms),
+            (1, "mail", "abcdefghijklmn27", 4, request.limits, Some(30_000))
         );
         assert_eq!(read.message.unwrap().as_ref(), b"\x00\xff");
     }
@@ -225,12 +236,5 @@ mod tests {
         for bytes in [&b""[..], b"garbage", &[0xc1; 64], &[0x91; 4096], &[0xdf, 0xff, 0xff, 0xff, 0xff]] {
             assert_eq!(decode::<Report>(bytes), None, "{bytes:?}");
         }
-    }
-
-    #[test]
-    fn a_text_is_cut_between_characters() {
-        assert_eq!(cut("abc".into(), 3), "abc");
-        assert_eq!(cut("abcd".into(), 3), "abc…");
-        assert_eq!(cut("aäb".into(), 2), "a…");
     }
 }

@@ -74,6 +74,7 @@ impl Fresh {
         let mut ran = pin!(async {
             let end = watch(&mut process, ticket).await;
             let begun = match end.outcome {
+                _ if !end.begun => Err("its process had run something before".to_owned()),
                 Some(outcome @ (Outcome::Crashed(_) | Outcome::Orphaned))
                     if requests.unread().contains(&ticket.run) =>
                 {

@@ -1,23 +1,69 @@
 //! How is a task run in this process? Polled or called, with its panics caught.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as PollContext, Poll};
+use std::thread;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 
 use crate::crash;
+use crate::excerpt::{excerpt, shortened};
 use crate::protocol::arguments::Arguments;
+use crate::protocol::message::Message;
+use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::outcome::Outcome;
+use crate::runner::{span, streams};
 use crate::task::handler::Handler;
 use crate::task::handler::RunFuture;
-use crate::task::{Registration, Scope, TaskError};
+use crate::task::{Cancellation, Registration, Scope, States, TaskError};
+
+thread_local! {
+    /// The task whose code this thread is in. Without a destructor, so that it can be asked while the process exits.
+    static RUNNING: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// While it is there, this thread is in the code of a task.
+struct Here {
+    before: Option<&'static str>,
+}
+
+impl Here {
+    fn enter(task: &'static str) -> Self {
+        Self { before: RUNNING.replace(Some(task)) }
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        RUNNING.set(self.before);
+    }
+}
+
+/// The task whose code this thread is in.
+pub(crate) fn running_here() -> Option<&'static str> {
+    RUNNING.get()
+}
 
 /// A run of an asynchronous task. Resolves to its outcome; never panics.
 ///
 /// Cancel-safe in the sense that dropping it drops the task's future where it stands.
 pub(crate) struct Run {
-    future: RunFuture,
+    task: &'static str,
+    future: Stage,
+}
+
+enum Stage {
+    /// The task's own future.
+    Begun(RunFuture),
+    /// One that ends with the outcome of a task which has to wait for its states.
+    Waiting(Pin<Box<dyn Future<Output = Outcome> + Send>>),
 }
 
 /// Reads the arguments of an asynchronous task and makes its run. A task that blocks is not for here.
@@ -31,9 +77,65 @@ pub(crate) fn start(
     };
     crash::point("run", "before");
     match catch_unwind(AssertUnwindSafe(|| function(arguments, scope))) {
-        Ok(Ok(future)) => Ok(Run { future }),
-        Ok(Err(error)) => Err(Outcome::Arguments { problem: error.to_string() }),
+        Ok(Ok(future)) => Ok(Run { task: task.name, future: Stage::Begun(span::within(future, scope)) }),
+        Ok(Err(error)) => Err(Outcome::Arguments { problem: excerpt(error) }),
         Err(payload) => Err(panicked(payload)),
+    }
+}
+
+/// The run of an asynchronous task that asks for states which are not made yet.
+pub(crate) fn start_with_states(
+    task: &'static Registration,
+    message: Bytes,
+    queue: QueueName,
+    states: Arc<States>,
+    cancellation: Cancellation,
+    (worker, slot): (WorkerId, usize),
+) -> Run {
+    let future = Box::pin(async move {
+        if let Err(outcome) = make_states(task, &states).await {
+            return outcome;
+        }
+        // It was read once before it came here, so it can be read again.
+        let message = match Message::decode(&message) {
+            Ok(message) => message,
+            Err(error) => return Outcome::Malformed { problem: excerpt(error) },
+        };
+        let scope = Scope::new(task.name, &queue, &states, &cancellation)
+            .attempt(message.attempts().saturating_add(1))
+            .id(message.id())
+            .place(&worker, slot);
+        match start(task, message.arguments(), &scope) {
+            Ok(run) => run.await,
+            Err(outcome) => outcome,
+        }
+    });
+    Run { task: task.name, future: Stage::Waiting(future) }
+}
+
+/// Makes the states that a task asks for and that are not made yet, on a thread of their own: what makes them may block, and
+/// may use the runtime. An error: what made one of them has panicked.
+pub(super) async fn make_states(task: &'static Registration, states: &Arc<States>) -> Result<(), Outcome> {
+    if states.are_made(task.states) {
+        return Ok(());
+    }
+    let (done, made) = oneshot::channel();
+    let (handle, states) = (Handle::current(), Arc::clone(states));
+    let make = move || {
+        let _within = handle.enter();
+        // Nobody waits for it where the run was dropped.
+        let _ = done.send(catch_unwind(AssertUnwindSafe(|| states.make(task.states))));
+    };
+    let Ok(thread) = thread::Builder::new().name("delayed-state".into()).spawn(make) else {
+        // No thread is to be had: they are made where the task asks for them.
+        return Ok(());
+    };
+    let made = made.await;
+    // It has nothing left to do.
+    let _ = thread.join();
+    match made {
+        Ok(Err(payload)) => Err(panicked(payload)),
+        Ok(Ok(())) | Err(_) => Ok(()),
     }
 }
 
@@ -47,9 +149,12 @@ pub(crate) fn run_blocking(
         return Outcome::Failed(TaskError::fatal("an asynchronous task cannot run on a blocking thread"));
     };
     crash::point("run", "before");
+    let _here = Here::enter(task.name);
+    let span = span::of_scope(scope);
+    let _entered = span.enter();
     match catch_unwind(AssertUnwindSafe(|| function(arguments, scope))) {
         Ok(Ok(result)) => returned(result),
-        Ok(Err(error)) => Outcome::Arguments { problem: error.to_string() },
+        Ok(Err(error)) => Outcome::Arguments { problem: excerpt(error) },
         Err(payload) => panicked(payload),
     }
 }
@@ -58,7 +163,12 @@ impl Future for Run {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut PollContext<'_>) -> Poll<Outcome> {
-        match catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(cx))) {
+        let _here = Here::enter(self.task);
+        let future = match &mut self.future {
+            Stage::Begun(future) => future,
+            Stage::Waiting(future) => return future.as_mut().poll(cx),
+        };
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(result)) => Poll::Ready(returned(result)),
             Err(payload) => Poll::Ready(panicked(payload)),
@@ -69,7 +179,8 @@ impl Future for Run {
 impl Drop for Run {
     fn drop(&mut self) {
         // What the task's future owns may panic when it is dropped; that is no reason to lose a slot.
-        let future = std::mem::replace(&mut self.future, Box::pin(std::future::pending()));
+        let gone = Stage::Begun(Box::pin(std::future::pending()));
+        let future = std::mem::replace(&mut self.future, gone);
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
             drop(panicked(payload));
         }
@@ -104,5 +215,8 @@ fn panicked(payload: Box<dyn Any + Send>) -> Outcome {
             }
         },
     };
-    Outcome::Panicked { message }
+    if streams::excuses(&message) {
+        return Outcome::Lost { problem: message };
+    }
+    Outcome::Panicked { message: shortened(message) }
 }

@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
+use tracing::Span;
 
+use crate::excerpt::shortened;
 use crate::isolation::Limits;
-use crate::protocol::names::QueueName;
+use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::forward::Origin;
 use crate::runner::frame::{Answer, Request, encode};
 use crate::runner::outcome::{Outcome, Resource, Traces};
+use crate::runner::span;
 use crate::runner::speed::Speed;
 use crate::sys::descriptors;
 use crate::sys::packets::MAX_PACKET;
@@ -35,6 +38,8 @@ pub(crate) struct Job {
     pub(crate) slot: usize,
     pub(crate) task: &'static str,
     pub(crate) queue: QueueName,
+    /// For which worker.
+    pub(crate) worker: WorkerId,
     pub(crate) message: Bytes,
     /// How long it may run.
     pub(crate) timeout: Option<Duration>,
@@ -53,16 +58,14 @@ impl Job {
         timeout.into_iter().chain(self.deadline).min()
     }
 
-    pub(super) fn origin(&self, pid: i32) -> Origin<'_> {
-        Origin { task: self.task, queue: self.queue.as_str(), pid }
-    }
-
     /// As it is sent to a child; a large message goes into a file beside the packet.
     pub(super) fn encode(&self, run: u64, level: u8) -> std::io::Result<(Vec<u8>, Option<std::fs::File>)> {
         let until = self.until().map(|until| until.saturating_duration_since(Instant::now()));
         let request = |message| Request {
             run,
             queue: self.queue.as_str().into(),
+            worker: self.worker.as_str().into(),
+            slot: self.slot,
             limits: self.limits,
             timeout_ms: until.map(|until| u64::try_from(until.as_millis()).unwrap_or(u64::MAX)),
             level,
@@ -88,17 +91,19 @@ impl Job {
         };
         match answer {
             Answer::Succeeded => Outcome::Succeeded,
-            Answer::Failed { message, retryable } => failed(&message).unwrap_or_else(|| {
-                Outcome::Failed(if retryable { TaskError::retry(message) } else { TaskError::fatal(message) })
-            }),
-            Answer::Panicked { message } => failed(&message).unwrap_or(Outcome::Panicked { message }),
-            Answer::Arguments { problem } => Outcome::Arguments { problem },
-            Answer::Malformed { problem } => Outcome::Malformed { problem },
+            Answer::Failed { message, again } => {
+                failed(&message).unwrap_or_else(|| Outcome::Failed(TaskError::of(message, again)))
+            }
+            Answer::Panicked { message } => {
+                failed(&message).unwrap_or_else(|| Outcome::Panicked { message: shortened(message) })
+            }
+            Answer::Arguments { problem } => Outcome::Arguments { problem: shortened(problem) },
+            Answer::Malformed { problem } => Outcome::Malformed { problem: shortened(problem) },
             Answer::Unknown => Outcome::Unknown,
             Answer::Refused { problem } => {
                 failed(&problem).unwrap_or_else(|| Outcome::Failed(TaskError::retry(problem)))
             }
-            Answer::Short { problem } => Outcome::Lost { problem },
+            Answer::Short { problem } => Outcome::Lost { problem: shortened(problem) },
         }
     }
 }
@@ -119,6 +124,8 @@ pub(super) enum Command {
 pub(super) struct Ticket {
     pub(super) run: u64,
     pub(super) job: Job,
+    /// What its child logs is in it.
+    span: Span,
     command: Mutex<Option<Command>>,
     /// Told when there is a command.
     pub(super) given: Notify,
@@ -128,8 +135,15 @@ pub(super) struct Ticket {
 
 impl Ticket {
     pub(super) fn new(run: u64, job: Job, done: UnboundedSender<Done>) -> Self {
+        let Job { task, message, queue, worker, slot, .. } = &job;
+        let span = span::of_message(task, message, queue.as_str(), worker.as_str(), *slot);
         let (command, given) = (Mutex::default(), Notify::new());
-        Self { run, job, command, given, ended: AtomicBool::new(false), done }
+        Self { run, job, span, command, given, ended: AtomicBool::new(false), done }
+    }
+
+    /// Who says what the process `pid` says while it runs this.
+    pub(super) fn origin(&self, pid: i32) -> Origin<'_> {
+        Origin { task: self.job.task, queue: self.job.queue.as_str(), pid, span: Some(&self.span) }
     }
 
     /// Orders something of the run.

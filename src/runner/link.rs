@@ -165,7 +165,7 @@ impl Shared {
 
     fn bury(&self) {
         if !self.closing.load(Ordering::Relaxed) {
-            tracing::error!("the zygote is dead, and with it all that it had forked");
+            tracing::error!("zygote died; its children are killed");
         }
         // Whoever waits for news sees that there will be none.
         drop(self.minders().take());

@@ -6,13 +6,16 @@ mod frame;
 mod fresh;
 mod inline;
 mod job;
+mod leftovers;
 mod link;
 mod outcome;
 mod output;
 mod pool;
 mod process;
 mod seat;
+mod span;
 mod speed;
+pub(crate) mod streams;
 mod term;
 mod timeout;
 mod watch;
@@ -20,7 +23,7 @@ mod zygote;
 
 #[cfg(feature = "testing")]
 pub use self::frame::read_frames;
-pub(crate) use self::inline::{Run, run_blocking, start};
+pub(crate) use self::inline::{Run, run_blocking, running_here, start, start_with_states};
 pub(crate) use self::job::{Done, Job};
 #[cfg(test)]
 pub(crate) use self::outcome::{Exit, Resource};

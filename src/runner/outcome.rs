@@ -80,7 +80,7 @@ pub(crate) enum TimeLimit {
 /// What a process can have too much of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Resource {
-    /// Resident memory, in bytes.
+    /// Anonymous and shared memory, in bytes.
     Memory,
     /// Address space, in bytes.
     AddressSpace,
@@ -112,7 +112,7 @@ pub(crate) enum Exit {
 pub(crate) struct Traces {
     /// What it used, once that is known.
     pub(crate) usage: Option<Usage>,
-    /// What it wrote last on its standard output and standard error.
+    /// What it wrote on its standard output and standard error.
     pub(crate) output: String,
     /// Whether somebody else than its worker asked it to end.
     pub(crate) asked: bool,
@@ -128,6 +128,34 @@ pub(crate) struct Usage {
 }
 
 impl Outcome {
+    /// One word, that of dead letters where there are some.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed(_) => "failed",
+            Self::Panicked { .. } => "panicked",
+            Self::TimedOut { .. } => "timed_out",
+            Self::Expired { .. } => "expired",
+            Self::Killed { .. } => "killed",
+            Self::Exceeded { .. } => "exceeded",
+            Self::Crashed(_) => "crashed",
+            Self::Arguments { .. } => "arguments",
+            Self::Unknown => "unknown",
+            Self::Malformed { .. } => "malformed",
+            Self::Orphaned => "orphaned",
+            Self::Lost { .. } => "lost",
+        }
+    }
+
+    /// What was wrong, without the word before it that [`reason`](Self::reason) gives.
+    pub(crate) fn detail(&self) -> String {
+        match self {
+            Self::Failed(error) => error.to_string(),
+            Self::Panicked { message } => message.clone(),
+            other => other.to_string(),
+        }
+    }
+
     /// The same, where the worker is stopping: a supervisor that sends SIGTERM to all processes of a service ends those of
     /// tasks too, or has them give up, which is no fault of theirs.
     pub(crate) fn while_stopping(self, traces: Option<&Traces>) -> Self {

@@ -1,9 +1,10 @@
-//! What did a child write on its standard streams? It is logged line by line, and the last of it is kept.
+//! What did a child write on its standard streams? It is logged line by line, and its beginning and end are kept.
 
+use tracing::Span;
+
+use crate::excerpt::Excerpt;
 use crate::runner::forward::{Origin, in_one_line};
 
-/// How much of the end is kept, in bytes.
-const KEPT: usize = 8 << 10;
 /// A longer line is logged in pieces.
 const LONGEST_LINE: usize = 4 << 10;
 
@@ -13,8 +14,7 @@ pub(super) const MARK: &[u8] = b"\0\x16delayed: end\x16\0";
 /// What a child has written in this run.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    total: u64,
-    last: Vec<u8>,
+    kept: Excerpt,
     unlogged: Vec<u8>,
     /// Maybe the beginning of a mark.
     held: Vec<u8>,
@@ -50,11 +50,7 @@ impl Output {
     }
 
     fn take(&mut self, bytes: &[u8]) {
-        self.total += bytes.len() as u64;
-        self.last.extend_from_slice(&bytes[bytes.len().saturating_sub(KEPT)..]);
-        if self.last.len() > 2 * KEPT {
-            self.last.drain(..self.last.len() - KEPT);
-        }
+        self.kept.push(bytes);
         self.unlogged.extend_from_slice(bytes);
     }
 
@@ -69,16 +65,13 @@ impl Output {
         self.unlogged = rest.to_vec();
     }
 
-    /// Logs what stands without an end of line too, and begins anew for another run. Gives the end of what was written.
+    /// Logs what stands without an end of line too, and begins anew for another run. Gives what was written, shortened.
     pub(super) fn finish(&mut self, origin: Origin<'_>) -> String {
         let held = std::mem::take(&mut self.held);
         self.take(&held);
         self.log(origin);
         write(&std::mem::take(&mut self.unlogged), origin);
-        let from = self.last.len().saturating_sub(KEPT);
-        let text = String::from_utf8_lossy(&self.last[from..]).into_owned();
-        self.last.clear();
-        self.total = 0;
+        let text = std::mem::take(&mut self.kept).into_text();
         self.is_marked = false;
         let later = std::mem::take(&mut self.later);
         self.push(&later);
@@ -87,7 +80,7 @@ impl Output {
 
     /// How many bytes were written in this run.
     pub(super) fn total(&self) -> u64 {
-        self.total
+        self.kept.total()
     }
 }
 
@@ -103,18 +96,20 @@ fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
 fn write(line: &[u8], origin: Origin<'_>) {
     if !line.is_empty() {
         let line = in_one_line(String::from_utf8_lossy(line).trim_end_matches('\r'));
-        let Origin { task, queue, pid } = origin;
-        tracing::info!(target: "delayed::output", task, queue, pid, "{line}");
+        let Origin { task, queue, pid, span } = origin;
+        let _entered = span.map(Span::enter);
+        tracing::info!(target: "delayed::output", line, task, queue, pid, "task output");
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::excerpt::excerpt;
 
     #[test]
-    fn the_end_is_kept_whatever_the_pieces() {
-        let origin = Origin { task: "t", queue: "q", pid: 1 };
+    fn the_ends_are_kept_whatever_the_pieces() {
+        let origin = Origin { task: "t", queue: "q", pid: 1, span: None };
         let text: Vec<u8> = (0..100_000_u32).map(|i| b'a' + u8::try_from(i % 26).unwrap()).collect();
         for size in [1, 7, 4096, 100_000] {
             let mut output = Output::default();
@@ -123,15 +118,15 @@ mod tests {
                 output.log(origin);
             }
             assert_eq!(output.total(), 100_000);
-            let end = output.finish(origin);
-            assert_eq!(end.as_bytes(), &text[text.len() - KEPT..], "in pieces of {size}");
+            let kept = output.finish(origin);
+            assert_eq!(kept, excerpt(str::from_utf8(&text).unwrap()), "in pieces of {size}");
             assert_eq!((output.total(), output.finish(origin).as_str()), (0, ""));
         }
     }
 
     #[test]
     fn each_run_has_its_own_whatever_the_pieces() {
-        let origin = Origin { task: "t", queue: "q", pid: 1 };
+        let origin = Origin { task: "t", queue: "q", pid: 1, span: None };
         let text = [b"one\n\0", MARK, b"two", &MARK[..5], MARK, b"", MARK, b"\0four\0"].concat();
         for size in 1..=text.len() {
             let mut output = Output::default();

@@ -31,7 +31,7 @@ pub(crate) struct PoolOptions {
     pub(crate) children: usize,
     /// For how many runs one is used.
     pub(crate) runs: u64,
-    /// Above how much resident memory after a run it is replaced, in bytes.
+    /// Above how much anonymous and shared memory after a run it is replaced, in bytes.
     pub(crate) memory: Option<u64>,
     /// What holds for all of them from their start.
     pub(crate) lasting: Limits,

@@ -14,7 +14,7 @@ use crate::runner::job::Ticket;
 use crate::runner::outcome::Outcome;
 use crate::runner::pool::Pool;
 use crate::runner::process::{Event, Process, Requests};
-use crate::runner::watch::{see_off, watch};
+use crate::runner::watch::{log_retired, see_off, watch};
 
 /// How many calls of quick tasks a child is given at once.
 const AHEAD: usize = 16;
@@ -117,6 +117,7 @@ pub(super) async fn serve(pool: Arc<Pool>) {
 
 /// Minds a child and its runs until it ends, or must. Gives why no child can be had, when that is so.
 async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Option<String> {
+    let mut has_run = false;
     loop {
         let running = seat.given().front().cloned();
         let Some(ticket) = running else {
@@ -143,9 +144,11 @@ async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Opti
                     return Some(format!("no process could be forked: {}", errno.desc()));
                 }
                 Event::Orphaned => return Some("the zygote is dead".into()),
-                Event::Report(Report::Ended { .. }) | Event::Garbage | Event::HungUp | Event::Ended(..) => {
+                Event::Report(Report::Retired { left }) => {
+                    log_retired(process, &left);
                     return None;
                 }
+                Event::Report(_) | Event::Garbage | Event::HungUp | Event::Ended(..) => return None,
             }
         };
         let mut watched = pin!(watch(process, &ticket));
@@ -159,15 +162,21 @@ async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Opti
                 }
             }
         };
+        if !end.begun {
+            return None;
+        }
         match &end.outcome {
             Some(Outcome::Succeeded) => ticket.job.speed.learn(end.took),
             Some(outcome @ (Outcome::Crashed(_) | Outcome::Orphaned))
                 if seat.requests.unread().contains(&ticket.run) =>
             {
-                return Some(format!("before it had begun anything, {outcome}"));
+                // What has run may have died of what a run left behind, which is no fault of this one, nor of the system.
+                let is_new = !has_run || matches!(outcome, Outcome::Orphaned);
+                return is_new.then(|| format!("before it had begun anything, {outcome}"));
             }
             _ => {}
         }
+        has_run = true;
         seat.given().pop_front();
         if end.alive {
             pool.refill(seat);

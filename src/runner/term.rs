@@ -41,6 +41,11 @@ impl Terminator {
         Ok(())
     }
 
+    /// Whether its thread runs, which it does until the process ends.
+    pub(super) fn has_started(&self) -> bool {
+        self.shared.is_some()
+    }
+
     /// Whether a SIGTERM has come to a run that listened.
     pub(super) fn has_fired(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| shared.fired.load(Ordering::Relaxed))
@@ -49,7 +54,7 @@ impl Terminator {
     /// Starts the thread that waits for the signal: what raises the flag takes locks, which a signal handler may not.
     fn start(&mut self, run: Option<Cancellation>) -> io::Result<()> {
         let shared = Arc::new(Shared { run: Mutex::new(run), fired: AtomicBool::new(false) });
-        let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+        let (read, write) = descriptors::blocking_pipe()?;
         descriptors::set_nonblocking(&write)?;
         let heard = Arc::clone(&shared);
         std::thread::Builder::new().name("delayed-term".into()).stack_size(64 << 10).spawn(move || {

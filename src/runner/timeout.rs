@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_grace_it_is_killed_at_once_and_without_a_time_never() {
+    fn no_grace_kills_at_once_and_no_timeout_never_kills() {
         let now = Instant::now();
         assert_eq!(Countdown::start(Some(now), Duration::ZERO).take_due(now), Some(Due::Kill));
         let mut countdown = Countdown::start(None, Duration::ZERO);

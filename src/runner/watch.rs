@@ -11,9 +11,9 @@ use crate::runner::outcome::{Exit, Outcome, Resource, TimeLimit, Traces, Usage};
 use crate::runner::process::{Event, Process};
 use crate::runner::timeout::{Countdown, Due};
 use crate::sys::wait::{Status, Used};
-use crate::sys::{self, memory_kills};
+use crate::sys::{self, memory, memory_kills};
 
-/// How often the resident memory of a child with such a limit is looked at.
+/// How often the memory of a child with such a limit is looked at.
 const MEMORY_PERIOD: Duration = Duration::from_millis(10);
 /// How often the CPU time is, of a child with a limit of that.
 const CPU_PERIOD: Duration = Duration::from_millis(250);
@@ -31,6 +31,8 @@ pub(super) struct End {
     pub(super) traces: Traces,
     /// Whether the child lives and can be given another run.
     pub(super) alive: bool,
+    /// Whether it has begun. If not, another child is to run it.
+    pub(super) begun: bool,
     /// How long it took.
     pub(super) took: Duration,
     /// Why no child could be had, when that is so.
@@ -58,6 +60,8 @@ struct Watch<'a> {
     asked: bool,
     /// The CPU time that the child had used when it was looked at first.
     cpu_before: Option<Duration>,
+    /// The memory that it had when the run began.
+    memory_before: Option<u64>,
 }
 
 /// Minds the run of `ticket`, which has been handed to `process`, to its end.
@@ -73,6 +77,7 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
         retires: false,
         asked: false,
         cpu_before: None,
+        memory_before: None,
     };
     let period = job.limits.memory.map(|_| MEMORY_PERIOD).or(job.limits.cpu_seconds.map(|_| CPU_PERIOD));
     let mut look_at = period.map(|period| Instant::now() + period);
@@ -105,7 +110,18 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
             }
         };
         match event {
-            Event::Report(Report::Log(line)) => forward::log(&line, job.origin(process.pid())),
+            Event::Report(Report::Log(line)) => forward::log(&line, ticket.origin(process.pid())),
+            Event::Report(Report::Began { run, memory }) if run == ticket.run => {
+                watch.memory_before = Some(memory);
+            }
+            Event::Report(Report::Retired { left }) if watch.answer.is_none() => {
+                if watch.why.is_none() {
+                    log_retired(process, &left);
+                    return watch.not_begun();
+                }
+                // It was made to end already, and is treated so.
+                gone_at = Some(Instant::now() + LINGER);
+            }
             Event::Report(Report::Ended { run, answer, retires, asked, marked })
                 if run == ticket.run && watch.answer.is_none() =>
             {
@@ -122,10 +138,10 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
                 // Something is to be told of the process that is known only when it has ended.
                 gone_at = Some(Instant::now() + LINGER);
             }
-            Event::Report(Report::Ended { .. }) | Event::Garbage => watch.make_end(process, Why::Garbage),
+            Event::Report(_) | Event::Garbage => watch.make_end(process, Why::Garbage),
             Event::HungUp => gone_at = Some(Instant::now() + LINGER),
             Event::Wrote => {
-                let origin = job.origin(process.pid());
+                let origin = ticket.origin(process.pid());
                 process.written().log(origin);
                 watch.look_at_output(process);
             }
@@ -143,6 +159,11 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
             }
         }
     }
+}
+
+/// Logs why a child is replaced.
+pub(super) fn log_retired(process: &Process, left: &str) {
+    tracing::debug!(pid = process.pid(), left, "child replaced after its run");
 }
 
 /// Waits until a child that is to end has ended, and kills it when it does not.
@@ -186,7 +207,8 @@ impl Watch<'_> {
     fn look_at_memory(&mut self, process: &Process) {
         if let Some(limit) = self.ticket.job.limits.memory
             && process.pid() > 0
-            && sys::resident_memory(process.pid()).is_some_and(|now| now > limit)
+            && let Some(before) = self.memory_before
+            && memory::is_above(process.pid(), limit.saturating_add(before))
         {
             self.make_end(process, Why::Exceeded(Resource::Memory, limit));
         }
@@ -231,13 +253,19 @@ impl Watch<'_> {
             _ => Some(outcome),
         };
         let took = self.countdown.elapsed();
-        End { outcome, traces: Traces::default(), alive: false, took, problem: Some(problem) }
+        End { outcome, traces: Traces::default(), alive: false, begun: true, took, problem: Some(problem) }
+    }
+
+    /// Its child had begun no run since it found that it should not.
+    fn not_begun(&self) -> End {
+        let took = self.countdown.elapsed();
+        End { outcome: None, traces: Traces::default(), alive: false, begun: false, took, problem: None }
     }
 
     fn end(mut self, process: &mut Process, ended: Option<(Status, Used)>) -> End {
         let took = self.countdown.elapsed();
         let alive = ended.is_none() && !self.retires && self.why.is_none();
-        let origin = self.ticket.job.origin(process.pid());
+        let origin = self.ticket.origin(process.pid());
         let output = process.written().finish(origin);
         let asked = self.is_asked_by_others();
         let outcome = self.outcome(took, ended.map(|(status, _)| status), &output);
@@ -245,7 +273,7 @@ impl Watch<'_> {
             None | Some(Outcome::Succeeded) => Traces::default(),
             Some(_) => Traces { usage: ended.map(|(_, used)| used.into()), output, asked },
         };
-        End { outcome, traces, alive, took, problem: None }
+        End { outcome, traces, alive, begun: true, took, problem: None }
     }
 
     fn outcome(&mut self, took: Duration, status: Option<Status>, output: &str) -> Option<Outcome> {

@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::kill;
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use crate::runner::child::Household;
 use crate::sys::fork::{Side, SingleThreaded};
-use crate::sys::{descriptors, packets};
+use crate::sys::{HAS_ZYGOTE, descriptors, packets};
 use crate::task::{Registry, RegistryError, States};
 
 /// The process that forks a worker's children. Start it first in `main`, while the process has one thread:
@@ -49,7 +50,9 @@ const TO_END: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Why there is no zygote.
-#[derive(Debug, thiserror::Error)]
+///
+/// `Debug` prints what `Display` does, with its causes: that is what a `main` shows that returns this error.
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ZygoteError {
     /// There are other threads.
@@ -62,12 +65,27 @@ pub enum ZygoteError {
         /// How many there are.
         count: usize,
     },
+    /// The threads of this process cannot be counted.
+    #[error(
+        "/proc/self/task cannot be read, which tells how many threads this process has, so no process can be forked \
+         safely: mount /proc, or run tasks inline"
+    )]
+    Proc(#[source] io::Error),
+    /// Processes of their own need Linux.
+    #[error("tasks run in processes of their own on Linux alone: run them inline here")]
+    Unsupported,
     /// It has not been given what its tasks need.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// The system refuses.
     #[error("the system refuses to start the zygote")]
     Io(#[source] io::Error),
+}
+
+impl std::fmt::Debug for ZygoteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&crate::task::error::chain(self))
+    }
 }
 
 /// Makes a [`Zygote`].
@@ -111,14 +129,19 @@ impl ZygoteBuilder {
     /// Forks the zygote.
     ///
     /// # Errors
-    /// The process has more than one thread, there are no tasks or two of one name, a state is missing, or the system refuses.
+    /// The process has more than one thread or no `/proc`, this system is not Linux, there are no tasks or two of one name, a state is missing, or the system refuses.
     pub fn start(self) -> Result<Zygote, ZygoteError> {
         let registry = match self.registry {
             Some(registry) => registry,
             None => Registry::collect()?,
         };
         registry.check_states(&self.states)?;
-        let alone = SingleThreaded::check().map_err(|count| ZygoteError::ThreadsRunning { count })?;
+        if !HAS_ZYGOTE {
+            return Err(ZygoteError::Unsupported);
+        }
+        let alone = SingleThreaded::check()
+            .map_err(ZygoteError::Proc)?
+            .map_err(|count| ZygoteError::ThreadsRunning { count })?;
         let refused = |error: nix::Error| ZygoteError::Io(error.into());
         let (control, theirs) = packets::pair().map_err(refused)?;
         let worker = nix::unistd::getpid();
@@ -154,7 +177,7 @@ impl Zygote {
             let until = Instant::now() + TO_END;
             while !warden.has_ended() {
                 if Instant::now() >= until {
-                    tracing::warn!("what sees to the end of the processes of tasks has not ended itself");
+                    tracing::warn!(waited = ?TO_END, "subreaper did not exit");
                     return;
                 }
                 tokio::time::sleep(LOOK).await;
@@ -184,11 +207,11 @@ impl Warden {
     /// Whether it has ended; then it is no zombie either.
     fn has_ended(&self) -> bool {
         let mut warden = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let lives = |pid| {
-            matches!(
-                waitpid(pid, Some(WaitPidFlag::WNOHANG)),
-                Ok(WaitStatus::StillAlive) | Err(nix::Error::EINTR)
-            )
+        let lives = |pid| match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) | Err(nix::Error::EINTR) => true,
+            // This program ignores SIGCHLD: then the kernel takes away what has ended, and tells of it only so.
+            Err(nix::Error::ECHILD) => kill(pid, None).is_ok(),
+            _ => false,
         };
         *warden = warden.filter(|pid| lives(*pid));
         warden.is_none()

@@ -5,13 +5,19 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::sys::system;
 
 /// A pipe whose reading end does not block. Neither is inherited by what is executed.
 pub(crate) fn pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
-    let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+    let (read, write) = blocking_pipe()?;
     set_nonblocking(&read)?;
     Ok((read, write))
+}
+
+/// A pipe. Neither of its ends is inherited by what is executed.
+pub(crate) fn blocking_pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
+    system::pipe()
 }
 
 /// Whoever reads or writes it is told at once when nothing can be done now.
@@ -27,7 +33,7 @@ pub(crate) fn set_blocking(descriptor: &OwnedFd) -> nix::Result<()> {
 /// Keeps `kept`, as 3, 4, …, and the standard streams, and closes all others, whoever in this process owns them.
 ///
 /// For a process that was just forked and never gives back what it was forked with.
-#[expect(unsafe_code, reason = "dup3 and close_range")]
+#[expect(unsafe_code, reason = "descriptors are made owned ones")]
 pub(crate) fn keep_only(kept: Vec<OwnedFd>) -> nix::Result<Vec<OwnedFd>> {
     let count = i32::try_from(kept.len()).map_err(|_| nix::Error::EINVAL)?;
     // First out of the way, so that none is overwritten before it was moved.
@@ -40,15 +46,13 @@ pub(crate) fn keep_only(kept: Vec<OwnedFd>) -> nix::Result<Vec<OwnedFd>> {
     }
     let mut placed = Vec::new();
     for (place, from) in (3..).zip(above) {
-        // SAFETY: Both are numbers; what is overwritten is never used again, as the contract of this function says.
-        nix::Error::result(unsafe { libc::dup3(from, place, libc::O_CLOEXEC) })?;
+        // What is overwritten is never used again, as the contract of this function says.
+        system::duplicate_onto(from, place)?;
         // SAFETY: It has just been made, and everything else that may own it is forgotten.
         placed.push(unsafe { OwnedFd::from_raw_fd(place) });
     }
-    let first = libc::c_uint::try_from(3 + count).map_err(|_| nix::Error::EINVAL)?;
-    // SAFETY: As above: nothing that is closed here is used again.
-    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
-    if closed != 0 {
+    // As above: nothing that is closed here is used again.
+    if !system::close_from(3 + count) {
         close_each(3 + count)?;
     }
     Ok(placed)
@@ -125,13 +129,14 @@ impl OutputPipe {
     fn at(end: RawFd) -> nix::Result<Self> {
         // SAFETY: A task may have closed it: then the kernel says so.
         let stat = nix::sys::stat::fstat(unsafe { BorrowedFd::borrow_raw(end) })?;
-        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
+        // Their types differ between systems.
+        Ok(Self { device: stat.st_dev as _, inode: stat.st_ino as _ })
     }
 }
 
 /// A file without a name, in memory, with these bytes, to be read from its start.
 pub(crate) fn file_of(bytes: &[u8]) -> std::io::Result<File> {
-    let mut file = File::from(memfd_create(c"delayed-message", MFdFlags::MFD_CLOEXEC)?);
+    let mut file = system::memory_file(c"delayed-message")?;
     file.write_all(bytes)?;
     file.rewind()?;
     Ok(file)

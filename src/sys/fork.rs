@@ -1,12 +1,23 @@
 //! How is a process forked without harm? By a process of one thread: no lock is held by a thread that is not there.
 
+use std::convert::Infallible;
 use std::ffi::CStr;
-use std::fs;
 use std::io;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use nix::sys::prctl;
+use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{ForkResult, Pid};
+
+use crate::sys::system;
+
+/// For how long a thread may still be listed that has ended and was joined, and how often that is looked at.
+const TO_BE_GONE: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Shows that this process has one thread. Who holds it starts none.
 #[derive(Debug)]
@@ -23,34 +34,83 @@ pub(crate) enum Side {
     Child,
 }
 
+/// The exit code of a process whose code panicked, as of any Rust program.
+const PANICKED: i32 = 101;
+/// The least and the most stack of a process that was forked from a new thread, whose stack does not grow.
+const LEAST_STACK: u64 = 2 << 20;
+const MOST_STACK: u64 = 256 << 20;
+
 /// How many threads this process has.
 pub(crate) fn threads() -> io::Result<usize> {
-    fs::read_dir("/proc/self/task").map(Iterator::count)
+    system::threads()
 }
 
 impl SingleThreaded {
-    /// Looks how many threads there are.
+    /// Looks how many threads there are: with more than one, how many.
     ///
     /// # Errors
-    /// With more than one thread: how many there are. When that cannot be told: 0.
-    pub(crate) fn check() -> Result<Self, usize> {
-        match threads() {
-            Ok(1) => Ok(Self { _here: PhantomData }),
-            Ok(count) => Err(count),
-            Err(_) => Err(0),
+    /// They cannot be counted.
+    pub(crate) fn check() -> io::Result<Result<Self, usize>> {
+        let until = Instant::now() + TO_BE_GONE;
+        loop {
+            match threads()? {
+                1 => return Ok(Ok(Self { _here: PhantomData })),
+                _ if Instant::now() < until => thread::sleep(LOOK),
+                count => return Ok(Err(count)),
+            }
         }
     }
 
     /// Forks. The child is of one thread too, so it may do what any program may.
-    #[expect(unsafe_code, reason = "fork")]
     pub(crate) fn fork(&self) -> nix::Result<Side> {
-        // SAFETY: After a fork, only the calling thread lives on in the child. What other threads had locked would stay
-        // locked there for ever; `self` shows that there is no other thread.
-        match unsafe { nix::unistd::fork() }? {
-            ForkResult::Parent { child } => Ok(Side::Parent(child)),
-            ForkResult::Child => Ok(Side::Child),
-        }
+        fork()
     }
+
+    /// Forks from a new thread, which then ends: nothing has used the thread-local values of the child, where it runs
+    /// `child`. A random generator that is kept in one is seeded anew in each process that the child forks. In this
+    /// process, what `child` has captured is not dropped.
+    pub(crate) fn fork_untouched<F>(&self, child: F) -> io::Result<Pid>
+    where
+        F: FnOnce(Self) -> Infallible + Send + 'static,
+    {
+        let stack = usize::try_from(stack_size()).unwrap_or(usize::MAX);
+        let begins = Arc::new(Barrier::new(2));
+        let begun = Arc::clone(&begins);
+        // Named as the first thread of any program is: what panics in it says so.
+        let child = ManuallyDrop::new(child);
+        let forks = thread::Builder::new().name("main".into()).stack_size(stack).spawn(move || {
+            begun.wait();
+            // The other thread does nothing but wait for this one, and holds no lock.
+            match fork()? {
+                Side::Parent(pid) => Ok(pid),
+                Side::Child => {
+                    let _ = catch_unwind(AssertUnwindSafe(|| {
+                        ManuallyDrop::into_inner(child)(Self { _here: PhantomData })
+                    }));
+                    exit_now(PANICKED)
+                }
+            }
+        })?;
+        begins.wait();
+        forks.join().unwrap_or(Err(nix::Error::EAGAIN)).map_err(io::Error::from)
+    }
+}
+
+/// Forks, while no other thread of this process holds a lock.
+#[expect(unsafe_code, reason = "fork")]
+fn fork() -> nix::Result<Side> {
+    // SAFETY: After a fork, only the calling thread lives on in the child. What other threads had locked would stay
+    // locked there for ever. Those who call this have a `SingleThreaded`, which shows that there is no other thread, or are
+    // the only one beside its owner, which waits in `join`.
+    match unsafe { nix::unistd::fork() }? {
+        ForkResult::Parent { child } => Ok(Side::Parent(child)),
+        ForkResult::Child => Ok(Side::Child),
+    }
+}
+
+/// As much stack as the first thread of a program may have.
+fn stack_size() -> u64 {
+    getrlimit(Resource::RLIMIT_STACK).map_or(LEAST_STACK, |(soft, _)| soft.clamp(LEAST_STACK, MOST_STACK))
 }
 
 /// Ends this process at once: no destructors, no exit handlers, which belong to the process that it was forked from.
@@ -63,12 +123,11 @@ pub(crate) fn exit_now(code: i32) -> ! {
 /// What `ps` shows of this process: at most 15 bytes.
 pub(crate) fn name_process(name: &CStr) {
     // For people only.
-    let _ = prctl::set_name(name);
+    let _ = system::name_process(name);
 }
 
 /// The processes that have this one as their parent, zombies too: for a process of one thread. The orphans among the
 /// descendants of one that adopts them are its children.
 pub(crate) fn children() -> io::Result<Vec<Pid>> {
-    let text = fs::read_to_string("/proc/thread-self/children")?;
-    Ok(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect())
+    system::children()
 }

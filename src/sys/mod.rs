@@ -1,16 +1,43 @@
 //! What does the operating system know of us, and what do we ask of it? The only room with `unsafe` in it.
 
 pub(crate) mod descriptors;
+#[cfg(not(target_os = "linux"))]
+mod elsewhere;
+pub(crate) mod exits;
 pub(crate) mod fork;
+#[cfg(feature = "client")]
+pub(crate) mod forks;
 pub(crate) mod limits;
+#[cfg(target_os = "linux")]
+mod linux;
+pub(crate) mod memory;
 pub(crate) mod memory_kills;
 pub(crate) mod packets;
+#[cfg(target_os = "linux")]
+pub(crate) mod process_state;
+#[cfg(not(target_os = "linux"))]
+pub(crate) mod process_state_elsewhere;
+pub(crate) mod sessions;
 pub(crate) mod signals;
+pub(crate) mod startup;
+pub(crate) mod streams;
+#[cfg(feature = "cli")]
+pub(crate) mod terminal;
 pub(crate) mod timer;
 pub(crate) mod wait;
 pub(crate) mod watched;
 
 use std::time::Duration;
+
+#[cfg(not(target_os = "linux"))]
+use self::elsewhere as system;
+#[cfg(target_os = "linux")]
+use self::linux as system;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use self::process_state_elsewhere as process_state;
+
+/// Whether tasks can run in processes of their own on this system.
+pub(crate) const HAS_ZYGOTE: bool = system::HAS_ZYGOTE;
 
 /// The name of this host, or `unknown`.
 #[must_use]
@@ -19,22 +46,6 @@ pub(crate) fn host() -> String {
         .ok()
         .and_then(|name| name.into_string().ok())
         .unwrap_or_else(|| "unknown".into())
-}
-
-/// The size of a page in bytes.
-pub(crate) fn page_size() -> u64 {
-    nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE)
-        .ok()
-        .flatten()
-        .and_then(|size| u64::try_from(size).ok())
-        .unwrap_or(4096)
-}
-
-/// The resident memory of a process in bytes; none when it is gone.
-pub(crate) fn resident_memory(pid: i32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
-    Some(pages * page_size())
 }
 
 /// The CPU time that a process has used, to a hundredth of a second; none when it is gone.

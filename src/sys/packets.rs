@@ -5,10 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, recvmsg,
-    sendmsg, socketpair,
-};
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
+
+use crate::sys::system;
 
 /// The largest packet in bytes. What is larger goes into a file in memory, and that beside the packet.
 pub(crate) const MAX_PACKET: usize = 64 << 10;
@@ -27,8 +26,7 @@ pub(crate) struct Packet {
 
 /// Two ends that are connected. Neither blocks; neither is inherited by what is executed.
 pub(crate) fn pair() -> nix::Result<(OwnedFd, OwnedFd)> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)
+    system::packet_sockets()
 }
 
 /// Sends one packet, whole or not at all.
@@ -43,7 +41,7 @@ pub(crate) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[RawFd]) -> ni
             socket.as_fd().as_raw_fd(),
             &[IoSlice::new(bytes)],
             rights,
-            MsgFlags::MSG_NOSIGNAL,
+            system::NO_SIGNAL,
             None,
         );
         match sent {
@@ -84,7 +82,7 @@ fn receive_with(socket: impl AsFd, buffer: &mut [u8], flags: MsgFlags) -> nix::R
             socket.as_fd().as_raw_fd(),
             &mut into,
             Some(&mut space),
-            flags | MsgFlags::MSG_CMSG_CLOEXEC,
+            flags | system::CLOSE_ON_EXEC,
         );
         let message = match received {
             Err(Errno::EINTR) => continue,

@@ -3,11 +3,14 @@
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use nix::sys::prctl;
+use nix::errno::Errno;
 use nix::sys::signal::{
     SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, kill, killpg, sigaction, sigprocmask,
 };
 use nix::unistd::{Pid, getpgid};
+
+use crate::sys::system;
+pub(crate) use crate::sys::system::ChildSignals;
 
 /// Blocks all signals: one that comes waits. What is forked from here begins with all of them blocked.
 pub(crate) fn block_all() -> nix::Result<()> {
@@ -38,13 +41,13 @@ pub(crate) fn restore_defaults() {
 /// # Errors
 /// The parent is gone already: it is not `parent` any more.
 pub(crate) fn die_with(parent: Pid) -> nix::Result<()> {
-    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    system::die_with_parent(Signal::SIGKILL)?;
     if nix::unistd::getppid() == parent { Ok(()) } else { Err(nix::Error::ESRCH) }
 }
 
 /// Makes orphans among the descendants of this process its own children.
 pub(crate) fn adopt_orphans() -> nix::Result<()> {
-    prctl::set_child_subreaper(true)
+    system::adopt_orphans()
 }
 
 /// Sends a signal to a process that was made the leader of a group, and to all of that group. It may have gone over into
@@ -71,13 +74,11 @@ extern "C" fn on_term(_: libc::c_int) {
 
 #[expect(unsafe_code, reason = "write, in a signal handler")]
 fn tell(pipe: RawFd) {
-    // SAFETY: `write` may be called in a signal handler, and the byte is static. It may change `errno`, which is put back.
-    unsafe {
-        let errno = libc::__errno_location();
-        let saved = *errno;
-        libc::write(pipe, [1_u8].as_ptr().cast(), 1);
-        *errno = saved;
-    }
+    // It may change `errno`, which is put back.
+    let saved = Errno::last_raw();
+    // SAFETY: `write` may be called in a signal handler, and the byte is static.
+    unsafe { libc::write(pipe, [1_u8].as_ptr().cast(), 1) };
+    Errno::set_raw(saved);
 }
 
 /// From now on SIGTERM does not end the process, but writes a byte into `pipe`, which should not block.

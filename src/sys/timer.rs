@@ -3,11 +3,10 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use nix::sys::time::TimeSpec;
-use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::read;
 use tokio::io::Interest;
 
+use crate::sys::system;
 use crate::sys::watched::Watched;
 
 /// How long before the moment a timer of the kernel takes over: it costs a descriptor, and most waits end before.
@@ -28,9 +27,7 @@ async fn wait_until(at: Instant) -> io::Result<()> {
     if left.is_zero() {
         return Ok(());
     }
-    let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
-    timer.set(Expiration::OneShot(TimeSpec::from_duration(left)), TimerSetTimeFlags::empty())?;
-    let timer = Watched::new(timer.into(), Interest::READABLE)?;
+    let timer = Watched::new(system::timer(left)?, Interest::READABLE)?;
     timer.when_ready(Interest::READABLE, |timer| Ok(read(timer, &mut [0; 8])?)).await.map(drop)
 }
 
@@ -47,6 +44,7 @@ mod tests {
         }
     }
 
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn the_kernel_keeps_the_time() {
         let at = Instant::now() + Duration::from_millis(1);

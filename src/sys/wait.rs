@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
+
+use crate::sys::system;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,7 @@ impl Used {
 }
 
 /// What there is of children that have ended.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no children elsewhere"))]
 pub(crate) enum Ended {
     /// This one has, and was not taken away yet: its id is still its own.
     One(Pid),
@@ -43,15 +45,7 @@ pub(crate) enum Ended {
 
 /// Looks for a child that has ended, without taking it away.
 pub(crate) fn peek_ended() -> Ended {
-    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    loop {
-        return match waitid(Id::All, flags) {
-            Ok(WaitStatus::StillAlive) => Ended::NoneYet,
-            Ok(status) => status.pid().map_or(Ended::NoneYet, Ended::One),
-            Err(nix::Error::EINTR) => continue,
-            Err(_) => Ended::NoChildren,
-        };
-    }
+    system::peek_ended()
 }
 
 /// Takes away a child that has ended. None when it has not.

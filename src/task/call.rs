@@ -1,8 +1,9 @@
-//! What is a call: a task with its arguments, before it is sent.
+//! Describes a call: a task with its arguments, before it is sent.
 
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
+use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Encoder, Meta};
 use crate::protocol::meta;
@@ -10,8 +11,8 @@ use crate::protocol::names::{NameError, QueueName};
 use crate::task::foreign::{GoTask, PyTask};
 use crate::task::registration::Task;
 
-/// A task with its arguments and options, ready to be enqueued. `tasks::add::call(1, 2)` makes one; a [`PyTask`]
-/// or a [`GoTask`] becomes one.
+/// A task with its arguments and options, ready to be enqueued. `tasks::add::call(1, 2)` creates one; a [`PyTask`] or a
+/// [`GoTask`] can be converted into one.
 ///
 /// ```
 /// mod tasks {
@@ -29,7 +30,43 @@ use crate::task::registration::Task;
 #[must_use = "a call does nothing until a client enqueues it"]
 pub struct Call {
     queue: QueueChoice,
+    due: Option<Due>,
     kind: Kind,
+}
+
+/// What can be enqueued: a [`Call`], a [`PyTask`] or a [`GoTask`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a call of a task",
+    label = "expected a call, such as `my_task::call(…)`",
+    note = "`my_task(…)` calls the function itself, here and now; `my_task::call(…)` makes a call that a worker runs"
+)]
+pub trait IntoCall: Into<Call> {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Into<Call>> IntoCall for T {}
+
+/// When a scheduled call is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// This long after it was enqueued, by the clock of Redis.
+    After(Duration),
+    /// At this moment, or at once if it has passed.
+    At(SystemTime),
+}
+
+#[cfg_attr(not(feature = "client"), allow(dead_code))]
+impl Due {
+    /// The furthest: more than a hundred years.
+    const LATEST: Duration = Duration::from_secs(101 * 366 * 24 * 60 * 60);
+
+    /// Whether a timetable takes it.
+    pub(crate) fn check(self) -> Result<Self, EncodeError> {
+        let ahead = match self {
+            Self::After(delay) => delay,
+            Self::At(moment) => moment.duration_since(SystemTime::now()).unwrap_or_default(),
+        };
+        if ahead > Self::LATEST { Err(EncodeError::TooFarAhead) } else { Ok(self) }
+    }
 }
 
 /// Who is to run it.
@@ -46,18 +83,40 @@ impl Call {
     pub fn new<T: Task>(encoder: Encoder) -> Self {
         let registration = T::registration();
         let kind = Kind::Native { task: registration.name, payload: encoder.finish(), meta: Meta::default() };
-        Self { queue: registration.options.queue.map(QueueChoice::from).unwrap_or_default(), kind }
+        let queue = registration.options.queue.map(QueueChoice::from).unwrap_or_default();
+        Self { queue, due: None, kind }
     }
 
-    /// Into this queue: a `&str`, a `String` or a [`QueueName`]. A name that is not allowed is an error of
-    /// [`queue_name`](Self::queue_name), and so of the client that enqueues the call.
+    /// Sets the queue: a `&str`, a `String` or a [`QueueName`]. An invalid name is an error of [`queue_name`](Self::queue_name), and
+    /// so of the client that enqueues the call.
     pub fn queue(self, name: impl Into<QueueChoice>) -> Self {
         Self { queue: name.into(), ..self }
     }
 
-    /// May be retried so often, whatever the task's own `retry` says; negative is for ever.
+    /// Runs the call this long after it was enqueued, by the clock of Redis, in whole milliseconds. Until then it is in the
+    /// timetable of its queue, under its [`id`](Self::id) or a new one: see [`Enqueued::id`](crate::Enqueued::id). Replaces an
+    /// earlier `after` or [`at`](Self::at).
     ///
-    /// It means nothing to a [`GoTask`]: Go's worker does not retry.
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn remind(who: String) {} }
+    /// use std::time::Duration;
+    ///
+    /// let call = tasks::remind::call("ann".into()).after(Duration::from_secs(60));
+    /// let python = delayed::PyTask::new("mails:remind").arg("ann").queue("mail").after(Duration::from_secs(60));
+    /// # drop((call, python));
+    /// ```
+    pub fn after(self, delay: Duration) -> Self {
+        Self { due: Some(Due::After(delay)), ..self }
+    }
+
+    /// Runs the call at this moment, by the clock of Redis, or at once if it has passed. See [`after`](Self::after).
+    pub fn at(self, moment: SystemTime) -> Self {
+        Self { due: Some(Due::At(moment)), ..self }
+    }
+
+    /// Sets how often the call is retried, in place of the task's `retry`. A negative number: without limit.
+    ///
+    /// No effect on a [`GoTask`]: Go's worker does not retry.
     pub fn retry(mut self, retry: i64) -> Self {
         match &mut self.kind {
             Kind::Native { meta, .. } => meta.retry = Some(retry),
@@ -67,9 +126,26 @@ impl Call {
         self
     }
 
-    /// One run of it may go on for this time, whatever the task's own `timeout` says. In whole milliseconds, at least 1.
+    /// Sets the number of attempts, at least 1: [`retry`](Self::retry) plus one.
     ///
-    /// It means nothing to a [`PyTask`] or a [`GoTask`], whose messages have no place for it.
+    /// No effect on a [`GoTask`]: Go's worker does not retry.
+    pub fn max_attempts(self, attempts: u32) -> Self {
+        self.retry(i64::from(attempts.max(1)) - 1)
+    }
+
+    /// Sets how long the call waits after each failed attempt, in place of the task's and the worker's `backoff`.
+    ///
+    /// No effect on a [`PyTask`] or a [`GoTask`], whose messages have no field for it.
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        if let Kind::Native { meta, .. } = &mut self.kind {
+            meta.backoff = Some(backoff);
+        }
+        self
+    }
+
+    /// Sets how long one run may take, in place of the task's `timeout`. In whole milliseconds, at least 1.
+    ///
+    /// No effect on a [`PyTask`] or a [`GoTask`], whose messages have no field for it.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         if let Kind::Native { meta, .. } = &mut self.kind {
             meta.timeout_ms = Some(meta::milliseconds(timeout).max(1));
@@ -77,10 +153,10 @@ impl Call {
         self
     }
 
-    /// It is of no use after this moment: a run that has not begun does not begin, and one that has is asked to end. By
-    /// the clocks of the two hosts. A call that is too late goes to the dead letters, and is not retried.
+    /// Sets the moment after which the call is useless: it does not begin later, and a run that has begun is asked to end. By the
+    /// clocks of the two hosts. A call that is too late becomes a dead letter, and is not retried.
     ///
-    /// It means nothing to a [`PyTask`] or a [`GoTask`], whose messages have no place for it.
+    /// No effect on a [`PyTask`] or a [`GoTask`], whose messages have no field for it.
     pub fn deadline(mut self, deadline: SystemTime) -> Self {
         if let Kind::Native { meta, .. } = &mut self.kind {
             meta.deadline_ms = Some(meta::since_1970(deadline));
@@ -88,9 +164,9 @@ impl Call {
         self
     }
 
-    /// With this id, which the task can read from its [`Context`](crate::Context).
+    /// Sets the id, which the task can read from its [`Context`](crate::Context).
     ///
-    /// It means nothing to a [`PyTask`] or a [`GoTask`], whose messages have no place for one.
+    /// No effect on a [`PyTask`] or a [`GoTask`], whose messages have no field for it.
     pub fn id(mut self, id: CallId) -> Self {
         if let Kind::Native { meta, .. } = &mut self.kind {
             meta.id = Some(id);
@@ -98,7 +174,7 @@ impl Call {
         self
     }
 
-    /// With a new id: [`call_id`](Self::call_id) tells it.
+    /// Sets a new id: see [`call_id`](Self::call_id).
     pub fn with_id(self) -> Self {
         self.id(CallId::new())
     }
@@ -113,7 +189,7 @@ impl Call {
         }
     }
 
-    /// The id, when the call has one.
+    /// The id, if the call has one.
     #[must_use]
     pub fn call_id(&self) -> Option<CallId> {
         match &self.kind {
@@ -122,18 +198,27 @@ impl Call {
         }
     }
 
-    /// The queue that the call goes to.
+    /// The queue of the call.
     ///
     /// # Errors
-    /// [`queue`](Self::queue) was given a name that is not allowed.
+    /// [`queue`](Self::queue) was given an invalid name.
     pub fn queue_name(&self) -> Result<QueueName, NameError> {
         self.queue.0.clone()
     }
 
-    /// The bytes that stand in the queue. Without options they are what Go makes of the same call.
+    #[cfg_attr(not(feature = "client"), expect(dead_code))]
+    /// When the call is due; `None`: at once.
     ///
     /// # Errors
-    /// An argument that could not be written.
+    /// The time is more than a hundred years ahead.
+    pub(crate) fn due(&self) -> Result<Option<Due>, EncodeError> {
+        self.due.map(Due::check).transpose()
+    }
+
+    /// Encodes the message. Without options, its bytes are those of Go for the same call.
+    ///
+    /// # Errors
+    /// An argument cannot be encoded.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         match &self.kind {
             Kind::Native { task, payload, meta } => {
@@ -145,15 +230,29 @@ impl Call {
     }
 }
 
+impl PyTask {
+    /// Sets the queue, in place of `default`: see [`Call::queue`].
+    pub fn queue(self, name: impl Into<QueueChoice>) -> Call {
+        Call::from(self).queue(name)
+    }
+}
+
+impl GoTask {
+    /// Sets the queue, in place of `default`: see [`Call::queue`].
+    pub fn queue(self, name: impl Into<QueueChoice>) -> Call {
+        Call::from(self).queue(name)
+    }
+}
+
 impl From<PyTask> for Call {
     fn from(task: PyTask) -> Self {
-        Self { queue: QueueChoice::default(), kind: Kind::Python(task) }
+        Self { queue: QueueChoice::default(), due: None, kind: Kind::Python(task) }
     }
 }
 
 impl From<GoTask> for Call {
     fn from(task: GoTask) -> Self {
-        Self { queue: QueueChoice::default(), kind: Kind::Go(task) }
+        Self { queue: QueueChoice::default(), due: None, kind: Kind::Go(task) }
     }
 }
 

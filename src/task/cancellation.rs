@@ -1,4 +1,4 @@
-//! When should a run end? A flag that runs can wait for: without tokio, so that it works in any executor.
+//! Tells a run that it should end: a flag that works in any executor, as it needs no tokio.
 
 use std::collections::BTreeMap;
 use std::fmt;

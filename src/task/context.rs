@@ -1,14 +1,15 @@
-//! What may a task ask for? Its run, as far as it may know it.
+//! The context of a run, as its task sees it.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::protocol::call_id::CallId;
-use crate::protocol::names::QueueName;
+use crate::protocol::names::{QueueName, WorkerId};
 use crate::task::cancellation::Cancellation;
 use crate::task::state::{State, States};
 
-/// What a run knows of itself. A parameter of this type is not sent with the call; the worker gives it.
+/// The context of a run: its id, its attempt, and whether it should end. A parameter of this type is not sent with the call;
+/// the worker provides it.
 ///
 /// Cheap to clone.
 ///
@@ -35,10 +36,17 @@ struct Run {
     attempt: u32,
     id: Option<CallId>,
     cancellation: Cancellation,
+    states: States,
 }
 
 impl Context {
-    /// The call's id. Only calls that asked for one have it: see [`Call::id`](crate::Call::id).
+    /// The values that the program shares with its tasks.
+    #[cfg_attr(not(feature = "client"), expect(dead_code))]
+    pub(crate) fn states(&self) -> &States {
+        &self.0.states
+    }
+
+    /// The call's id, if it has one: see [`Call::id`](crate::Call::id).
     #[must_use]
     pub fn id(&self) -> Option<CallId> {
         self.0.id
@@ -50,7 +58,7 @@ impl Context {
         self.0.task
     }
 
-    /// Which attempt this is: 1 is the first.
+    /// The number of this attempt, from 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.0.attempt
@@ -62,16 +70,16 @@ impl Context {
         self.0.queue.as_str()
     }
 
-    /// When the run is asked to end: the earliest of the end of its timeout, the deadline of its call, and, when the
-    /// worker is shutting down, the moment at which the call is put back into its queue. None while there is none of
-    /// them; the last one may become known while the task runs, but not in a process of its own.
+    /// The moment at which the run will be asked to end: the earliest of the end of its timeout, the deadline of its call, and,
+    /// while the worker shuts down, the moment at which the call is put back into its queue. `None` if there is none of them. A
+    /// shutdown can begin while the task runs; a task in a process of its own does not see it here.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.0.cancellation.deadline()
     }
 
-    /// Whether the run should end now, because its time is up, somebody ends it by hand, or the worker is shutting down and
-    /// waits no longer.
+    /// Whether the run should end now: its timeout or deadline has passed, an operator kills it, or the worker shuts down and does
+    /// not wait any longer.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancellation.is_cancelled()
@@ -92,6 +100,11 @@ pub struct Scope<'a> {
     pub(crate) id: Option<CallId>,
     pub(crate) states: &'a States,
     pub(crate) cancellation: &'a Cancellation,
+    /// Which worker runs it, and in which of its slots: for the span of the run.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code, reason = "only a worker has spans"))]
+    pub(crate) worker: Option<&'a WorkerId>,
+    #[cfg_attr(not(feature = "worker"), expect(dead_code, reason = "only a worker has spans"))]
+    pub(crate) slot: Option<usize>,
 }
 
 impl<'a> Scope<'a> {
@@ -103,7 +116,7 @@ impl<'a> Scope<'a> {
         states: &'a States,
         cancellation: &'a Cancellation,
     ) -> Self {
-        Self { task, queue, attempt: 1, id: None, states, cancellation }
+        Self { task, queue, attempt: 1, id: None, states, cancellation, worker: None, slot: None }
     }
 
     /// The same for another attempt: 1 is the first.
@@ -118,6 +131,12 @@ impl<'a> Scope<'a> {
         Self { id, ..self }
     }
 
+    /// The same for a run in this slot of a worker.
+    #[must_use]
+    pub fn place(self, worker: &'a WorkerId, slot: usize) -> Self {
+        Self { worker: Some(worker), slot: Some(slot), ..self }
+    }
+
     /// The context of this run.
     #[must_use]
     pub fn context(&self) -> Context {
@@ -127,6 +146,7 @@ impl<'a> Scope<'a> {
             attempt: self.attempt,
             id: self.id,
             cancellation: self.cancellation.clone(),
+            states: self.states.clone(),
         }))
     }
 

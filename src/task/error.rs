@@ -1,12 +1,19 @@
-//! What may a task answer when it fails?
+//! The error of a task, and whether the call is retried.
 
 use std::error::Error;
-use std::fmt;
+use std::fmt::{self, Write};
+use std::time::Duration;
 
-/// Why a task failed, and whether another attempt could help.
+use serde::{Deserialize, Serialize};
+
+use crate::excerpt::{Excerpt, excerpt};
+
+/// Why a task failed, and whether another attempt can help.
 ///
-/// A task may return any error that is `Display`: that is the same as [`TaskError::retry`]. Return this type to
-/// say that no further attempt is of use:
+/// A text longer than 16 KiB is shortened to its beginning and end.
+///
+/// A task may return any error that is `Display`, which is the same as [`TaskError::retry`]. Return this type if a retry is
+/// useless:
 ///
 /// ```
 /// use delayed::TaskError;
@@ -20,7 +27,24 @@ use std::fmt;
 /// assert!(!charge(0).unwrap_err().is_retryable());
 /// ```
 ///
-/// In a function that returns it, `?` takes any [`std::error::Error`], to be retried, with its sources in the text:
+/// Or to set the time of the next attempt, in place of the back-off, and whether this attempt counts:
+///
+/// ```
+/// use delayed::TaskError;
+/// use std::time::Duration;
+///
+/// fn fetch(status: u16) -> Result<(), TaskError> {
+///     match status {
+///         429 => Err(TaskError::retry_after(Duration::from_secs(30), "too many requests")),
+///         // Not ready yet, which is no failure: asks again in a minute, and the attempt does not count.
+///         202 => Err(TaskError::snooze(Duration::from_secs(60))),
+///         _ => Ok(()),
+///     }
+/// }
+/// # assert!(fetch(429).unwrap_err().is_retryable() && fetch(202).unwrap_err().is_retryable());
+/// ```
+///
+/// In a function that returns this type, `?` accepts any [`std::error::Error`], to be retried, with its sources in the text:
 ///
 /// ```
 /// use delayed::TaskError;
@@ -33,24 +57,68 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskError {
     message: String,
-    retryable: bool,
+    again: Again,
 }
 
+/// Whether a failed call is retried, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Again {
+    /// After its back-off.
+    AfterBackoff,
+    /// After that time.
+    After(Duration),
+    /// After that time, and this attempt does not count.
+    Snoozed(Duration),
+    Never,
+}
+
+/// More than a hundred years.
+const LONGEST_DELAY: Duration = Duration::from_secs(101 * 366 * 24 * 60 * 60);
+
 impl TaskError {
-    /// The task failed, and is tried again when it has retries left.
+    /// The task failed; the call is retried if it has retries left.
     pub fn retry(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), retryable: true }
+        Self::of(message, Again::AfterBackoff)
     }
 
-    /// The task failed for good: it goes to the dead letters whatever retries are left.
+    /// The task failed; the call is retried after `delay` if it has retries left, in place of its back-off. In whole milliseconds,
+    /// at most a hundred years.
+    pub fn retry_after(delay: Duration, message: impl fmt::Display) -> Self {
+        Self::of(message, Again::After(delay.min(LONGEST_DELAY)))
+    }
+
+    /// The task did not fail, and runs again after `delay`, any number of times: the attempt does not count. In whole milliseconds,
+    /// at most a hundred years.
+    #[must_use]
+    pub fn snooze(delay: Duration) -> Self {
+        let delay = delay.min(LONGEST_DELAY);
+        Self::of(format_args!("snoozed for {delay:?}"), Again::Snoozed(delay))
+    }
+
+    /// The task failed for good: the call becomes a dead letter, even if it has retries left.
     pub fn fatal(message: impl fmt::Display) -> Self {
-        Self { message: message.to_string(), retryable: false }
+        Self::of(message, Again::Never)
     }
 
-    /// Whether another attempt could help.
+    pub(crate) fn of(message: impl fmt::Display, again: Again) -> Self {
+        Self { message: excerpt(message), again }
+    }
+
+    #[cfg_attr(not(feature = "worker"), allow(dead_code))]
+    pub(crate) fn again(&self) -> Again {
+        self.again
+    }
+
+    /// Whether another attempt can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.retryable
+        self.again != Again::Never
+    }
+
+    /// Whether the attempt does not count.
+    #[cfg_attr(not(feature = "worker"), allow(dead_code))]
+    pub(crate) fn is_snooze(&self) -> bool {
+        matches!(self.again, Again::Snoozed(_))
     }
 }
 
@@ -64,20 +132,22 @@ impl fmt::Display for TaskError {
 impl<E: Error> From<E> for TaskError {
     /// [`TaskError::retry`], with the chain of sources in its text.
     fn from(error: E) -> Self {
-        Self { message: chain(&error), retryable: true }
+        Self { message: chain(&error), again: Again::AfterBackoff }
     }
 }
 
-/// An error and its sources as `a: b: c`. A source that the text before it ends with is not said twice.
+/// An error and its sources as `a: b: c`, shortened. A source whose text is a part of the text before it is not said twice.
 pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
+    let mut text = Excerpt::default();
+    let _ = write!(text, "{error}");
     let mut source = error.source();
     while let Some(error) = source {
-        let cause = error.to_string();
-        if !text.ends_with(&cause) {
-            text = format!("{text}: {cause}");
+        let mut cause = Excerpt::default();
+        let _ = write!(cause, "{error}");
+        if !text.contains(&cause) {
+            let _ = write!(text, ": {error}");
         }
         source = error.source();
     }
-    text
+    text.into_text()
 }

@@ -1,4 +1,4 @@
-//! How are functions of Python and Go workers called? With the bytes that their own packages make.
+//! Builds calls of Python and Go functions, with the bytes that their own packages write.
 
 use rmp_serde::Serializer;
 use rmp_serde::config::BytesMode;
@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::protocol::encode::{self, EncodeError, Encoder};
 use crate::protocol::names::{check_path, check_python_path};
-use crate::task::call::{Call, QueueChoice};
 
 /// A call of a Python function, for a worker of the Python package `delayed`.
 ///
@@ -30,13 +29,13 @@ pub struct PyTask {
 }
 
 impl PyTask {
-    /// A call of the function at `path`: `package.module:function`. Another path is an error of [`Call::encode`], and so
-    /// of the client that enqueues the call.
+    /// Calls the function at `path`: `package.module:function`. An invalid path is an error of
+    /// [`Call::encode`](crate::Call::encode), and so of the client that enqueues the call.
     pub fn new(path: impl Into<String>) -> Self {
         Self { path: path.into(), args: Vec::new(), kwargs: Vec::new(), retry: 0, error: None }
     }
 
-    /// With one more argument by place.
+    /// Adds a positional argument.
     pub fn arg(mut self, value: impl Serialize) -> Self {
         let place = self.args.len() + 1;
         match with_maps(&value) {
@@ -46,7 +45,7 @@ impl PyTask {
         self
     }
 
-    /// With an argument by keyword; of two with one name the later one holds.
+    /// Adds a keyword argument. It replaces one with the same name.
     pub fn kwarg(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
         match with_maps(&value) {
@@ -59,15 +58,10 @@ impl PyTask {
         self
     }
 
-    /// May be retried so often when it fails; negative is for ever.
+    /// Sets how often the call is retried if it fails; a negative number: without limit.
     pub fn retry(mut self, retry: i64) -> Self {
         self.set_retry(retry);
         self
-    }
-
-    /// Into this queue, instead of `default`: see [`Call::queue`].
-    pub fn queue(self, name: impl Into<QueueChoice>) -> Call {
-        Call::from(self).queue(name)
     }
 
     pub(crate) fn set_retry(&mut self, retry: i64) {
@@ -95,7 +89,7 @@ impl PyTask {
         Ok(encode::py_task(&self.path, &args, &kwargs, self.retry))
     }
 
-    /// The first error is the one that is told.
+    /// Keeps the first error.
     fn fail(&mut self, name: &'static str, reason: String) {
         self.error.get_or_insert(EncodeError::Argument { name, reason });
     }
@@ -119,13 +113,13 @@ pub struct GoTask {
 }
 
 impl GoTask {
-    /// A call of the function at `path`, as Go registered it. One that is empty or has spaces is an error of
-    /// [`Call::encode`], and so of the client that enqueues the call.
+    /// Calls the function at `path`, as it is registered in Go. A path that is empty or has spaces is an error of
+    /// [`Call::encode`](crate::Call::encode), and so of the client that enqueues the call.
     pub fn new(path: impl Into<String>) -> Self {
         Self { path: path.into(), args: Vec::new() }
     }
 
-    /// With one more argument.
+    /// Adds an argument.
     pub fn arg(mut self, value: impl Serialize) -> Self {
         let mut encoder = Encoder::new(1);
         encoder.argument("args", &value);
@@ -137,11 +131,6 @@ impl GoTask {
             other => other,
         }));
         self
-    }
-
-    /// Into this queue, instead of `default`: see [`Call::queue`].
-    pub fn queue(self, name: impl Into<QueueChoice>) -> Call {
-        Call::from(self).queue(name)
     }
 
     pub(crate) fn path(&self) -> &str {

@@ -1,4 +1,4 @@
-//! How is a typed function called with the arguments of a message? Types are erased here.
+//! Erases the types of a function, so that a worker can call it with the arguments of a message.
 
 use std::any::Any;
 use std::error::Error;
@@ -43,10 +43,10 @@ pub fn boxed(future: impl Future<Output = Answered> + Send + 'static) -> RunFutu
 
 /// What a task may answer.
 #[diagnostic::on_unimplemented(
-    message = "a task cannot return `{Self}`",
-    label = "this cannot be written down as the task's answer",
-    note = "a task returns `()`, a value that is `serde::Serialize`, or a `Result` of one",
-    note = "`#[derive(serde::Serialize)]` on the type is the usual way"
+    message = "a task cannot return `{Self}`: it does not implement `serde::Serialize`",
+    label = "this cannot be encoded as a result",
+    note = "add `#[derive(serde::Serialize)]` to the type, or to the types inside of it; a task returns `()`, such a value, \
+            or a `Result` of one"
 )]
 pub trait Answer {}
 
@@ -55,8 +55,8 @@ impl<T: Serialize + ?Sized> Answer for T {}
 
 /// What a task may fail with.
 #[diagnostic::on_unimplemented(
-    message = "a task cannot fail with `{Self}`",
-    label = "this error has no text: it is not `std::fmt::Display`",
+    message = "a task cannot fail with `{Self}`: it does not implement `std::fmt::Display`",
+    label = "this error has no text",
     note = "implement `std::fmt::Display` for the error, derive it with `thiserror`, or return `delayed::TaskError`"
 )]
 pub trait Failure: fmt::Display + 'static {}

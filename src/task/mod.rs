@@ -1,23 +1,26 @@
-//! What is a task? Its handler, its registry, what it may ask for and what it may answer.
+//! Tasks and calls: the handler and the registry of a task, what it may ask for and what it may return.
 //! Knows neither Redis nor processes.
 
-pub mod argument;
-pub mod call;
-pub mod cancellation;
-pub mod context;
-pub mod error;
-pub mod foreign;
-pub mod handler;
-pub mod registration;
-pub mod registry;
-pub mod state;
+pub(crate) mod argument;
+mod call;
+mod cancellation;
+mod context;
+pub(crate) mod error;
+mod foreign;
+pub(crate) mod handler;
+mod registration;
+mod registry;
+mod state;
 
-pub use self::call::Call;
+#[cfg(feature = "broker")]
+pub(crate) use self::call::Due;
+pub use self::call::{Call, IntoCall, QueueChoice};
 pub use self::cancellation::Cancellation;
 pub use self::context::{Context, Scope};
+#[cfg(feature = "worker")]
+pub(crate) use self::error::Again;
 pub use self::error::TaskError;
 pub use self::foreign::{GoTask, PyTask};
-pub use self::handler::Handler;
 pub use self::registration::{Registration, Task, TaskOptions};
 pub use self::registry::{MissingState, Registry, RegistryError};
 pub use self::state::{State, StateType, States};

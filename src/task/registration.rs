@@ -1,9 +1,11 @@
-//! What is known of a task? All that its attribute and its signature say.
+//! Describes a task: all that its attribute and its signature say.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use crate::isolation::{Isolation, Limits, Timeouts};
 use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
+use crate::protocol::backoff::Backoff;
 use crate::task::handler::Handler;
 use crate::task::state::StateType;
 
@@ -11,6 +13,7 @@ use crate::task::state::StateType;
 /// function's name.
 pub trait Task {
     /// All that is known of it.
+    #[doc(hidden)]
     fn registration() -> &'static Registration;
 }
 
@@ -22,6 +25,10 @@ pub struct TaskOptions {
     pub queue: Option<&'static str>,
     /// How often a call that failed is tried again; negative is for ever.
     pub retry: i64,
+    /// How long it waits before; none is as long as the worker says.
+    pub backoff: Option<Backoff>,
+    /// For how long after its first failed attempt it is tried again; none is without end.
+    pub retry_for: Option<Duration>,
     /// Where it runs; none is where the worker says.
     pub isolation: Option<Isolation>,
     /// How long it may run; where they say nothing, the worker's hold.
@@ -32,8 +39,15 @@ pub struct TaskOptions {
 
 impl TaskOptions {
     /// No options: the queue `default`, no retry.
-    pub const DEFAULT: Self =
-        Self { queue: None, retry: 0, isolation: None, timeouts: Timeouts::NONE, limits: Limits::NONE };
+    pub const DEFAULT: Self = Self {
+        queue: None,
+        retry: 0,
+        backoff: None,
+        retry_for: None,
+        isolation: None,
+        timeouts: Timeouts::NONE,
+        limits: Limits::NONE,
+    };
 
     /// With `queue = "…"`.
     #[must_use]
@@ -45,6 +59,18 @@ impl TaskOptions {
     #[must_use]
     pub const fn with_retry(self, retry: i64) -> Self {
         Self { retry, ..self }
+    }
+
+    /// With `backoff = …`.
+    #[must_use]
+    pub const fn with_backoff(self, backoff: Backoff) -> Self {
+        Self { backoff: Some(backoff), ..self }
+    }
+
+    /// With `retry_for = "…"`.
+    #[must_use]
+    pub const fn with_retry_for(self, time: Duration) -> Self {
+        Self { retry_for: Some(time), ..self }
     }
 
     /// With `isolation = "…"`.

@@ -1,4 +1,4 @@
-//! Which tasks are there? Found by inventory, looked up by name.
+//! Collects the tasks of a program and looks them up by name.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,17 +16,17 @@ pub struct Registry {
     sorted: Vec<&'static Registration>,
 }
 
-/// Why a registry could not be made, or does not suit the program.
+/// Why a registry cannot be created, or does not suit the program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// There is no task at all.
+    /// There are no tasks.
     #[error(
         "no task is registered: mark functions with `#[delayed::task]`; a crate that nobody names is not linked, \
          so when they stand in a library add `use my_tasks as _;` to the program"
     )]
     Empty,
-    /// Two tasks have one name.
+    /// Two tasks have the same name.
     #[error(
         "two tasks are called `{name}`: at {first} and at {second}; give one of them another name with \
          `#[delayed::task(name = \"…\")]`"
@@ -34,22 +34,22 @@ pub enum RegistryError {
     Duplicate {
         /// The name.
         name: &'static str,
-        /// Where the first stands: `file:line`.
+        /// The place of the first: `file:line`.
         first: &'static str,
-        /// Where the second stands: `file:line`.
+        /// The place of the second: `file:line`.
         second: &'static str,
     },
-    /// Tasks ask for states that the program did not give.
+    /// Tasks need states that the program does not share.
     #[error("{}", Lines(.0))]
     MissingStates(Vec<MissingState>),
 }
 
-/// A state that a task asks for and the program did not give.
+/// A state that a task needs and the program does not share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingState {
     /// The task's name.
     pub task: &'static str,
-    /// Where it stands: `file:line`.
+    /// The place of the task: `file:line`.
     pub location: &'static str,
     /// The type as written.
     pub ty: &'static str,
@@ -77,16 +77,16 @@ impl fmt::Display for Lines<'_> {
 }
 
 impl Registry {
-    /// No tasks.
+    /// Creates an empty registry.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// All tasks that are linked into the program.
+    /// Collects all tasks that are linked into the program.
     ///
     /// # Errors
-    /// [`RegistryError::Empty`] when there is none, [`RegistryError::Duplicate`] when two have one name.
+    /// [`RegistryError::Empty`] if there are none, [`RegistryError::Duplicate`] if two have the same name.
     pub fn collect() -> Result<Self, RegistryError> {
         let mut all: Vec<&'static Registration> =
             inventory::iter::<&'static Registration>().copied().collect();
@@ -99,7 +99,7 @@ impl Registry {
     /// Adds a task by hand: `Registry::new().with::<tasks::add>()`.
     ///
     /// # Errors
-    /// [`RegistryError::Duplicate`] when there is another task of its name.
+    /// [`RegistryError::Duplicate`] if there is another task with its name.
     pub fn with<T: Task>(self) -> Result<Self, RegistryError> {
         self.add(T::registration())
     }
@@ -117,33 +117,35 @@ impl Registry {
         Ok(self)
     }
 
-    /// The task of that name.
+    /// The task with this name.
+    #[doc(hidden)]
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&'static Registration> {
         self.by_name.get(name).copied()
     }
 
     /// All tasks, sorted by name.
+    #[doc(hidden)]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'static Registration> + '_ {
         self.sorted.iter().copied()
     }
 
-    /// How many tasks there are.
+    /// The number of tasks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sorted.len()
     }
 
-    /// Whether there is no task.
+    /// Whether there are no tasks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
 
-    /// Checks that the program gave every state that a task asks for.
+    /// Checks that the program shares every state that a task needs.
     ///
     /// # Errors
-    /// [`RegistryError::MissingStates`] with all that are missing.
+    /// [`RegistryError::MissingStates`] with all missing states.
     pub fn check_states(&self, states: &States) -> Result<(), RegistryError> {
         let mut missing = Vec::new();
         for task in self.iter() {

@@ -1,4 +1,4 @@
-//! What does the program share with its tasks? Values by type.
+//! Keeps the values that a program shares with its tasks, by type.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
@@ -6,13 +6,14 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-/// A value of type `T` that the program gave with `App::state`, shared by all runs of a process.
+/// A value of type `T` that the program shares with its tasks, given by `App::state` or `App::state_with`. All runs of a process
+/// share it.
 ///
-/// A parameter of this type is not sent with the call; the worker gives it. Cheap to clone.
+/// A parameter of this type is not sent with the call; the worker provides it. Cheap to clone.
 pub struct State<T>(Arc<T>);
 
 impl<T> State<T> {
-    /// Shares `value`, to call a task's function by hand.
+    /// Wraps `value`, to call a task's function by hand.
     #[must_use]
     pub fn new(value: T) -> Self {
         Self(Arc::new(value))
@@ -39,7 +40,7 @@ impl<T: fmt::Debug> fmt::Debug for State<T> {
     }
 }
 
-/// The type of a state that a task asks for.
+/// The type of a state that a task needs.
 #[derive(Debug, Clone, Copy)]
 pub struct StateType {
     /// Its identity.
@@ -59,27 +60,39 @@ enum Value {
     Made(Arc<dyn Fn() -> Shared + Send + Sync>, Arc<OnceLock<Shared>>),
 }
 
-/// The values that the program gave, one of each type.
+/// The shared values of a program, one of each type. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct States(HashMap<TypeId, (&'static str, Value)>);
+pub struct States(Arc<HashMap<TypeId, (&'static str, Value)>>);
 
 impl States {
-    /// No values.
+    /// Creates an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds `value`; it replaces one of the same type.
+    /// Adds `value`. It replaces a value of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
-        self.0.insert(TypeId::of::<T>(), (type_name::<T>(), Value::Given(Arc::new(value))));
+        self.map().insert(TypeId::of::<T>(), (type_name::<T>(), Value::Given(Arc::new(value))));
     }
 
-    /// Adds a value that `make` makes when a task first asks for it, in each process for itself; it replaces one of
-    /// the same type. When `make` panics, the run that asked for it does.
+    /// Adds a value that each process creates by `make` when a task first needs it. It replaces a value of the same type. If `make`
+    /// panics, so does the run.
     pub fn insert_with<T: Send + Sync + 'static>(&mut self, make: impl Fn() -> T + Send + Sync + 'static) {
         let make = move || -> Shared { Arc::new(make()) };
-        self.0.insert(TypeId::of::<T>(), (type_name::<T>(), Value::Made(Arc::new(make), Arc::default())));
+        self.map().insert(TypeId::of::<T>(), (type_name::<T>(), Value::Made(Arc::new(make), Arc::default())));
+    }
+
+    fn map(&mut self) -> &mut HashMap<TypeId, (&'static str, Value)> {
+        Arc::make_mut(&mut self.0)
+    }
+
+    /// Adds `value`, unless there is one of the same type.
+    #[cfg_attr(not(all(feature = "client", feature = "worker")), expect(dead_code))]
+    pub(crate) fn insert_missing<T: Send + Sync + 'static>(&mut self, value: T) {
+        if !self.0.contains_key(&TypeId::of::<T>()) {
+            self.insert(value);
+        }
     }
 
     /// The value of type `T`.
@@ -92,7 +105,33 @@ impl States {
         Arc::clone(value).downcast().ok().map(State)
     }
 
+    /// Whether a task that asks for these types has to wait for none of them: each was given, or was made before.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    pub(crate) fn are_made(&self, types: &[StateType]) -> bool {
+        types.iter().all(|ty| match self.0.get(&(ty.id)()) {
+            Some((_, Value::Made(_, made))) => made.get().is_some(),
+            Some((_, Value::Given(_))) | None => true,
+        })
+    }
+
+    /// Makes what has not been made of these types. When one of them panics, so does this.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    pub(crate) fn make(&self, types: &[StateType]) {
+        for ty in types {
+            if let Some((_, Value::Made(make, made))) = self.0.get(&(ty.id)()) {
+                made.get_or_init(|| make());
+            }
+        }
+    }
+
+    /// Whether the value of that type is made in each process.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    pub(crate) fn is_made_here(&self, ty: &StateType) -> bool {
+        matches!(self.0.get(&(ty.id)()), Some((_, Value::Made(..))))
+    }
+
     /// Whether there is a value of that type.
+    #[doc(hidden)]
     #[must_use]
     pub fn has(&self, ty: &StateType) -> bool {
         self.0.contains_key(&(ty.id)())

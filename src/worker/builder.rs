@@ -1,30 +1,34 @@
-//! How is a worker made?
+//! Configures a worker and connects it to Redis.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::broker::{Broker, LeaseKeeper, Target};
-use crate::config::{Config, ConfigError, Prefetch, QueueWeight, RedisConfig, Unknown};
+#[cfg(feature = "client")]
+use crate::client::Client;
+use crate::config::{Backoff, Config, ConfigError, Prefetch, QueueWeight, RedisConfig, Unknown};
 use crate::error::Error;
 use crate::isolation::{Isolation, Limits};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::Zygote;
 use crate::task::{Registry, States};
-use crate::worker::Worker;
+use crate::worker::executor::task_table::first_isolated;
 use crate::worker::heartbeat::Heartbeat;
-use crate::worker::known::first_isolated;
-use crate::worker::shutdown::WorkerHandle;
+use crate::worker::phase::WorkerHandle;
+use crate::worker::signals::Signals;
 use crate::worker::stats::Counters;
+use crate::worker::{Owned, Worker};
 
-/// Makes a [`Worker`]. Every setting has a default; see [`WorkerConfig`](crate::config::WorkerConfig).
+/// Builds a [`Worker`]. Every setting has a default: see [`WorkerConfig`](crate::config::WorkerConfig).
 #[derive(Debug)]
 pub struct WorkerBuilder {
     config: Config,
-    /// Queues that were named; none: those of the configuration.
+    /// Queues given to the builder; if empty, those of the configuration.
     queues: Vec<Result<QueueWeight, ConfigError>>,
     registry: Option<Registry>,
     states: States,
     signals: bool,
+    owns_process: bool,
     zygote: Option<Zygote>,
 }
 
@@ -36,138 +40,157 @@ impl WorkerBuilder {
             registry: None,
             states: States::new(),
             signals: false,
+            owns_process: false,
             zygote: None,
         }
     }
 
-    /// Serves a queue, such as `mail` or, with a weight, `mail=3`. May be repeated; the first time it takes the
-    /// place of the configured queues. A name that is not allowed is an error of [`connect`](Self::connect).
+    /// Adds a queue, such as `mail`, or `mail=3` with a weight. The first call replaces the configured queues. An invalid name is
+    /// an error of [`connect`](Self::connect).
     #[must_use]
     pub fn queue(mut self, queue: &str) -> Self {
         self.queues.push(queue.parse());
         self
     }
 
-    /// How many calls run at a time: 1 to 4096.
+    /// Sets how many calls run at the same time: 1 to 4096. Default: 10.
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.config.worker.concurrency = concurrency;
         self
     }
 
-    /// How many calls are claimed ahead, beyond those that run: a number, or [`Prefetch::Auto`], the default.
+    /// Sets how many calls are claimed in addition to those that run: a number, or [`Prefetch::Auto`], the default.
     #[must_use]
     pub fn prefetch(mut self, prefetch: impl Into<Prefetch>) -> Self {
         self.config.worker.prefetch = prefetch.into();
         self
     }
 
-    /// How long Redis waits for a sign of life before what the worker owns is given to others: 1 s to 24 h.
+    /// Sets how long the worker counts as alive without a heartbeat; then other workers get its calls: 1 s to 24 h. Default: 6 s.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.config.worker.lease = lease;
         self
     }
 
-    /// How long running calls may go on after the worker was told to stop.
+    /// Sets how long running calls may continue after the worker is told to stop. Default: 25 s.
     #[must_use]
     pub fn shutdown(mut self, shutdown: Duration) -> Self {
         self.config.worker.shutdown = shutdown;
         self
     }
 
-    /// What becomes of calls of tasks that this worker does not know.
+    /// Sets what happens to calls of tasks that this worker does not have. Default: [`Unknown::Bury`].
     #[must_use]
     pub fn unknown(mut self, unknown: Unknown) -> Self {
         self.config.worker.unknown = unknown;
         self
     }
 
-    /// Whether the worker sweeps too, by turns with all others.
+    /// Sets whether the worker also sweeps, taking turns with other workers. Default: true.
     #[must_use]
     pub fn sweep(mut self, sweep: bool) -> Self {
         self.config.worker.sweep = sweep;
         self
     }
 
-    /// Whether the worker ends when all is settled and its queues are empty, or hold only calls that it put back.
+    /// Makes the worker stop when all calls are settled and its queues are empty, or hold only calls that it put back. Default:
+    /// false.
     #[must_use]
     pub fn burst(mut self, burst: bool) -> Self {
         self.config.worker.burst = burst;
         self
     }
 
-    /// Where tasks run that do not say. Default: inline.
+    /// Sets where tasks without an isolation of their own run. Default: inline.
     #[must_use]
     pub fn isolation(mut self, isolation: Isolation) -> Self {
         self.config.worker.isolation = isolation;
         self
     }
 
-    /// How long a run may go on, of a task or a call that does not say. Default: without end.
+    /// Sets the timeout of runs, for tasks and calls without their own. Default: none.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.config.worker.timeout = Some(timeout);
         self
     }
 
-    /// How long a run then has to end by itself. Default: [`Timeouts::GRACE`](crate::isolation::Timeouts::GRACE).
+    /// Sets how long a run may continue after its timeout, to end by itself. Default:
+    /// [`Timeouts::GRACE`](crate::isolation::Timeouts::GRACE).
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.config.worker.grace = Some(grace);
         self
     }
 
-    /// What the process of an isolated run may use, where its task does not say. Default: all that there is.
+    /// Sets how long a failed call waits before it is retried. Default: [`Backoff::default`].
+    #[must_use]
+    pub fn backoff(mut self, backoff: Backoff) -> Self {
+        self.config.worker.backoff = backoff;
+        self
+    }
+
+    /// Sets the limits of the processes of isolated runs, for tasks without their own. Default: none.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.config.worker.limits = limits;
         self
     }
 
-    /// The tasks that it can run. Default: all that are linked, [`Registry::collect`].
+    /// Sets the tasks that the worker can run. Default: all tasks linked into the program, [`Registry::collect`].
     #[must_use]
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = Some(registry);
         self
     }
 
-    /// Gives tasks a value for their [`State<T>`](crate::State) parameters.
+    /// Shares a value with all tasks that have a [`State<T>`](crate::State) parameter. See [`States::insert_with`] and
+    /// [`states`](Self::states) for a value that each process creates itself.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.states.insert(value);
         self
     }
 
-    /// Gives tasks all of these values, and none that were given before.
+    /// Shares all of these values with the tasks, in place of those given before.
     #[must_use]
     pub fn states(mut self, states: States) -> Self {
         self.states = states;
         self
     }
 
-    /// Whether the worker obeys signals: SIGTERM, SIGINT and SIGHUP stop it, SIGUSR1 and SIGTSTP make it quiet.
-    /// Default: false, since signals belong to the whole process.
+    /// Makes the worker handle signals, from [`connect`](Self::connect) on: SIGTERM, SIGINT and SIGHUP stop it, SIGUSR1 makes it
+    /// quiet, and so does SIGTSTP until SIGCONT; in a terminal, Ctrl-Z suspends the process. Signals that the parent process
+    /// ignores stay ignored, except SIGTERM. Default: false, because signals concern the whole process.
     #[must_use]
     pub fn signals(mut self, signals: bool) -> Self {
         self.signals = signals;
         self
     }
 
-    /// The process that forks those in which tasks run with `isolation = "fork"` or `"prefork"`; a worker with such
-    /// tasks does not start without one. Give it the same registry and states.
+    /// Declares that the process exists for this worker only, so that a task that exits it makes a mistake.
+    #[cfg(feature = "cli")]
+    pub(crate) fn owns_process(mut self) -> Self {
+        self.owns_process = true;
+        self
+    }
+
+    /// Sets the zygote, which forks the processes of tasks with `isolation = "fork"` or `"prefork"`. A worker with such tasks does
+    /// not start without it. Give the zygote the same registry and states.
     #[must_use]
     pub fn zygote(mut self, zygote: Zygote) -> Self {
         self.zygote = Some(zygote);
         self
     }
 
-    /// Connects to Redis. One that is loading its data is waited for.
+    /// Connects to Redis, and waits while Redis is loading its data. If a signal stops the worker meanwhile,
+    /// [`Worker::run`] returns at once.
     ///
     /// # Errors
-    /// A setting out of its range, a name that no queue may have, no tasks or two of one name, a state that is missing, a task
-    /// with a process of its own and no [`zygote`](Self::zygote), a Redis that cannot be reached or used, or the thread that beats
-    /// cannot be started.
+    /// A setting is out of range; a queue name is invalid; there are no tasks, or two with one name; a state is missing; an
+    /// isolated task has no [`zygote`](Self::zygote); Redis cannot be reached or used; or the heartbeat thread cannot be started.
     pub async fn connect(mut self) -> Result<Worker, Error> {
         if !self.queues.is_empty() {
             self.config.worker.queues = self.queues.into_iter().collect::<Result<_, _>>()?;
@@ -177,24 +200,37 @@ impl WorkerBuilder {
             Some(registry) => registry,
             None => Registry::collect()?,
         };
+        #[cfg(feature = "client")]
+        self.states.insert_missing(Client::lazy_with_config(&self.config));
         registry.check_states(&self.states)?;
         if self.zygote.is_none()
             && let Some((task, isolation)) = first_isolated(&registry, &self.config.worker)
         {
             return Err(Error::NoZygote { task, isolation });
         }
+        let counters = Arc::new(Counters::default());
+        let handle = WorkerHandle::new(self.config.worker.shutdown, Arc::clone(&counters));
+        // Before anything that waits: from now on a signal is heard.
+        let signals = match self.signals {
+            true => Some(Owned::spawn(Signals::listen().map_err(Error::Io)?.obey(handle.clone()))),
+            false => None,
+        };
         let target = Target::new(&self.config.redis)?;
         let heartbeat = Heartbeat::start(LeaseKeeper::new(&target)).map_err(Error::Io)?;
-        let broker = Broker::connect_when_ready(&target).await?;
-        let counters = Arc::new(Counters::default());
+        let broker = tokio::select! {
+            biased;
+            () = handle.told_to_stop() => None,
+            broker = Broker::connect_when_ready(&target) => Some(broker?),
+        };
         Ok(Worker {
             id: WorkerId::random(),
-            handle: WorkerHandle::new(self.config.worker.shutdown, Arc::clone(&counters)),
+            handle,
             broker,
             heartbeat,
             registry,
             states: Arc::new(self.states),
-            signals: self.signals,
+            signals,
+            owns_process: self.owns_process,
             zygote: self.zygote,
             counters,
             config: self.config,
@@ -203,13 +239,13 @@ impl WorkerBuilder {
 }
 
 impl Worker {
-    /// Begins a worker for the Redis at `url`.
+    /// Builds a worker for the Redis at `url`.
     #[must_use]
     pub fn builder(url: &str) -> WorkerBuilder {
         WorkerBuilder::new(Config { redis: RedisConfig::new(url), ..Config::default() })
     }
 
-    /// Begins a worker with these settings.
+    /// Builds a worker with these settings.
     #[must_use]
     pub fn with_config(config: Config) -> WorkerBuilder {
         WorkerBuilder::new(config)

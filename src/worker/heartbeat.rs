@@ -15,26 +15,29 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use crate::broker::{BrokerError, LeaseKeeper, Order};
+use crate::broker::{BrokerError, Foreign, LeaseKeeper, Order};
 use crate::protocol::names::WorkerId;
-use crate::worker::lane::Lane;
+use crate::repeats::WINDOW;
+use crate::worker::queue::served::ServedQueue;
 
+/// What the log calls a beat.
+const HEARTBEAT: &str = "heartbeat";
 /// Live keys for one script call.
 const CHUNK: usize = 500;
 /// One beat of so many wakes the runtime whatever it finds, since it is not calls alone that may block its threads: so often
-/// that what was picked up meanwhile for a lane that rests is heard of while its live key has time for a beat that covers it.
+/// that what was picked up meanwhile for a queue that rests is heard of while its live key has time for a beat that covers it.
 const WAKE_EVERY: u64 = 2;
 /// One beat of so many has all queues swept whatever it finds: what lies between forgets a connection over which nothing is
 /// ever sent, and that of commands has nothing else to send while all queues are empty.
 const SWEEP_EVERY: u64 = 16;
 
-/// So many beats a lane rests after one that had nothing to cover and found nothing, unless it comes to own something: with
+/// So many beats a queue rests after one that had nothing to cover and found nothing, unless it comes to own something: with
 /// the beat itself that is a lease.
 const RESTS: u64 = 3;
 
 /// What is said of the worker at each beat.
 pub(super) struct Pulse {
-    pub(super) lanes: Vec<Beating>,
+    pub(super) queues: Vec<Beating>,
     pub(super) worker: WorkerId,
     pub(super) lease: Duration,
     pub(super) period: Duration,
@@ -42,15 +45,15 @@ pub(super) struct Pulse {
     pub(super) info: Vec<u8>,
     /// Where the tasks run.
     pub(super) runtime: Handle,
-    /// Told after a beat, but for the first, when lanes may have something to sweep: those that note it.
+    /// Told after a beat, but for the first, when queues may have something to sweep: those that note it.
     pub(super) found: Arc<Notify>,
-    /// To the loop that claims: orders to end runs, and of which lane.
+    /// To the loop that claims: orders to end runs, and of which queue.
     pub(super) orders: UnboundedSender<(usize, Order)>,
 }
 
-/// A lane of the worker's, and how many beats it still rests.
+/// A queue of the worker's, and how many beats it still rests.
 pub(super) struct Beating {
-    lane: Arc<Lane>,
+    queue: Arc<ServedQueue>,
     rests: u64,
 }
 
@@ -115,7 +118,7 @@ impl Heartbeat {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the thread that beats had panicked");
+            tracing::error!("heartbeat thread panicked");
         }
     }
 }
@@ -146,7 +149,7 @@ fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
         return;
     }
     let mut last_success = Instant::now();
-    let mut last_told = None::<Instant>;
+    let mut told_of_lease = None::<Instant>;
     let mut pause = pulse.period;
     let mut beats = 0;
     loop {
@@ -160,22 +163,40 @@ fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
         match beat {
             Ok(_) => {
                 last_success = Instant::now();
-                last_told = None;
+                told_of_lease = None;
                 pause = pulse.period;
+                keeper.outage().succeeded(HEARTBEAT, "");
             }
             Err(error) => {
                 pause = pulse.period / 4;
-                if last_told.is_some_and(|told| told.elapsed() < pulse.period) {
-                    continue;
-                }
-                last_told = Some(Instant::now());
+                keeper.outage().failed(HEARTBEAT, "", &error);
                 let silent = last_success.elapsed();
-                if silent > pulse.lease {
-                    tracing::warn!(worker = %pulse.worker, %error, ?silent, "heartbeat failed; the lease has ended and others may run what this worker owns");
-                } else {
-                    tracing::warn!(worker = %pulse.worker, %error, "heartbeat failed");
+                let owned: usize = pulse.queues.iter().map(|beating| beating.queue.surely_owned()).sum();
+                // Where it owns nothing, nobody has anything to take over.
+                if owned > 0
+                    && silent > pulse.lease
+                    && told_of_lease.is_none_or(|told| told.elapsed() >= WINDOW)
+                {
+                    told_of_lease = Some(Instant::now());
+                    tracing::warn!(worker = %pulse.worker, owned, %error, ?silent, "lease ended; others may run what this worker owns");
                 }
             }
+        }
+    }
+}
+
+/// Notes which lists of a queue are another program's, and logs what has changed.
+fn note_foreign(queue: &ServedQueue, now: Foreign) {
+    let before = queue.note_foreign(now);
+    let lists = [
+        (&queue.keys.hand, before.hand, now.hand),
+        (&queue.keys.notifications, before.notifications, now.notifications),
+    ];
+    for (key, before, now) in lists {
+        if now && !before {
+            tracing::error!(queue = %queue.queue, key, hint = "another program uses this key: rename it, or use another queue name", "list holds no notifications; left alone");
+        } else if before && !now {
+            tracing::info!(queue = %queue.queue, key, "list holds notifications again");
         }
     }
 }
@@ -186,13 +207,13 @@ pub(super) fn chunks<T>(items: &[T]) -> impl Iterator<Item = &[T]> {
 }
 
 impl Beating {
-    pub(super) fn new(lane: Arc<Lane>) -> Self {
-        Self { lane, rests: 0 }
+    pub(super) fn new(queue: Arc<ServedQueue>) -> Self {
+        Self { queue, rests: 0 }
     }
 
-    /// The slots to cover with this beat; none when the lane rests.
+    /// The slots to cover with this beat; none when the queue rests.
     fn due(&mut self) -> Option<Vec<usize>> {
-        let slots = self.lane.to_cover();
+        let slots = self.queue.to_cover();
         if slots.is_empty() && self.rests > 0 {
             self.rests -= 1;
             return None;
@@ -210,7 +231,7 @@ impl Pulse {
     fn wake(&self, beats: u64, beat: &Result<bool, BrokerError>) {
         if beat.is_err() || beats.is_multiple_of(SWEEP_EVERY) {
             // There may be anything.
-            self.lanes.iter().for_each(|beating| beating.lane.note_found());
+            self.queues.iter().for_each(|beating| beating.queue.note_found());
         }
         if !matches!(beat, Ok(false)) || beats.is_multiple_of(WAKE_EVERY) {
             let found = Arc::clone(&self.found);
@@ -226,21 +247,22 @@ impl Pulse {
     fn beat(&mut self, keeper: &mut LeaseKeeper) -> Result<bool, BrokerError> {
         let mut result = Ok(());
         let mut found = false;
-        for (index, beating) in self.lanes.iter_mut().enumerate() {
+        for (index, beating) in self.queues.iter_mut().enumerate() {
             let Some(slots) = beating.due() else { continue };
-            let lane = &beating.lane;
+            let queue = &beating.queue;
             let mut is_idle = slots.is_empty();
             // One that may rest for the whole of its lease is not to look dead by then.
             let lease = if is_idle { self.lease * 2 } else { self.lease };
             for chunk in chunks(&slots) {
-                let sent = lane.now();
-                let ids = lane.ids(chunk);
-                let keys = lane.lease_keys(self.worker.as_str());
+                let sent = queue.now();
+                let ids = queue.ids(chunk);
+                let keys = queue.lease_keys(self.worker.as_str());
                 match keeper.beat(keys, lease, &self.info, &ids) {
                     Ok(beaten) => {
-                        lane.cover(chunk, sent, self.lease);
+                        queue.cover(chunk, sent, self.lease);
+                        note_foreign(queue, beaten.foreign);
                         if beaten.found {
-                            lane.note_found();
+                            queue.note_found();
                             found = true;
                             is_idle = false;
                         }
@@ -271,8 +293,8 @@ mod tests {
 
     #[test]
     fn a_lane_rests_until_a_lease_has_passed_or_it_owns_something() {
-        let lane = Arc::new(Lane::new(QueueName::default(), &WorkerId::random(), 1));
-        let mut beating = Beating::new(Arc::clone(&lane));
+        let queue = Arc::new(ServedQueue::new(QueueName::default(), &WorkerId::random(), 1));
+        let mut beating = Beating::new(Arc::clone(&queue));
         assert_eq!(beating.due(), Some(Vec::new()), "expected it to beat until it may rest");
         beating.rests = RESTS;
         let due: Vec<bool> = (0..5).map(|_| beating.due().is_some()).collect();
@@ -280,8 +302,8 @@ mod tests {
 
         beating.rests = RESTS;
         assert_eq!(beating.due(), None);
-        lane.own(0);
-        lane.disown(0);
+        queue.own(0);
+        queue.disown(0);
         assert_eq!(beating.due(), Some(vec![0]), "expected what it owned since the last beat to be covered");
         assert_eq!(beating.due(), Some(Vec::new()), "expected it not to rest again by itself");
     }

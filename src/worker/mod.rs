@@ -1,34 +1,22 @@
-//! Claims calls and runs them. One file for each question; the loop that asks them all is `claim_loop.rs`.
+//! Claims calls and runs them. Begin with [`Worker::builder`].
 
-mod attention;
-mod backlog;
-mod backoff;
-mod batch;
-mod blocking;
 mod builder;
-mod claim;
-mod claim_loop;
-mod clock;
-mod closing;
-mod dispatch;
-mod doubt;
+mod busy_poll;
+mod decide;
+mod event_loop;
+mod executor;
+mod exits;
+mod failures;
 mod heartbeat;
-pub(crate) mod known;
-mod lane;
-mod lane_state;
-mod orders;
-mod prefetch;
-mod request;
-mod settle;
-mod shutdown;
-mod slots;
+mod hint;
+mod last_sweep;
+mod phase;
+mod prefetch_limiter;
+mod queue;
+mod settlement;
+mod signals;
 mod stats;
 mod sweep;
-mod timeouts;
-mod turn;
-mod unburied;
-mod verdict;
-mod wait;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -37,29 +25,33 @@ use futures_util::future::{join, try_join_all};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-pub use self::attention::runtime;
 pub use self::builder::WorkerBuilder;
-pub use self::shutdown::{StopReason, WorkerHandle};
+pub use self::busy_poll::runtime;
+#[cfg(feature = "cli")]
+pub(crate) use self::executor::task_table::first_isolated;
+pub use self::phase::{StopReason, WorkerHandle};
 pub use self::stats::Stats;
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind, DeadLimits, Order};
+use crate::broker::{Broker, BrokerError, BrokerErrorKind, Channels, DeadLimits, Order};
 use crate::config::Config;
 use crate::error::Error;
+use crate::protocol::call_id::CallId;
 use crate::protocol::info::WorkerInfo;
+use crate::protocol::meta::since_1970;
 use crate::protocol::names::WorkerId;
 use crate::runner::{PoolOptions, Processes, Zygote};
-use crate::sweeper::Sweeper;
+use crate::sweeper::{Sweeper, Timetable};
 use crate::sys;
 use crate::task::{Cancellation, Registry, States};
-use crate::worker::blocking::Shared;
-use crate::worker::claim_loop::{ClaimLoop, Parts};
+use crate::worker::decide::Policy;
+use crate::worker::event_loop::{EventLoop, KillChannels, Parts, answer_all};
+use crate::worker::executor::task_table::TaskTable;
+use crate::worker::executor::{ExecutorParts, Shared};
 use crate::worker::heartbeat::{Beating, Heartbeat, Pulse};
-use crate::worker::lane::Lane;
-use crate::worker::orders::Orders;
-use crate::worker::prefetch::Outlook;
-use crate::worker::request::Sender;
-use crate::worker::shutdown::Signals;
-use crate::worker::slots::SPARES;
+use crate::worker::last_sweep::LastSweep;
+use crate::worker::prefetch_limiter::PrefetchLimiter;
+use crate::worker::queue::served::ServedQueue;
+use crate::worker::queue::{QueueParts, SPARES, Sender};
 use crate::worker::stats::Counters;
 
 /// How long the worker's last answers to orders may take.
@@ -79,17 +71,21 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 pub struct Worker {
     id: WorkerId,
     config: Config,
-    broker: Broker,
+    /// None when it was told to stop before it was connected.
+    broker: Option<Broker>,
     heartbeat: Heartbeat,
     registry: Registry,
     states: Arc<States>,
-    signals: bool,
+    /// Hears signals while it is there.
+    signals: Option<Owned<()>>,
+    owns_process: bool,
     zygote: Option<Zygote>,
     handle: WorkerHandle,
     counters: Arc<Counters>,
 }
 
 /// A task of the worker's: it ends with the worker's future, so that dropping that is like killing the worker.
+#[derive(Debug)]
 struct Owned<T>(JoinHandle<T>);
 
 impl<T: Send + 'static> Owned<T> {
@@ -143,17 +139,18 @@ impl Worker {
     /// Redis cannot be used at the start, or the zygote was killed: then a sweeper brings back what had begun in processes, and
     /// what ran in this one has ended or was put back.
     pub async fn run(mut self) -> Result<Stopped, Error> {
-        let zygote = self.zygote.take();
+        hint::show_without_subscriber();
+        let Some(broker) = self.broker.take() else { return Ok(self.stopped(StopReason::Requested, 0)) };
+        let (zygote, signals, handle) = (self.zygote.take(), self.signals.take(), self.handle.clone());
         let config = &self.config.worker;
-        // Before anything else: from now on a signal is heard.
-        let signals = match self.signals {
-            true => Some(Owned::spawn(Signals::listen().map_err(Error::Io)?.obey(self.handle.clone()))),
-            false => None,
-        };
-        let lanes: Vec<Arc<Lane>> = (config.queues.iter())
-            .map(|entry| Arc::new(Lane::new(entry.queue.clone(), &self.id, config.slots() + SPARES)))
+        let queues: Vec<Arc<ServedQueue>> = (config.queues.iter())
+            .map(|entry| Arc::new(ServedQueue::new(entry.queue.clone(), &self.id, config.slots() + SPARES)))
             .collect();
-        once_more(|| self.broker.check_slot(lanes.iter().map(|lane| &lane.keys))).await?;
+        tokio::select! {
+            biased;
+            () = handle.told_to_stop() => return Ok(self.stopped(StopReason::Requested, 0)),
+            checked = once_more(|| broker.check_slot(queues.iter().map(|queue| &queue.keys))) => checked?,
+        }
         let (done, ended) = unbounded_channel();
         let processes = match zygote {
             Some(zygote) => {
@@ -161,16 +158,29 @@ impl Worker {
             }
             None => None,
         };
-        let (order, orders) = unbounded_channel();
-        let pulse = self.pulse(&lanes, order);
+        let (kill, kills) = unbounded_channel();
+        let pulse = self.pulse(&queues, kill);
         let found = Arc::clone(&pulse.found);
         let begun = self.heartbeat.begin(pulse);
-        let registered = try_join_all(lanes.iter().map(|lane| register(&self.broker, lane)));
-        let (registered, begun) = join(registered, begun).await;
-        if let Err(error) = registered.and(begun) {
-            self.retire(&lanes).await;
-            return Err(error.into());
+        let registered = try_join_all(queues.iter().map(|queue| register(&broker, queue)));
+        let started = tokio::select! {
+            biased;
+            () = handle.told_to_stop() => None,
+            (registered, begun) = join(registered, begun) => Some(registered.and(begun)),
+        };
+        match started {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                self.retire(&broker, &queues).await;
+                return Err(error.into());
+            }
+            None => {
+                // It owns nothing, and where Redis is silent its lease runs out.
+                let _ = tokio::time::timeout(LAST_ANSWERS, self.retire(&broker, &queues)).await;
+                return Ok(self.stopped(StopReason::Requested, 0));
+            }
         }
+        let config = &self.config.worker;
 
         let death = processes.as_ref().map(|processes| {
             let (died, handle) = (processes.death(), self.handle.clone());
@@ -183,73 +193,118 @@ impl Worker {
 
         let all_gone = processes.as_ref().map(Processes::end);
 
-        let (say, said) = unbounded_channel();
-        let answers = Owned::spawn(orders::say(self.broker.clone(), said));
-        let shared = Shared { states: Arc::clone(&self.states), unheard: Cancellation::new() };
-        let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
+        let timetable = Arc::new(Timetable::new(broker.clone(), self.id.clone()));
+        let channels = Channels::Named(queues.iter().map(|queue| queue.keys.due_channel.clone()).collect());
+        // What may be due by now.
+        queues.iter().for_each(|queue| timetable.note(&queue.keys, Duration::ZERO));
+        let listening = Owned::spawn(Arc::clone(&timetable).listen(channels));
+        let promoting = Owned::spawn(Arc::clone(&timetable).run());
+
+        let (answer, answered) = unbounded_channel();
+        let answers = Owned::spawn(answer_all(broker.clone(), answered));
+        let question = Arc::<exits::Question>::default();
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
+        let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
+        let weights = config.queues.iter().map(|entry| entry.weight.unwrap_or(0));
         let parts = Parts {
-            lanes: lanes
-                .iter()
-                .cloned()
-                .zip(config.queues.iter().map(|entry| entry.weight.unwrap_or(0)))
-                .collect(),
-            concurrency: config.concurrency,
-            slots: config.slots(),
-            outlook: Outlook::new(config),
-            sender: Sender { broker: self.broker.clone(), lease: config.lease, dead, place: place.into() },
-            orders: Orders::new(orders, say),
-            known: known::all(&self.registry, config),
-            shared,
-            unknown: config.unknown,
+            queues: QueueParts {
+                served: queues.iter().cloned().zip(weights).collect(),
+                slots: config.slots(),
+                sender: Sender { broker: broker.clone(), lease: config.lease, dead, place: place.into() },
+                timetable: Arc::clone(&timetable),
+                counters: Arc::clone(&self.counters),
+                is_burst: config.burst,
+            },
+            executor: ExecutorParts {
+                queues: queues.clone(),
+                lease: config.lease,
+                concurrency: config.concurrency,
+                limiter: PrefetchLimiter::new(config),
+                tasks: TaskTable::new(&self.registry, config),
+                shared: Shared { states: Arc::clone(&self.states), unheard: Cancellation::new() },
+                processes,
+                done,
+                ended,
+            },
+            kills: KillChannels { requests: kills, answers: answer },
+            policy: Policy {
+                unknown: config.unknown,
+                backoff: config.backoff,
+                now_ms: || since_1970(SystemTime::now()),
+                new_id: CallId::new,
+            },
             counters: Arc::clone(&self.counters),
             phase: self.handle.watch(),
-            burst: config.burst,
-            done,
-            ended,
-            processes,
+            question: Arc::clone(&question),
+            is_burst: config.burst,
+            last_sweep: LastSweep::new(
+                (config.burst && config.sweep).then(|| (broker.clone(), self.sweeper(&broker))),
+            ),
         };
 
         let sweeps = config.sweep.then(|| {
-            let sweeper = self.config.sweeper.clone();
             // A short lease is of no use when nobody looks.
-            let (interval, period) = (sweeper.interval, config.beat_period());
+            let (interval, period) = (self.config.sweeper.interval, config.beat_period());
             let pace = if interval < period {
                 sweep::Pace::Rests(interval)
             } else {
                 sweep::Pace::Beats(found, period)
             };
-            let sweeper = Sweeper::with_broker(self.broker.clone(), sweeper, self.config.dead.clone());
-            Owned::spawn(sweep::run(self.broker.clone(), sweeper, lanes.clone(), self.id.clone(), pace))
+            let sweeper = self.sweeper(&broker).with_timetable(Arc::clone(&timetable));
+            Owned::spawn(sweep::run(broker.clone(), sweeper, queues.clone(), self.id.clone(), pace))
         });
 
-        let queues = self.queues().map(ToString::to_string).collect::<Vec<_>>().join(" ");
-        tracing::info!(worker = %self.id, %queues, concurrency = config.concurrency, tasks = self.registry.len(), redis = self.broker.address(), "serving");
+        let exits = exits::Watch::begin(exits::Serving {
+            worker: self.id.clone(),
+            queues: queues.clone(),
+            handle: handle.clone(),
+            question,
+            owns_process: self.owns_process,
+        });
+        if cfg!(panic = "abort") {
+            tracing::warn!(
+                hint = "compile with panic = \"unwind\", or give tasks isolation = \"fork\"",
+                "a panic of an inline task ends this worker"
+            );
+        }
+        let names = self.queues().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        tracing::info!(worker = %self.id, queues = %names, concurrency = config.concurrency, tasks = self.registry.len(), redis = broker.address(), "serving");
         // A task of its own: a future that `block_on` polls would be woken from another thread each time.
-        let ended = Owned::spawn(ClaimLoop::new(parts).run()).join().await;
+        let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
         let zygote_died = death.is_some_and(|death| death.0.is_finished());
-        drop((sweeps, signals));
+        drop((sweeps, promoting, listening, signals));
         if let Some(all_gone) = all_gone {
             // They would lose whoever sees to their end when this process ends first.
             all_gone.await;
         }
+        if ended.reason == StopReason::Drained {
+            self.tell_scheduled(&broker, &queues).await;
+        }
         // The loop is gone, and what it had said is soon said to the end.
         let _ = tokio::time::timeout(LAST_ANSWERS, answers.join()).await;
         // Only now: a worker that drains still owns messages.
-        self.retire(&lanes).await;
-        let stats = self.counters.snapshot();
+        self.retire(&broker, &queues).await;
         if ended.still_running > 0 {
             tracing::warn!(
                 runs = ended.still_running,
-                "functions that block are still running; their messages were put back"
+                "blocking functions still run; their messages were put back"
             );
         }
-        tracing::info!(worker = %self.id, reason = ?ended.reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, buried = stats.buried, put_back = stats.put_back, overdue = stats.overdue, lost = stats.lost, "stopped");
-        if zygote_died {
-            return Err(Error::ZygoteDied);
-        }
-        Ok(Stopped { reason: ended.reason, stats, still_running: ended.still_running })
+        drop(exits);
+        let stopped = self.stopped(ended.reason, ended.still_running);
+        if zygote_died { Err(Error::ZygoteDied) } else { Ok(stopped) }
+    }
+
+    /// Says that it has ended.
+    fn stopped(&self, reason: StopReason, still_running: usize) -> Stopped {
+        let stats = self.counters.snapshot();
+        tracing::info!(worker = %self.id, ?reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, snoozed = stats.snoozed, buried = stats.buried, put_back = stats.put_back, overdue = stats.overdue, lost = stats.lost, "stopped");
+        Stopped { reason, stats, still_running }
+    }
+
+    fn sweeper(&self, broker: &Broker) -> Sweeper {
+        Sweeper::with_broker(broker.clone(), self.config.sweeper.clone(), self.config.dead.clone())
     }
 
     fn pool_options(&self) -> PoolOptions {
@@ -262,7 +317,7 @@ impl Worker {
         }
     }
 
-    fn pulse(&self, lanes: &[Arc<Lane>], orders: UnboundedSender<(usize, Order)>) -> Pulse {
+    fn pulse(&self, queues: &[Arc<ServedQueue>], orders: UnboundedSender<(usize, Order)>) -> Pulse {
         let config = &self.config.worker;
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let info = WorkerInfo {
@@ -277,7 +332,7 @@ impl Worker {
             lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
         };
         Pulse {
-            lanes: lanes.iter().map(|lane| Beating::new(Arc::clone(lane))).collect(),
+            queues: queues.iter().map(|queue| Beating::new(Arc::clone(queue))).collect(),
             worker: self.id.clone(),
             lease: config.lease,
             period: config.beat_period(),
@@ -288,24 +343,37 @@ impl Worker {
         }
     }
 
+    /// Logs how many calls of its queues wait for their time. They are left to other workers.
+    async fn tell_scheduled(&self, broker: &Broker, queues: &[Arc<ServedQueue>]) {
+        for queue in queues {
+            if let Ok([.., scheduled]) = broker.lengths(&queue.keys).await
+                && scheduled > 0
+            {
+                tracing::info!(queue = %queue.queue, scheduled, hint = "a worker or sweeper has to run then", "calls are scheduled for later");
+            }
+        }
+    }
+
     /// Ends the lease for good.
-    async fn retire(&mut self, lanes: &[Arc<Lane>]) {
+    async fn retire(&mut self, broker: &Broker, queues: &[Arc<ServedQueue>]) {
         self.heartbeat.stop().await;
         // A Redis that is silent is asked once, and not once for each queue.
-        if tokio::time::timeout(self.config.redis.timeout, self.resign(lanes)).await.is_err() {
-            tracing::warn!("could not resign in time; the lease will run out");
+        if tokio::time::timeout(self.config.redis.timeout, self.resign(broker, queues)).await.is_err() {
+            tracing::warn!(worker = %self.id, "deregistration timed out; the lease expires by itself");
         }
     }
 
     /// Ends the lease, so that what it should still own is requeued at once.
-    async fn resign(&self, lanes: &[Arc<Lane>]) {
+    async fn resign(&self, broker: &Broker, queues: &[Arc<ServedQueue>]) {
         let lease = self.config.worker.lease;
-        for lane in lanes {
-            let ids = lane.used_ids();
+        for queue in queues {
+            let ids = queue.used_ids();
             for chunk in heartbeat::chunks(&ids) {
-                if let Err(error) = self.broker.resign(lane.lease_keys(self.id.as_str()), lease, chunk).await
-                {
-                    tracing::warn!(queue = %lane.queue, %error, "could not resign; the lease will run out");
+                if let Err(error) = broker.resign(queue.lease_keys(self.id.as_str()), lease, chunk).await {
+                    tracing::warn!(queue = %queue.queue, %error, "deregistration failed; the lease expires by itself");
+                    if error.is_silence() {
+                        return;
+                    }
                     break;
                 }
             }
@@ -315,11 +383,10 @@ impl Worker {
 
 /// Notes the queue for sweepers. Where Redis is full its messages shall be drained all the same; a sweeper finds it by its
 /// keys.
-async fn register(broker: &Broker, lane: &Lane) -> Result<(), BrokerError> {
-    let queue = lane.queue.as_str();
-    match once_more(|| broker.register_queue(queue)).await {
+async fn register(broker: &Broker, queue: &ServedQueue) -> Result<(), BrokerError> {
+    match once_more(|| broker.register_queue(queue.queue.as_str())).await {
         Err(error) if error.kind() == BrokerErrorKind::Full => {
-            tracing::warn!(queue = %lane.queue, %error, "the queue could not be registered");
+            tracing::warn!(queue = %queue.queue, %error, "queue not registered");
             Ok(())
         }
         registered => registered,

@@ -34,6 +34,8 @@ counters! {
     failed,
     /// Messages that it queued for another attempt.
     retried,
+    /// Messages that it put off, since their tasks snoozed.
+    snoozed,
     /// Messages that it sent to the dead letters.
     buried,
     /// Messages that it put back unchanged.

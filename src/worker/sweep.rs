@@ -7,10 +7,10 @@ use futures_util::future::join;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::broker::{Broker, BrokerErrorKind};
+use crate::broker::Broker;
 use crate::protocol::names::WorkerId;
-use crate::sweeper::{SweepReport, Sweeper};
-use crate::worker::lane::Lane;
+use crate::sweeper::{SWEEP, SweepReport, Sweeper};
+use crate::worker::queue::served::ServedQueue;
 
 /// When a worker sweeps again.
 pub(super) enum Pace {
@@ -26,12 +26,12 @@ impl Pace {
         *interval
     }
 
-    async fn rest(&self, lanes: &[Arc<Lane>]) {
+    async fn rest(&self, queues: &[Arc<ServedQueue>]) {
         match self {
             Self::Beats(found, _) => found.notified().await,
             Self::Rests(interval) => {
                 sleep(*interval).await;
-                lanes.iter().for_each(|lane| lane.note_found());
+                queues.iter().for_each(|queue| queue.note_found());
             }
         }
     }
@@ -43,35 +43,32 @@ impl Pace {
 pub(super) async fn run(
     broker: Broker,
     sweeper: Sweeper,
-    lanes: Vec<Arc<Lane>>,
+    queues: Vec<Arc<ServedQueue>>,
     worker: WorkerId,
     pace: Pace,
 ) {
     // A little less than the interval, so that the same worker may have the next turn too.
     let turn = pace.interval().mul_f64(0.9);
     loop {
-        for lane in lanes.iter().filter(|lane| lane.take_found()) {
-            let (queue, keys) = (&lane.queue, &lane.keys);
+        for queue in queues.iter().filter(|queue| queue.take_found()) {
+            let (queue, keys) = (&queue.queue, &queue.keys);
             // Asked together, for whoever gets the turn.
             let (taken, now) =
                 join(broker.take_turn(keys, worker.as_str(), turn), broker.server_time()).await;
             match taken {
                 Ok(false) => {}
                 Ok(true) => match async { sweeper.sweep_queue(keys, now?).await }.await {
-                    Ok(report) if report != SweepReport::default() => {
-                        tracing::info!(%queue, requeued = report.requeued, buried = report.buried, balanced = report.balanced, "swept");
+                    Ok(report) => {
+                        if report != SweepReport::default() {
+                            tracing::info!(%queue, requeued = report.requeued, buried = report.buried, balanced = report.balanced, promoted = report.promoted, "swept");
+                        }
+                        broker.outage().succeeded(SWEEP, queue.as_str());
                     }
-                    Ok(_) => {}
-                    Err(error) => tracing::warn!(%queue, %error, "the sweep failed; it is tried again"),
+                    Err(error) => broker.outage().failed(SWEEP, queue.as_str(), &error),
                 },
-                Err(error)
-                    if matches!(error.kind(), BrokerErrorKind::Denied | BrokerErrorKind::WrongType) =>
-                {
-                    tracing::warn!(%queue, %error, "could not take a turn to sweep")
-                }
-                Err(error) => tracing::debug!(%queue, %error, "could not take a turn to sweep"),
+                Err(error) => broker.outage().failed(SWEEP, queue.as_str(), &error),
             }
         }
-        pace.rest(&lanes).await;
+        pace.rest(&queues).await;
     }
 }

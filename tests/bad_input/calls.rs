@@ -53,7 +53,7 @@ fn arguments_that_do_not_fit_are_buried_with_what_is_wrong() {
 }
 
 #[test]
-fn keywords_that_go_sends_as_an_array_are_buried_and_the_reason_is_told() {
+fn keywords_sent_by_go_as_an_array_are_buried_with_a_reason() {
     let vectors: Value = serde_json::from_str(include_str!("../wire/go-delayed.json")).unwrap();
     let cases = vectors["cases"].as_array().unwrap();
     let case = cases.iter().find(|case| case["name"] == "kwargs struct").expect("the vectors have it");

@@ -87,7 +87,7 @@ fn one_shard_serves_queues_with_one_hash_tag_and_loses_nothing() {
 }
 
 #[test]
-fn queues_without_a_common_hash_tag_are_refused_and_leave_nothing() {
+fn queues_without_a_common_hash_tag_are_refused_cleanly() {
     let mut trial = one_shard();
     let url = trial.server.url();
     for queues in [&["mail"][..], &["{mail}", "{reports}"]] {

@@ -1,6 +1,6 @@
 //! Tasks that fail or panic: retried as often as they may be, then buried with what they said.
 
-use delayed::protocol::message::Message;
+use delayed::__private::protocol::message::Message;
 use serde_json::json;
 
 use crate::support::redis::State;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use delayed::protocol::encode::{Meta, native};
+use delayed::__private::protocol::encode::{Meta, native};
 use redis::Commands;
 
 use crate::support::process::{DELAYED, Program};
@@ -128,8 +128,8 @@ fn a_burst_goes_on_until_all_is_buried() {
     let mut trial = Trial::new();
     let () = trial.redis.set("q_dead", "x").unwrap();
     trial.push(&[failing("a"), mark("b"), failing("c")]);
-    let mut worker = trial.worker(&["--burst", "--no-sweep"]);
-    worker.wait_for_lines("rename or delete it", 5);
+    let mut worker = trial.worker(&["--burst", "--no-sweep", "--log-level", "delayed=debug"]);
+    worker.wait_for_lines("dead letters cannot be written", 5);
     assert!(!worker.has_ended(), "expected it to go on: {}", worker.printed());
     assert_eq!(trial.left(), (0, 2), "expected it to own both still");
     let () = trial.redis.del("q_dead").unwrap();
@@ -147,7 +147,8 @@ fn a_sweep_brings_back_all_but_what_it_cannot_bury() {
     let () = trial.redis.set("q_dead", "x").unwrap();
     let digest = redis::Script::new("poison").get_hash().to_owned();
     let (now, _): (u64, u64) = redis::cmd("TIME").query(&mut trial.redis).unwrap();
-    let () = trial.redis.hset("q_deaths", digest, format!("2 {}000 q:w q:v", now - 60)).unwrap();
+    let runs = format!("=;{}:0!2", "a".repeat(16));
+    let () = trial.redis.hset("q_deaths", digest, format!("2 {}000 {runs} q:w q:v", now - 60)).unwrap();
     let dead = |slot: u32| format!("q:{}:{slot}", "a".repeat(16));
     let () = trial.redis.hset("q_processing", dead(0), "poison").unwrap();
     let () = trial.redis.hset("q_processing", dead(1), mark("innocent")).unwrap();
@@ -171,7 +172,7 @@ fn a_worker_whose_beats_are_refused_sweeps_all_the_same() {
     let mut trial = Trial::new();
     let mut worker = trial.worker(&["--lease", "1s"]);
     let () = trial.redis.set("q_workers", "x").unwrap();
-    worker.wait_for_line("heartbeat failed");
+    worker.wait_for_line("\"request\":\"heartbeat\"");
     // The sweep that it begins with may find one of them.
     for n in 0..3 {
         let () = trial.redis.hset("q_processing", format!("gone{n}"), mark(n)).unwrap();
@@ -211,7 +212,7 @@ fn a_wait_names_the_key_that_is_no_list() {
     let () = trial.redis.hset("q_noti", "x", "y").unwrap();
     // Ends the wait; the next one begins with the broken key.
     trial.push_to("other", &[mark(0)]);
-    let line = worker.wait_for_line("waiting for notifications failed");
+    let line = worker.wait_for_line("\"request\":\"wait for notifications\"");
     assert!(line.contains("the key `q_noti` holds another type: rename or delete it"), "{line}");
     let () = trial.redis.del("q_noti").unwrap();
     trial.push(&[mark(1)]);
@@ -224,7 +225,7 @@ fn a_wait_names_the_key_that_is_no_list() {
     waits(&mut trial);
     let () = trial.redis.set("q_hand", "x").unwrap();
     trial.push(&[mark(2)]);
-    let line = worker.wait_for_line("no token may be moved");
+    let line = worker.wait_for_line("tokens cannot be moved");
     assert!(line.contains("the key `q_hand` holds another type: rename or delete it"), "{line}");
     let () = trial.redis.del("q_hand").unwrap();
     trial.wait_runs(4);
@@ -319,20 +320,23 @@ fn a_name_that_is_no_text_keeps_no_queue_from_being_swept() {
 }
 
 #[test]
-fn a_turn_to_sweep_that_never_ends_is_ended_and_one_that_is_none_is_told() {
+fn sweep_lock_without_expiry_is_ended_and_a_foreign_one_logged() {
     let mut trial = Trial::new();
-    let () = trial.redis.set("q_sweep", "x").unwrap();
+    // One without an end, and one that was given before the clock was set back.
+    let () = trial.redis.set("q_sweep", "b".repeat(16)).unwrap();
+    let () = trial.redis.pset_ex("other_sweep", "b".repeat(16), 600_000).unwrap();
+    let () = trial.redis.hset("other_processing", "other:aaaaaaaaaaaaaaaa:1", mark("other")).unwrap();
     let () = trial.redis.hset("q_processing", "q:aaaaaaaaaaaaaaaa:1", mark(0)).unwrap();
-    let mut worker = trial.worker(&["--lease", "1s"]);
-    trial.wait_runs(1);
+    let mut worker = trial.worker(&["--lease", "1s", "--queue", "other"]);
+    trial.wait_runs(2);
     trial.wait_settled();
     let () = redis::pipe().del("q_sweep").hset("q_sweep", "x", "y").query(&mut trial.redis).unwrap();
     let () = trial.redis.hset("q_processing", "q:aaaaaaaaaaaaaaaa:1", mark(1)).unwrap();
-    let line = worker.wait_for_line("could not take a turn to sweep");
+    let line = worker.wait_for_line("\"request\":\"sweep\"");
     assert!(line.contains("the key `q_sweep` holds another type"), "{line}");
     let () = trial.redis.del("q_sweep").unwrap();
-    trial.wait_runs(2);
+    trial.wait_runs(3);
     trial.wait_settled();
     trial.stop(&mut worker);
-    trial.ledger.assert_each_once(0..2);
+    trial.ledger.assert_each_once(["0", "1", "other"]);
 }

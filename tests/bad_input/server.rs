@@ -117,7 +117,7 @@ fn a_redis_that_is_loading_is_waited_for() {
         redis::cmd("SET").arg("fill").arg(n).query::<()>(&mut trial.redis).unwrap();
     }
     let () = trial.redis.del("fill").unwrap();
-    let mut worker = trial.worker(&["--concurrency", "2"]);
+    let mut worker = trial.worker(&["--concurrency", "2", "--log-level", "info,delayed=debug"]);
     let gate = trial.gate("gate");
     let held = |n: u32| gated(n, &gate);
     trial.push(&[held(0), held(1), mark("behind")]);
@@ -137,7 +137,7 @@ fn a_redis_that_is_loading_is_waited_for() {
         worker.printed()
     );
     let applied = asking.join().unwrap();
-    wait::until("the worker to be back", PATIENCE, || worker.printed().contains("Redis answers again"));
+    wait::until("the worker to be back", PATIENCE, || worker.printed().contains("requests succeed again"));
     trial.wait_settled();
     let mut names = vec!["+0", "-0", "+1", "-1", "behind", "before"];
     match applied {

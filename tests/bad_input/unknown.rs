@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use delayed::task::Registry;
+use delayed::Registry;
 use delayed::testing::{Fault, Requests, Side};
 use redis::Commands;
 

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_finds_no_redis_could_not_start_and_only_while_there_is_none() {
+    fn worker_without_redis_may_fail_to_start_only_during_an_outage() {
         let mut trial = Trial::new();
         trial.server.kill();
         let url = trial.server.url();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_ends_for_another_reason_or_after_its_start_ended_unasked() {
+    fn exit_for_another_reason_or_after_the_start_is_unasked() {
         let mut trial = Trial::new();
         let () = trial.redis.set("delayed_queues", "no set").unwrap();
         let (end, printed) = start_and_judge(&trial, &trial.server.url(), true);

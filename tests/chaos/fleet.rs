@@ -11,8 +11,8 @@ use super::members::{MEMBERS, Role};
 use crate::support::process::{DELAYED, Program};
 use crate::support::redis::{Options, TestRedis};
 use crate::support::tree::{Process, marked};
-use crate::support::trial::{PATIENCE, WORKER, ready};
-use crate::support::{go, python, root, wait};
+use crate::support::trial::{WORKER, ready};
+use crate::support::{go, python, root, skew, wait};
 
 /// The queue that workers of all languages serve.
 pub(crate) const MIXED: &str = "mixed";
@@ -53,7 +53,7 @@ impl Fleet {
             extra: ["--appendfsync", "always"].map(Into::into).into(),
             ..Options::default()
         });
-        let skew = build_skew(&server);
+        let skew = skew::build(server.directory());
         let member = |(name, role, clock, is_witness)| {
             let proxy = server.proxy();
             let (program, ending, started) = (None, None, Instant::now());
@@ -143,6 +143,7 @@ impl Fleet {
         }
         // Deaths are made here, and are no fault of a call that is there each time.
         command.env("DELAYED_MAX_DEATHS", "1000").env("DELAYED_LOG_FORMAT", "json");
+        command.env("DELAYED_BACKOFF", "exponential:200ms..1s");
         self.marked(command.args(["--redis", url]), &self.ledger_of(member));
         command
     }
@@ -155,8 +156,8 @@ impl Fleet {
         };
         match role {
             Role::Go => command.args(["work", "-as", PATH, "-log"]).arg(ledger),
-            Role::PythonSweeper => command.arg(root().join("tests/python/sweep.py")),
-            _ => command.arg(root().join("tests/python/work.py")),
+            Role::PythonSweeper => command.arg(root().join("tests/peers/python/sweep.py")),
+            _ => command.arg(root().join("tests/peers/python/work.py")),
         };
         command.args(["--queue", MIXED, "--redis", url]);
         self.marked(&mut command, ledger);
@@ -172,7 +173,7 @@ impl Fleet {
         };
         match role {
             Role::Go => command.arg("produce"),
-            _ => command.arg(root().join("tests/python/produce.py")),
+            _ => command.arg(root().join("tests/peers/python/produce.py")),
         };
         command.args(["--acknowledge", "--queue", queue, "--redis", url.expect("the producers are members")]);
         self.marked(&mut command, &self.server.directory().join("none"));
@@ -259,24 +260,11 @@ impl Owner {
     }
 }
 
-fn build_skew(server: &TestRedis) -> PathBuf {
-    let built = server.directory().join("skew.so");
-    let mut command = Command::new("cc");
-    command.args(["-shared", "-fPIC", "-o"]).arg(&built).arg(root().join("tests/chaos/skew.c"));
-    let mut compiler = Program::spawn(&mut command);
-    let status = compiler.wait_exit(PATIENCE);
-    assert!(status.success(), "expected to compile the clock that differs:\n{}", compiler.printed());
-    built
-}
-
 /// Waits until nobody of the fleet is left.
 pub(crate) fn wait_gone(fleet: &Fleet, patience: Duration) -> Vec<Process> {
-    let end = Instant::now() + patience;
-    loop {
+    let gone = wait::or_last(patience, || {
         let left = fleet.everybody();
-        if left.is_empty() || Instant::now() > end {
-            return left;
-        }
-        wait::pause(Duration::from_millis(20));
-    }
+        if left.is_empty() { Ok(()) } else { Err(left) }
+    });
+    gone.err().unwrap_or_default()
 }

@@ -31,7 +31,7 @@ fn until_gone(pid: Pid) {
 }
 
 #[test]
-fn the_server_keeps_its_data_from_one_command_to_the_next_and_ends_with_each() {
+fn dev_server_keeps_its_data_and_ends_with_each_command() {
     let directory = support::directory();
     let here = directory.path();
     for waiting in 1..=2 {
@@ -85,9 +85,9 @@ fn in_a_directory_of_any_name_the_address_leads_to_the_server() {
 }
 
 #[test]
-fn with_json_the_address_is_an_object_on_one_line_and_the_log_is_json() {
+fn with_json_the_address_is_one_line_and_the_log_is_json() {
     let directory = support::directory();
-    for (program, also) in [(WORKER, "serving"), (DELAYED, "started a private Redis")] {
+    for (program, also) in [(WORKER, "serving"), (DELAYED, "private redis started")] {
         let mut dev = Program::spawn(&mut command(program, directory.path(), &["dev", "--json"]));
         let told: Value = serde_json::from_str(&dev.wait_for_line("unix://")).unwrap();
         dev.wait_for_line(also);
@@ -102,7 +102,7 @@ fn with_json_the_address_is_an_object_on_one_line_and_the_log_is_json() {
 }
 
 #[test]
-fn tools_that_start_at_once_do_not_take_the_server_from_each_other() {
+fn tools_that_start_together_share_one_server() {
     let directory = support::directory();
     let here = directory.path();
     let words = ["enqueue", &task("panic"), "--redis", "dev"];
@@ -135,7 +135,7 @@ fn a_stale_socket_and_a_long_path_are_no_obstacle() {
     std::fs::create_dir_all(here.join(".delayed")).unwrap();
     drop(std::os::unix::net::UnixListener::bind(directory.path().join("stale")).unwrap());
     std::fs::rename(directory.path().join("stale"), here.join(".delayed/redis.sock")).unwrap();
-    run(&here, &["enqueue", &task("panic"), "--log-level", "info"]).expect(0).says("too long for a socket");
+    run(&here, &["enqueue", &task("panic"), "--log-level", "info"]).expect(0).says("socket path is too long");
     run(&here, &["queues"]).expect(0).says("default");
 }
 

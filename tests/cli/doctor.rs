@@ -179,7 +179,17 @@ fn every_kind_of_trouble_is_found() {
         .expect(1)
         .says("PROBLEM  keys: types: the key `types_dead` is a string and should be a stream")
         .says("→ redis-cli CONFIG SET maxmemory-policy noeviction")
-        .says("1 messages are owned by dead workers of Python or Go");
+        .says("tokens: gap: 1 message waits without a notification, so no worker is woken")
+        .says("workers: gap: 1 message waits, and no worker is to be seen")
+        .says("live_keys: eternal: 1 live key never expires, such as `eternal:aaaaaaaaaaaaaaaa:0`")
+        .says("dead: eternal: 1 dead letter\n")
+        .says("owners: lost: 1 message is owned by dead workers of Python or Go");
+    let () = connection.rpush("gap", "\u{7}").unwrap();
+    let () = connection.hset("lost_processing", "4712", "\u{7}").unwrap();
+    on(&redis, DELAYED, &["doctor"])
+        .expect(1)
+        .says("tokens: gap: 2 messages wait without")
+        .says("owners: lost: 2 messages are owned by dead workers of Python or Go");
     on(&redis, DELAYED, &["queues"])
         .expect(0)
         .says("unreadable")
@@ -194,4 +204,32 @@ fn every_kind_of_trouble_is_found() {
     on(&redis, DELAYED, &["enqueue", "f", "--queue", "types"])
         .expect(4)
         .says("error: the key `types_noti` holds another type: rename or delete it");
+}
+
+#[test]
+fn foreign_worker_on_a_queue_with_call_options_is_a_problem() {
+    let redis = TestRedis::with(Options { append_only: true, ..Options::default() });
+    let mut connection = redis.connection();
+    let options = |redis: &TestRedis, code| {
+        found(redis, code).into_iter().filter(|(_, check)| check == "options").count()
+    };
+    for (id, told) in [
+        (
+            "0123456789abcdef0123456789abcdef",
+            "a worker of Go serves this queue: it runs a call without its id",
+        ),
+        ("4711", "a worker of Python serves this queue: it drops a call that has any"),
+    ] {
+        on(&redis, DELAYED, &["enqueue", "a", "[1]"]).expect(0);
+        let () = connection.hset("default_processing", id, b"\x92\xa1f\x91\x01").unwrap();
+        let () = connection.set_ex(id, 1, 60).unwrap();
+        assert_eq!(options(&redis, 0), 0, "expected calls without options to be fine");
+        on(&redis, DELAYED, &["enqueue", "a", "[1]", "--retry", "3"]).expect(0);
+        on(&redis, DELAYED, &["doctor"]).expect(1).says("PROBLEM  options: default: 1 call has").says(told);
+        let () = connection.hset("default_processing", id, b"\x93\xa1f\xc4\x01\x01\x81\xa1r\x02").unwrap();
+        on(&redis, DELAYED, &["doctor"]).expect(1).says("PROBLEM  options: default: 2 calls have");
+        let () = connection.del(id).unwrap();
+        assert_eq!(options(&redis, 0), 0, "expected no foreign worker to be seen");
+        let () = connection.flushall().unwrap();
+    }
 }

@@ -28,7 +28,30 @@ fn a_call_is_sent_as_go_would_send_it_and_can_carry_options() {
 }
 
 #[test]
-fn a_call_may_say_how_long_it_may_run_and_until_when_it_is_of_use() {
+fn a_call_is_scheduled_for_later() {
+    let redis = TestRedis::start();
+    let add = task("add");
+    let send = |words: &[&str]| on(&redis, WORKER, &[&["enqueue", &add, "[1, 2]"], words].concat());
+    send(&["--after", "1h"])
+        .expect(0)
+        .says("scheduled")
+        .says("(1, 2) in default with the id")
+        .says(" for 20");
+    let id = "018bcfe5-687b-7b5c-8a3e-0123456789ab";
+    let with_id = format!("--id={id}");
+    send(&["--at", "2096-10-02T09:06:40+02:00", &with_id]).expect(0).says("for 2096-10-02T07:06:40Z");
+    send(&["--after", "2h", &with_id]).expect(4).says("is scheduled in default already");
+    send(&["--at", "tomorrow"]).expect(2).says("not a moment such as");
+    send(&["--at", "10000-01-01T00:00:00Z"]).expect(2).says("not a moment such as");
+    send(&["--at", "9999-01-01T00:00:00Z"]).expect(2).says("a hundred years from now at the most");
+    send(&["--after", "500y"]).expect(2).says("a hundred years from now at the most");
+    send(&["--after", "1h", "--at", "2096-10-02T09:06:40Z"]).expect(2).says("cannot be used with");
+    let shown = on(&redis, DELAYED, &["queues", "--json"]).json();
+    assert_eq!((&shown[0]["waiting"], &shown[0]["scheduled"]), (&0.into(), &2.into()), "{shown}");
+}
+
+#[test]
+fn call_may_set_its_timeout_and_its_deadline() {
     let redis = TestRedis::start();
     let add = task("add");
     let send = |words: &[&str]| {
@@ -45,7 +68,7 @@ fn a_call_may_say_how_long_it_may_run_and_until_when_it_is_of_use() {
     let (timeout, deadline) = send(&["--deadline", "1h", "--timeout", "1us"]);
     let range = before + 3_600_000..=now() + 3_600_001;
     assert!(timeout == Some(1) && range.contains(&deadline.unwrap()), "{timeout:?} {deadline:?} {range:?}");
-    on(&redis, DELAYED, &["peek", "default"]).expect(0).says("90s").says("2096-10-02T07:06:40Z (");
+    on(&redis, DELAYED, &["peek", "default"]).expect(0).says("90s").says("in 59m").says("in 2");
     let refuse = |words: &[&str], text: &str| {
         on(&redis, WORKER, &[&["enqueue", &add, "[1, 2]"], words].concat()).expect(2).says(text);
     };
@@ -154,7 +177,7 @@ fn arguments_that_do_not_fit_are_refused_with_the_signature() {
 }
 
 #[test]
-fn arguments_are_read_as_the_worker_reads_them_of_a_plain_fn_and_of_an_async_fn() {
+fn arguments_are_read_as_the_worker_does_for_sync_and_async_fns() {
     let redis = TestRedis::start();
     let order = r#"{"id": 7, "lines": [{"article": "tea", "count": 2}]}"#;
     let by_place = format!(r#"[{order}, [0, 255], "raw", [-1], {{"a": -128}}]"#);
@@ -243,4 +266,57 @@ fn arguments_by_name_reach_a_task_that_the_sender_does_not_have() {
     let mut worker = start(&redis, &["worker", "--burst"]);
     assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
     assert_eq!(std::fs::read_to_string(redis.directory().join("record")).unwrap(), "7\n");
+}
+
+#[test]
+fn arguments_shown_as_json_are_sent_again_as_the_same_bytes() {
+    let redis = TestRedis::start();
+    let mut payload = b"\x98\xc0\xca\x3f\xc0\0\0\xa2\xc3\xa9\xc4\x02\x00\xff\xc4\0".to_vec();
+    payload.extend(b"\xd6\xff\x65\x53\xf1\x00\xcb\x7f\xf8\0\0\0\0\0\0\x82\x01\xff\xa1k\xd4\x05\x09");
+    let go = [&b"\x92\xa1f\xc4"[..], &[payload.len() as u8], &payload].concat();
+    let python = [&b"\x92\xa3m:f"[..], &payload].concat();
+    let keywords = b"\x93\xa3m:f\x90\x81\xa1x\xc4\x01\x07".to_vec();
+    let messages = [go, python, keywords];
+    let () = redis.connection().rpush("old", &messages).unwrap();
+    let peeked = on(&redis, DELAYED, &["peek", "old", "--json"]).json();
+    for (shown, language) in peeked.as_array().unwrap().iter().zip(["go", "python", "python"]) {
+        let task = shown["task"].as_str().unwrap();
+        let given = if shown["keywords"].is_null() { &shown["arguments"] } else { &shown["keywords"] };
+        on(&redis, DELAYED, &["enqueue", task, &given.to_string(), "--as", language, "--queue", "new"])
+            .expect(0);
+    }
+    assert_eq!(snapshot(&mut redis.connection(), "new").waiting, messages);
+    on(&redis, DELAYED, &["enqueue", "f", r#"[{"$float32": 1.5}]"#, "--as", "go", "--queue", "float"])
+        .expect(0);
+    let sent = snapshot(&mut redis.connection(), "float").waiting;
+    assert_eq!(sent, [b"\x92\xa1f\xc4\x05\xca\x3f\xc0\0\0"], "expected a float32 of Go");
+    on(&redis, DELAYED, &["enqueue", "f", r#"[{"$float32": "1.5"}]"#, "--as", "go"])
+        .expect(2)
+        .says(r#"{"$float32":"1.5"} is none of {"$hex": "00ff"}"#);
+}
+
+#[test]
+fn addresses_and_moments_are_taken_as_text_and_reach_the_task() {
+    let redis = TestRedis::start();
+    let texts = r#"["192.0.2.1", "[2001:db8::1]:8080", "2023-11-14T22:13:20Z"]"#;
+    let send = |task: &str, arguments: &str| {
+        on(&redis, WORKER, &["enqueue", task, arguments]).expect(0);
+        let worker = on(&redis, WORKER, &["worker", "--burst"]).expect(0);
+        worker.says("192.0.2.1 [2001:db8::1]:8080 1700000000.000").says("buried=0");
+    };
+    send("typed.forms", texts);
+    send(
+        "typed.forms",
+        r#"{"from": {"V4": [192, 0, 2, 1]}, "at": 1700000000, "peer": "[2001:db8::1]:8080"}"#,
+    );
+    send("typed.forms", r#"[{"$hex": "c0000201"}, "[2001:db8::1]:8080", {"$time": "2023-11-14T22:13:20Z"}]"#);
+    on(&redis, WORKER, &["enqueue", "typed.forms", r#"["192.0.2.300", "[::1]:1", 0]"#])
+        .expect(2)
+        .says("`from` (1 of 3): expected IpAddr");
+    // What others send, byte for byte: the text of Python, the extension of Go.
+    let message = b"\x92\xabtyped.forms\x93\xa9192.0.2.1\xb2[2001:db8::1]:8080\xd6\xff\x65\x53\xf1\x00";
+    let () = redis.connection().rpush("default", message).unwrap();
+    let () = redis.connection().rpush("default_noti", 1).unwrap();
+    on(&redis, WORKER, &["worker", "--burst"]).expect(0).says("192.0.2.1 [2001:db8::1]:8080 1700000000.000");
+    assert!(snapshot(&mut redis.connection(), "default").dead.is_empty());
 }

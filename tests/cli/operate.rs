@@ -50,14 +50,14 @@ fn dead_letters_are_listed_by_task_and_by_page_and_shown() {
     assert_eq!(on(&redis, DELAYED, &["dead", "show", id, "--json"]).json(), *one);
     on(&redis, DELAYED, &["dead", "show", "1-1"])
         .expect(6)
-        .says("no dead letter 1-1: `dead list --queue default`");
+        .says("no queue has a dead letter 1-1: `dead list`");
     for words in [&["dead", "list"][..], &["dead", "list", "--task", "f"]] {
         on(&redis, DELAYED, &[words, &["--after", LAST_ID]].concat())
             .expect(0)
-            .says("has no dead letters here");
+            .says("there are no dead letters here");
     }
     on(&redis, DELAYED, &["dead", "list", "--after", "x"]).expect(2).says("not the id of a dead letter");
-    let table = on(&redis, DELAYED, &["dead", "list"]).expect(0).says("REASON").says("ago)");
+    let table = on(&redis, DELAYED, &["dead", "list"]).expect(0).says("REASON").says(" ago");
     assert!(!table.out.contains('\u{1b}'), "expected no control characters: {table:?}");
 }
 
@@ -112,23 +112,23 @@ fn what_is_shown_turns_no_text_around() {
 }
 
 #[test]
-fn dead_letters_are_requeued_and_deleted_one_by_one_by_task_and_all() {
+fn dead_letters_are_requeued_and_deleted_by_id_by_task_and_all() {
     let redis = with_dead_letters();
     let failed = letters(&redis, &["--task", &task("fail")]);
     let id = failed[0]["id"].as_str().unwrap();
     on(&redis, DELAYED, &["dead", "requeue", id, "5-5"])
         .expect(6)
         .says("requeued 1")
-        .says("no dead letter 5-5");
+        .says("a dead letter 5-5");
     let other = failed[1]["id"].as_str().unwrap();
     let done = on(&redis, DELAYED, &["dead", "requeue", other, other, "--json"]).json();
-    assert_eq!(done, serde_json::json!({ "queue": "default", "requeued": 1, "missing": [] }));
-    on(&redis, DELAYED, &["dead", "delete", "5-5", "5-5"]).expect(6).says("no dead letter 5-5:");
+    assert_eq!(done, serde_json::json!({ "queue": null, "requeued": 1, "missing": [] }));
+    on(&redis, DELAYED, &["dead", "delete", "5-5", "5-5"]).expect(6).says("a dead letter 5-5:");
     let done = on(&redis, DELAYED, &["dead", "requeue", "--task", &task("panic"), "--json"]).json();
-    assert_eq!(done, serde_json::json!({ "queue": "default", "requeued": 1, "missing": [] }));
+    assert_eq!(done, serde_json::json!({ "queue": null, "requeued": 1, "missing": [] }));
     assert_consistent(&mut redis.connection(), "default");
     assert_eq!(snapshot(&mut redis.connection(), "default").waiting.len(), 3);
-    let done = on(&redis, DELAYED, &["dead", "delete", "--all", "--json"]).json();
+    let done = on(&redis, DELAYED, &["dead", "delete", "--all", "--yes", "--json"]).json();
     assert_eq!(done["deleted"], 1);
     assert!(letters(&redis, &[]).is_empty());
     let mut letter = redis::cmd("XADD");
@@ -139,7 +139,7 @@ fn dead_letters_are_requeued_and_deleted_one_by_one_by_task_and_all() {
         .arg("\u{7}")
         .query(&mut redis.connection())
         .unwrap();
-    on(&redis, DELAYED, &["dead", "requeue", "--all"]).expect(0).says("requeued 1 dead letters");
+    on(&redis, DELAYED, &["dead", "requeue", "--all"]).expect(0).says("requeued 1 dead letter of default");
     on(&redis, DELAYED, &["dead", "delete"]).expect(2);
     on(&redis, DELAYED, &["dead", "requeue", "--all", "--task", "x"]).expect(2);
 }
@@ -174,9 +174,11 @@ fn arguments_are_values_in_json() {
     let () = redis.connection().rpush("q", &calls).unwrap();
     let peeked = on(&redis, DELAYED, &["peek", "q", "--json"]).json();
     let of = |place: usize, name: &str| peeked[place][name].clone();
-    let hex = serde_json::json!({"hex": "00ff"});
-    let mixed = serde_json::json!({"1": -1, "k": {"ext": 5, "hex": "09"}});
-    let expected = serde_json::json!([null, true, 1.5, "é", hex, "2023-11-14T22:13:20Z", "NaN", mixed]);
+    let expected = serde_json::json!([
+        null, true, 1.5, "é",
+        {"$hex": "00ff"}, {"$time": "2023-11-14T22:13:20Z"}, {"$float": "NaN"},
+        {"$map": [[1, -1], ["k", {"$ext": 5, "$hex": "09"}]]},
+    ]);
     assert_eq!((of(0, "arguments"), of(0, "keywords")), (expected, Value::Null));
     assert_eq!(
         (of(1, "arguments"), of(1, "keywords")),
@@ -247,7 +249,8 @@ fn queues_and_workers_show_who_runs_what() {
     let queues = on(&redis, DELAYED, &["queues", "--json"]).json();
     assert_eq!(
         (&queues[0]["queue"], &queues[0]["owned"], &queues[0]["workers"]),
-        (&"default".into(), &2.into(), &1.into())
+        (&"default".into(), &2.into(), &2.into()),
+        "expected the foreign worker to count too"
     );
     worker.kill9();
     worker.wait_exit(PATIENCE);
@@ -261,7 +264,7 @@ fn purge_wants_to_be_told_and_takes_the_tokens_too() {
     let () = redis.connection().rpush("q_noti", vec!["1"; 5000]).unwrap();
     on(&redis, DELAYED, &["purge", "q"]).expect(2).says("5000 messages wait in q").says("--yes");
     let done = on(&redis, DELAYED, &["purge", "q", "--yes", "--json"]).json();
-    assert_eq!(done, serde_json::json!({ "queue": "q", "dropped": 5000 }));
+    assert_eq!(done, serde_json::json!({ "queue": "q", "dropped": 5000, "owned": 0 }));
     let state = snapshot(&mut redis.connection(), "q");
     assert_eq!((state.waiting.len(), state.tokens), (0, 0));
 }
@@ -275,4 +278,66 @@ fn tasks_shows_what_the_program_can_run() {
     assert_eq!((&greet["queue"], &greet["doc"]), (&"reports".into(), &"Into a queue of its own.".into()));
     assert_eq!(greet["parameters"][1]["presence"], "optional");
     assert_eq!(on(&redis, DELAYED, &["tasks", "--json"]).json(), Value::Array(Vec::new()));
+}
+
+#[test]
+fn queues_shows_how_long_the_oldest_message_waits() {
+    let redis = TestRedis::start();
+    let mut connection = redis.connection();
+    // A call with an id of the year 2023, and one without.
+    let id = b"\x01\x8b\xcf\xe5\x68\x7b\x7b\x5c\x8a\x3e\x01\x23\x45\x67\x89\xab";
+    let old = [&b"\x93\xa1f\xc4\x01\x05\x81\xa1i\xc4\x10"[..], id].concat();
+    let () = connection.rpush("dated", &[&old[..], b"\xa1f"]).unwrap();
+    let () = connection.rpush("undated", &[b"\xa1f", &old[..]]).unwrap();
+    let () = connection.sadd("delayed_queues", &["dated", "undated"]).unwrap();
+    let queues = on(&redis, DELAYED, &["queues", "--json"]).json();
+    assert_eq!(
+        (&queues[0]["oldest_ms"], &queues[1]["oldest_ms"]),
+        (&1_700_000_000_123_u64.into(), &Value::Null)
+    );
+    let shown = on(&redis, DELAYED, &["queues"]).expect(0).says("OLDEST").out;
+    let oldest = |queue: &str| {
+        let row = shown.lines().find(|line| line.starts_with(queue)).unwrap();
+        row.split_whitespace().nth(2).unwrap().to_owned()
+    };
+    assert!(oldest("dated").ends_with('d'), "{shown}");
+    assert_eq!(oldest("undated"), "-", "{shown}");
+}
+
+#[test]
+fn misspelt_queue_or_task_is_answered_with_what_was_meant() {
+    let redis = TestRedis::start();
+    on(&redis, DELAYED, &["enqueue", "a", "--queue", "mail"]).expect(0).never_says("did you mean");
+    let meant = "warning: no queue `mial` is known; did you mean `mail`?";
+    for words in
+        [&["peek", "mial"][..], &["workers", "--queue", "mial"], &["dead", "list", "--queue", "mial"]]
+    {
+        on(&redis, DELAYED, words).expect(0).says(meant);
+    }
+    on(&redis, DELAYED, &["purge", "mial", "--yes"]).expect(0).says(meant).says("dropped 0 messages");
+    on(&redis, DELAYED, &["peek", "mail"]).expect(0).never_says("did you mean");
+    on(&redis, DELAYED, &["peek", "reports"]).expect(0).never_says("did you mean");
+    on(&redis, DELAYED, &["enqueue", "a", "--queue", "mial"])
+        .expect(0)
+        .says(meant)
+        .says("enqueued a() to mial");
+
+    let redis = with_dead_letters();
+    let meant = format!("did you mean `{}`?", task("fail"));
+    on(&redis, DELAYED, &["dead", "list", "--task", &task("fial")]).expect(0).says(&meant);
+    on(&redis, DELAYED, &["dead", "requeue", "--task", &task("fial")]).expect(6).says(&meant);
+    on(&redis, DELAYED, &["dead", "requeue", "--task", "nothing"]).expect(6).never_says("did you mean");
+}
+
+#[test]
+fn error_that_main_returns_is_printed_for_people() {
+    let directory = crate::support::directory();
+    let program = crate::support::example::example("embedded_worker");
+    let mut command =
+        super::command(program.to_str().unwrap(), directory.path(), &["unix:///nowhere/redis.sock"]);
+    super::ended(&mut command)
+        .expect(1)
+        .says("Error: Redis cannot be reached: check that it runs and that the address is right (connect: ")
+        .never_says("BrokerError")
+        .never_says("kind:");
 }

@@ -1,8 +1,9 @@
 //! Do `worker` and `sweeper` serve, and end as they should?
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use redis::Commands;
@@ -66,7 +67,7 @@ fn a_redis_that_is_loading_is_waited_for_at_the_start() {
     let mut sweeper = start(&redis, &["sweeper"]);
     let mut stopped = start(&redis, &["sweeper"]);
     for program in [&mut worker, &mut sweeper, &mut stopped] {
-        program.wait_for_line("waiting for it");
+        program.wait_for_line("redis is not ready");
     }
     stopped.signal(Signal::SIGTERM);
     assert_eq!(stopped.wait_exit(PATIENCE).code(), Some(0), "{}", stopped.printed());
@@ -80,7 +81,7 @@ fn a_redis_that_is_loading_is_waited_for_at_the_start() {
     sweeper.wait_for_line("sweeping");
     let told = [worker.printed(), sweeper.printed()];
     assert!(
-        told.iter().all(|text| text.matches("waiting for it").count() == 1),
+        told.iter().all(|text| text.matches("redis is not ready").count() == 1),
         "expected it once: {told:?}"
     );
 }
@@ -97,9 +98,16 @@ fn a_panic_is_a_line_of_json_too() {
             serde_json::from_str(line).unwrap_or_else(|error| panic!("expected JSON ({error}): {line}"))
         })
         .collect();
-    let told = |line: &&serde_json::Value| line["message"].as_str().unwrap().starts_with("panicked: ");
+    let told = |line: &&serde_json::Value| line["message"] == "panicked";
     let panics: Vec<_> = lines.iter().filter(told).collect();
-    assert!(panics.len() == 1 && panics[0]["place"].is_string(), "expected the panic once: {lines:#?}");
+    assert_eq!(panics.len(), 1, "expected the panic once: {lines:#?}");
+    let location = panics[0]["location"].as_str().unwrap();
+    let (file, place) = location.split_once(':').unwrap();
+    assert!(
+        file.ends_with("tests/programs/main.rs") && place.split(':').all(|it| it.parse::<u32>().is_ok()),
+        "{location}"
+    );
+    assert_eq!(panics[0]["error"], "it panics each time", "{lines:#?}");
 }
 
 /// What it logged until its end, each line an object.
@@ -176,7 +184,7 @@ fn a_program_without_tasks_is_no_worker() {
 }
 
 #[test]
-fn a_sweeper_leaves_lists_alone_until_it_knows_that_they_are_queues() {
+fn sweeper_leaves_lists_alone_until_they_are_known_as_queues() {
     let redis = TestRedis::start();
     let mut connection = redis.connection();
     let () = connection.rpush("lone", b"\x91\xa1f").unwrap();
@@ -197,7 +205,7 @@ fn a_sweeper_leaves_lists_alone_until_it_knows_that_they_are_queues() {
 }
 
 #[test]
-fn a_sweeper_goes_on_while_the_names_of_the_queues_cannot_be_read() {
+fn sweeper_goes_on_while_the_list_of_queues_is_unreadable() {
     let redis = TestRedis::start();
     let mut connection = redis.connection();
     let mut leave = |queue: &str| {
@@ -213,7 +221,7 @@ fn a_sweeper_goes_on_while_the_names_of_the_queues_cannot_be_read() {
     leave("found");
     leave("named");
     let sweeper = start(&redis, &["sweeper", "--interval", "20ms"]);
-    let line = sweeper.wait_for_line("the names of the queues cannot be read");
+    let line = sweeper.wait_for_line("queue names cannot be read");
     assert!(line.contains("ERROR") && line.contains("the key `delayed_queues` holds another type"), "{line}");
     assert!(line.contains("rename or delete it") && line.contains("`--queue` names others"), "{line}");
     swept("found", 1);
@@ -226,7 +234,7 @@ fn a_sweeper_goes_on_while_the_names_of_the_queues_cannot_be_read() {
     sweeper.wait_for_line("can be read again");
     let () = others.del("delayed_queues").unwrap();
     let () = others.hset("delayed_queues", "x", "y").unwrap();
-    sweeper.wait_for_lines("the names of the queues cannot be read", 2);
+    sweeper.wait_for_lines("queue names cannot be read", 2);
     leave("found");
     swept("found", 2);
     // It stays known, though there is nothing by which it could be found.
@@ -234,7 +242,7 @@ fn a_sweeper_goes_on_while_the_names_of_the_queues_cannot_be_read() {
     wait::until("its token", PATIENCE, || others.llen::<_, u64>("known_noti").unwrap() == 1);
     let told = sweeper.printed();
     assert_eq!(told.matches("cannot be read").count(), 2, "expected it once for each change: {told}");
-    assert!(!told.contains("the sweep failed"), "{told}");
+    assert!(!told.contains("request failed"), "{told}");
     drop(sweeper);
 
     let sweeper = start(&redis, &["sweeper", "--interval", "20ms", "--queue", "named"]);
@@ -244,7 +252,7 @@ fn a_sweeper_goes_on_while_the_names_of_the_queues_cannot_be_read() {
 }
 
 #[test]
-fn a_sweeper_brings_back_what_a_foreign_worker_left_and_ends_by_a_signal() {
+fn sweeper_requeues_for_a_foreign_worker_and_ends_by_a_signal() {
     let redis = TestRedis::start();
     let () = redis.connection().hset("q_processing", "4711", b"\x91\xa1f").unwrap();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
@@ -259,7 +267,7 @@ fn a_sweeper_brings_back_what_a_foreign_worker_left_and_ends_by_a_signal() {
 }
 
 #[test]
-fn a_worker_whose_log_nobody_reads_goes_on_and_ends_when_it_is_told() {
+fn worker_with_an_unread_log_goes_on_and_stops_when_told() {
     let redis = TestRedis::start();
     let mut connection = redis.connection();
     // Each of them logs a line, all of them more than a pipe holds.
@@ -277,7 +285,9 @@ fn a_worker_whose_log_nobody_reads_goes_on_and_ends_when_it_is_told() {
         });
     };
     let (reader, writer) = std::io::pipe().unwrap();
-    let mut worker = command(WORKER, redis.directory(), &["worker", "--concurrency", "4"]);
+    // At that level each failure has its line.
+    let words = ["worker", "--concurrency", "4", "--log-level", "info,delayed=debug"];
+    let mut worker = command(WORKER, redis.directory(), &words);
     let worker = worker.env("DELAYED_REDIS_URL", redis.url()).stdout(Stdio::null()).stderr(writer);
     let mut worker = worker.spawn().unwrap();
     fill(1_000);
@@ -286,10 +296,37 @@ fn a_worker_whose_log_nobody_reads_goes_on_and_ends_when_it_is_told() {
     log.consume(length);
     fill(1);
     let told = log.by_ref().lines().map(Result::unwrap).find(|line| line.contains("dropped"));
-    assert!(told.as_ref().is_some_and(|line| line.contains("could not be written")), "{told:?}");
+    assert!(told.as_ref().is_some_and(|line| line.contains("log lines dropped")), "{told:?}");
 
     fill(1_000);
     kill(Pid::from_raw(i32::try_from(worker.id()).unwrap()), Signal::SIGTERM).unwrap();
     let ended = wait::until_some("its end", PATIENCE, || worker.try_wait().unwrap());
     assert_eq!(ended.code(), Some(0));
+}
+
+#[test]
+fn panic_longer_than_the_room_in_an_unread_log_blocks_nobody() {
+    const PAGE: usize = 4096;
+    let redis = TestRedis::start();
+    let mut connection = redis.connection();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let size = fcntl(&writer, FcntlArg::F_GETPIPE_SZ).unwrap();
+    // Room for the first lines and for the beginning of a backtrace.
+    writer.write_all(&vec![b'.'; usize::try_from(size).unwrap() - 2 * PAGE]).unwrap();
+    let mut worker = command(WORKER, redis.directory(), &["worker", "--concurrency", "1"]);
+    worker.env("DELAYED_REDIS_URL", redis.url()).env("RUST_BACKTRACE", "full");
+    let mut worker = worker.stdout(Stdio::null()).stderr(writer).spawn().unwrap();
+    for name in ["panic", "panic", "add"] {
+        let arguments = if name == "add" { vec![1.into(), 2.into()] } else { vec![] };
+        let () = connection.rpush("default", call(&task(name), &arguments)).unwrap();
+        let () = connection.rpush("default_noti", "1").unwrap();
+    }
+    wait::until("all calls to be settled", PATIENCE, || {
+        let state = snapshot(&mut connection, "default");
+        state.waiting.is_empty() && state.processing.is_empty() && state.dead.len() == 2
+    });
+    kill(Pid::from_raw(i32::try_from(worker.id()).unwrap()), Signal::SIGTERM).unwrap();
+    let ended = wait::until_some("its end", PATIENCE, || worker.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
+    drop(reader);
 }

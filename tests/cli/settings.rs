@@ -44,7 +44,7 @@ fn a_flag_wins_over_the_environment_and_that_over_the_file() {
 }
 
 #[test]
-fn the_flags_of_worker_and_sweeper_are_shown_as_those_would_take_them() {
+fn shown_flags_of_worker_and_sweeper_are_those_they_accept() {
     let directory = support::directory();
     let file = "[worker]\nconcurrency = 7\nlease = \"3s\"\n[sweeper]\ninterval = \"7s\"\nmax_deaths = 7\n";
     std::fs::write(directory.path().join("delayed.toml"), file).unwrap();
@@ -221,7 +221,19 @@ fn each_kind_of_failure_has_its_code() {
     run(&["dead", "requeue", "--help"]).expect(0).says("delayed dead requeue --task");
     let locked = TestRedis::with(Options { password: Some("geheim"), ..Options::default() });
     let url = format!("unix://{}", locked.socket().display());
-    run(&["queues", "--redis", &url]).expect(4).says("Redis refused us");
+    run(&["queues", "--redis", &url]).expect(4).says("Redis refused us: put the user and password");
+    let wrong =
+        format!("Redis at {} refused the password (of the user `default`)", locked.socket().display());
+    run(&["queues", "--redis", &format!("{url}?pass=falsch")]).expect(4).says(&wrong).never_says("falsch");
+    run(&["queues", "--redis", &format!("{url}?user=ann&pass=falsch")])
+        .expect(4)
+        .says("refused the user `ann`, or the password: check `redis.url`")
+        .never_says("falsch");
+    run(&["queues", "--redis", "redis://:fal#sch@h"])
+        .expect(5)
+        .says("must be percent-encoded: write # as %23: ")
+        .never_says("sch@");
+    run(&["queues", "--redis", "redis://:fal/sch@h"]).expect(5).says("write / as %2F: ").never_says("sch@");
     run(&["queues", "--redis", &format!("{url}?pass=geheim")]).expect(0);
     run(&["queues", "--redis", &format!("{url}?pass=geheim&db=99")]).expect(5).says("write a lower number");
     let few = TestRedis::start();
@@ -302,4 +314,13 @@ fn a_reader_that_goes_away_is_no_failure() {
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn version_is_that_of_the_program_and_of_the_library() {
+    let directory = support::directory();
+    let ours = env!("CARGO_PKG_VERSION");
+    let of = |program: &str| ended(&mut command(program, directory.path(), &["--version"])).expect(0).out;
+    assert_eq!(of(DELAYED), format!("delayed {ours}\n"));
+    assert_eq!(of(super::WORKER), format!("delayed-test-worker (delayed {ours})\n"));
 }

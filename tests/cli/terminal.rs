@@ -47,6 +47,91 @@ fn on_terminal(redis: &TestRedis, words: &[&str], answer: &str) -> Ended {
     Ended { code: output.status.code(), out, err }
 }
 
+/// What a program prints on a terminal of so many characters, with these variables.
+fn printed(redis: &TestRedis, width: u16, variables: &[(&str, &str)], words: &[&str]) -> String {
+    let size = nix::pty::Winsize { ws_row: 24, ws_col: width, ws_xpixel: 0, ws_ypixel: 0 };
+    let pty = nix::pty::openpty(Some(&size), None).unwrap();
+    let mut command = command(DELAYED, redis.directory(), words);
+    command.env("DELAYED_REDIS_URL", redis.url()).env("TERM", "xterm").env_remove("NO_COLOR");
+    command.envs(variables.iter().copied()).stdout(pty.slave).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let (mut terminal, mut shown, mut part) = (std::fs::File::from(pty.master), Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = terminal.read(&mut part) {
+        shown.extend_from_slice(&part[..count]);
+    }
+    child.wait().unwrap();
+    String::from_utf8(shown).expect("expected UTF-8").replace("\r\n", "\n")
+}
+
+/// A queue of all that tables show.
+fn with_all() -> TestRedis {
+    let redis = TestRedis::start();
+    let path = "a_crate_with_a_long_name::tasks::a_task_with_a_long_name";
+    for options in
+        [&["--after", "1h"][..], &["--id"], &["--id", "--timeout", "30s", "--deadline", "1h", "--retry", "3"]]
+    {
+        let words =
+            [&["enqueue", path, "[\"a text of several words\", 2]", "--queue", "a_long_queue"], options];
+        super::on(&redis, DELAYED, &words.concat()).expect(0);
+    }
+    let mut connection = redis.connection();
+    let () = connection.hset("a_long_queue_processing", "4711", b"\x92\xa1f\xc4\x01\x05").unwrap();
+    let mut letter = redis::cmd("XADD");
+    letter.arg("a_long_queue_dead").arg("1700000000000-0").arg("message").arg(b"\x92\xa1f\xc4\x01\x05");
+    letter.arg("reason").arg("failed").arg("detail").arg("it did not come to a good end");
+    let () = letter.arg("attempt").arg(3).query(&mut connection).unwrap();
+    redis
+}
+
+#[test]
+fn tables_fit_the_terminal_and_are_whole_in_a_pipe() {
+    let redis = with_all();
+    let tables: [&[&str]; 6] = [
+        &["queues"],
+        &["workers"],
+        &["peek", "a_long_queue"],
+        &["calls", "list"],
+        &["dead", "list"],
+        &["config"],
+    ];
+    for words in tables {
+        let mut lengths = Vec::new();
+        for width in [80, 120] {
+            let shown = printed(&redis, width, &[("NO_COLOR", "1")], words);
+            let longest = shown.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(longest <= usize::from(width), "{words:?} on {width}: {longest}\n{shown}");
+            assert!(shown.lines().count() > 1, "{words:?}: {shown}");
+            lengths.push(longest);
+        }
+        let piped = super::on(&redis, DELAYED, words).expect(0);
+        assert!(!piped.out.contains('…'), "{words:?}: {}", piped.out);
+        assert!(lengths[1] >= lengths[0], "{words:?}: {lengths:?}");
+    }
+    let shown = printed(&redis, 80, &[], &["peek", "a_long_queue"]);
+    assert!(shown.contains('…'), "expected a call to be cut: {shown}");
+    let shown = printed(&redis, 120, &[], &["calls", "list"]);
+    assert!(shown.contains("in 59m"), "expected a time from now: {shown}");
+}
+
+#[test]
+fn what_is_bad_is_red_on_a_terminal_that_has_colors() {
+    let redis = with_all();
+    let red = |text: &str| format!("\u{1b}[31m{text}\u{1b}[0m");
+    let queues: &[&str] = &["queues"];
+    assert!(printed(&redis, 80, &[], queues).contains(&red("1")), "{}", printed(&redis, 80, &[], queues));
+    let () = redis.connection().set("a_long_queue_due", "x").unwrap();
+    for (words, text) in [(queues, "1"), (&["doctor"], "PROBLEM"), (&["workers"], "dead")] {
+        let shown = printed(&redis, 80, &[], words);
+        assert!(shown.contains(&red(text)), "{words:?}: {shown}");
+        for plain in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+            let shown = printed(&redis, 80, &[plain], words);
+            assert!(!shown.contains('\u{1b}'), "{plain:?} {words:?}: {shown}");
+        }
+        assert!(!super::on(&redis, DELAYED, words).out.contains('\u{1b}'), "{words:?}");
+    }
+}
+
 fn with_messages(count: usize) -> TestRedis {
     let redis = TestRedis::start();
     let mut connection = redis.connection();
@@ -84,7 +169,10 @@ fn purge_asks_and_does_what_is_answered() {
         assert_eq!(left(&redis), (5, 5), "expected all to be left after {answer:?}");
     }
     let refused = on_terminal(&redis, &["purge", "q", "--json"], "n\n").says(question).json();
-    assert_eq!((refused, left(&redis)), (serde_json::json!({ "queue": "q", "dropped": 0 }), (5, 5)));
+    assert_eq!(
+        (refused, left(&redis)),
+        (serde_json::json!({ "queue": "q", "dropped": 0, "owned": null }), (5, 5))
+    );
     let ended = on_terminal(&redis, &["purge", "q"], "y\n").expect(0).says(question);
     assert_eq!((ended.out.as_str(), left(&redis)), ("dropped 5 messages of q\n", (0, 0)));
     let ended = on_terminal(&redis, &["purge", "q", "--yes"], "").expect(0);
@@ -92,7 +180,7 @@ fn purge_asks_and_does_what_is_answered() {
 }
 
 #[test]
-fn a_long_purge_shows_how_far_it_is_and_leaves_nothing_on_the_screen() {
+fn long_purge_shows_progress_and_clears_the_screen() {
     let redis = with_messages(50_000);
     let ended = on_terminal(&redis, &["purge", "q", "--yes"], "").expect(0).says("dropped 2000/50000");
     assert_eq!(ended.out, "dropped 50000 messages of q\n");
@@ -101,7 +189,7 @@ fn a_long_purge_shows_how_far_it_is_and_leaves_nothing_on_the_screen() {
 }
 
 #[test]
-fn a_long_requeue_shows_how_far_it_is_and_leaves_nothing_on_the_screen() {
+fn long_requeue_shows_progress_and_clears_the_screen() {
     let redis = TestRedis::start();
     let mut pipe = redis::pipe();
     for n in 1..=1234 {
@@ -115,4 +203,74 @@ fn a_long_requeue_shows_how_far_it_is_and_leaves_nothing_on_the_screen() {
     assert_eq!(last_seen(&ended.err), "", "expected the bar to be gone: {ended:?}");
     assert_eq!(left(&redis), (1234, 1234));
     assert_eq!(snapshot(&mut redis.connection(), "q").dead.len(), 0);
+}
+
+/// A shell that has a terminal of its own, as somebody has who sits there, and all that stood on it.
+struct Shell {
+    terminal: nix::pty::PtyMaster,
+    shell: std::process::Child,
+    shown: String,
+}
+
+impl Shell {
+    fn start(redis: &TestRedis) -> Self {
+        let terminal = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC).unwrap();
+        grantpt(&terminal).and_then(|()| unlockpt(&terminal)).unwrap();
+        let path = ptsname_r(&terminal).unwrap();
+        // It takes the terminal for its own by opening it.
+        let script = "exec bash --norc --noprofile -i <\"$0\" >\"$0\" 2>&1";
+        let mut command = command("setsid", redis.directory(), &["sh", "-c", script, &path]);
+        command.env("DELAYED_REDIS_URL", redis.url()).env("HISTFILE", "").env("NO_COLOR", "1");
+        let shell = command.stdout(Stdio::null()).spawn().unwrap();
+        Self { terminal, shell, shown: String::new() }
+    }
+
+    fn types(&mut self, text: &str) {
+        self.terminal.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until a text stands there so many times.
+    #[track_caller]
+    fn shows(&mut self, text: &str, times: usize) {
+        let mut part = [0; 4096];
+        while self.shown.matches(text).count() < times {
+            let mut wanted = [PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN)];
+            let ready = poll(&mut wanted, PollTimeout::try_from(PATIENCE).unwrap()).unwrap();
+            assert!(ready > 0, "expected {text:?} {times} times: {}", self.shown);
+            let count = self.terminal.read(&mut part).unwrap();
+            self.shown.push_str(&String::from_utf8_lossy(&part[..count]));
+        }
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+#[test]
+fn ctrl_z_stops_a_worker_and_fg_lets_it_claim_again() {
+    let redis = TestRedis::start();
+    let mut shell = Shell::start(&redis);
+    let greet = |name: &str| {
+        super::on(&redis, super::WORKER, &["enqueue", "report.greet", &format!("[{name:?}]")]).expect(0);
+    };
+    shell.types(&format!("{} worker --queue reports\n", super::WORKER));
+    shell.shows("serving", 1);
+    greet("Ann");
+    shell.shows("Hello, Ann!", 1);
+    for round in 1..=2 {
+        shell.types("\u{1a}");
+        shell.shows("Stopped", round);
+        greet("Bob");
+        assert_eq!(shell.shown.matches("Hello, Bob!").count(), round - 1, "expected it to stand still");
+        shell.types("fg\n");
+        shell.shows("Hello, Bob!", round);
+    }
+    shell.types("\u{3}");
+    shell.shows("stopped worker", 1);
+    shell.types("echo code $?\n");
+    shell.shows("code 0", 1);
 }

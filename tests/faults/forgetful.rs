@@ -31,7 +31,7 @@ fn a_restart_forgets_what_is_in_no_file() {
 }
 
 #[test]
-fn a_failover_forgets_what_the_replica_has_not_got_and_may_be_made_to_refuse_instead() {
+fn failover_loses_what_is_not_replicated_unless_redis_refuses() {
     let mut master = TestRedis::with(Options { tcp: true, ..Options::default() });
     let url = master.tcp_url();
     let port = url.rsplit(':').next().unwrap().to_owned();

@@ -101,7 +101,7 @@ fn an_idle_worker_takes_over_within_ten_seconds() {
 }
 
 #[test]
-fn a_worker_whose_lease_is_long_sweeps_as_often_as_the_interval_says() {
+fn worker_with_a_long_lease_sweeps_at_its_interval() {
     let mut trial = Trial::new();
     let mut command = trial.command(WORKER);
     command.args(["worker", "--redis", &trial.server.url(), "--queue", QUEUE, "--lease", "10min"]);

@@ -1,10 +1,14 @@
 //! Processes that are killed or stopped, a Redis that goes away, a network that cuts and swallows: nothing is lost, and
 //! nothing runs more often than it must.
 
+mod burst;
 mod bytes;
+mod clock;
+mod deaths;
 mod forgetful;
 mod full;
 mod killed_worker;
+mod large;
 mod log;
 mod many_lost;
 mod network;
@@ -16,4 +20,5 @@ mod redis_down;
 mod refused;
 mod replies;
 mod rights;
+mod texts;
 mod waiting;

@@ -11,13 +11,13 @@ use crate::support::trial::{Dice, PATIENCE, Trial, alone, at_gate, call, count, 
 use crate::support::wait;
 
 #[test]
-fn a_connection_with_many_requests_under_way_that_is_cut_is_one_failure() {
+fn cut_connection_with_many_requests_is_one_failure() {
     const RETRIES: usize = 20;
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
     let gate = trial.gate("gate");
     let failing = |n: usize| at_gate("trial.gated_failing", n, &gate);
-    let words = ["--concurrency", "20", "--lease", "60s", "--no-sweep"];
+    let words = ["--concurrency", "20", "--lease", "60s", "--no-sweep", "--log-level", "info,delayed=debug"];
     let mut worker = trial.worker_at(proxy.url(), &words);
     trial.push(&(0..RETRIES).map(failing).collect::<Vec<_>>());
     trial.wait_runs(RETRIES);
@@ -32,7 +32,7 @@ fn a_connection_with_many_requests_under_way_that_is_cut_is_one_failure() {
     trial.wait_settled();
     let stopped = trial.stop(&mut worker);
     assert_eq!((count(&stopped, "retried"), count(&stopped, "lost")), (3 * RETRIES as u64, 0), "{stopped}");
-    let said = worker.wait_for_lines("it is asked again", 1);
+    let said = worker.wait_for_lines("request failed; retrying", 1);
     // What it asks next may find the same end of the connection.
     assert!(said.len() <= 3, "expected few pauses: {said:#?}");
 }
@@ -74,7 +74,7 @@ fn cut_connections_lose_nothing_and_repeat_nothing() {
     let stopped = trial.stop(&mut worker);
     println!(
         "{cuts} cuts; the worker reconciled {} times",
-        worker.printed().matches("reconciled what").count()
+        worker.printed().matches("requests reconciled").count()
     );
     assert_eq!(count(&stopped, "lost"), 0, "{stopped}");
     let names = (0..CALLS).filter(|n| n % 50 != 33).flat_map(|n| match n % 50 {
@@ -95,7 +95,7 @@ fn connections_that_are_refused_for_a_while_and_slow_ones() {
     trial.wait_runs(20);
     proxy.set(Mode::Refuse);
     proxy.cut();
-    worker.wait_for_line("it is asked again");
+    worker.wait_for_line("failed; retrying");
     wait::pause(Duration::from_millis(700));
     proxy.set(Mode::Delay(Duration::from_millis(20)));
     trial.wait_runs(100);
@@ -119,7 +119,7 @@ fn a_network_that_holds_everything_for_longer_than_the_time_out() {
     trial.wait_runs(22);
     proxy.set(Mode::Hold);
     open(&gate);
-    worker.wait_for_line("it is asked again");
+    worker.wait_for_line("failed; retrying");
     proxy.set(Mode::Pass);
     trial.wait_settled();
     let stopped = trial.stop(&mut worker);
@@ -145,23 +145,25 @@ fn a_worker_with_a_short_lease_starts_over_a_slow_network() {
 }
 
 #[test]
-fn a_worker_whose_beats_alone_do_not_come_through_works_and_sweeps() {
+fn worker_whose_heartbeats_alone_are_lost_works_and_sweeps() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
     let mut worker = trial.worker_at(proxy.url(), &["--lease", "1s"]);
     let beats = proxy.trap(Side::Request, Requests::script("beat"), Fault::End);
-    worker.wait_for_line("heartbeat failed");
+    worker.wait_for_line("\"request\":\"heartbeat\"");
+    // While it owns nothing, nobody can run what it owns.
+    assert!(!worker.printed().contains("lease ended"), "{}", worker.printed());
     // The sweep that it begins with may find one of them.
     for n in 0..3 {
         let () = trial.redis.hset("q_processing", format!("gone{n}"), mark(n)).unwrap();
         trial.wait_runs(n + 1);
     }
-    worker.wait_for_line("the lease has ended and others may run what this worker owns");
     trial.push(&[mark(3)]);
     trial.wait_runs(4);
-    beats.release();
     trial.wait_settled();
+    beats.release();
     trial.stop(&mut worker);
+    assert!(!worker.printed().contains("lease ended"), "{}", worker.printed());
     trial.ledger.assert_each_once(0..4);
     trial.assert_only(&[]);
 }

@@ -45,7 +45,7 @@ fn releases_nothing_that_is_not_its_own(pause: &Pause) {
     let taken = trial.stop(&mut second);
     assert_eq!(count(&told, "lost"), 4, "expected it to know what it lost: {told}");
     assert_eq!(count(&taken, "lost"), 0, "expected the second to be left alone: {taken}");
-    first.wait_for_line("taken away from us");
+    first.wait_for_line("requeued before they were settled");
     let executions = trial.ledger.executions();
     assert!((0..4).all(|n| executions[&format!("+{n}")] == 2), "{executions:?}");
     assert!((0..20).all(|n| executions[&n.to_string()] == 1), "{executions:?}");
@@ -58,7 +58,7 @@ fn a_paused_worker_releases_nothing_that_is_not_its_own() {
 }
 
 #[test]
-fn a_worker_that_was_forgotten_releases_nothing_that_is_not_its_own() {
+fn forgotten_worker_releases_nothing_that_is_not_its_own() {
     releases_nothing_that_is_not_its_own(&Pause::UntilForgotten);
 }
 
@@ -133,7 +133,7 @@ fn tasks_that_starve_the_runtime_do_not_lose_ownership() {
     let gate = trial.gate("gate");
     let mut second = trial.worker(&["--lease", "1s", "--concurrency", "1"]);
     second.signal(Signal::SIGUSR1);
-    second.wait_for_line("quiet");
+    second.wait_for_line("claiming ended");
     wait::until("its wait to end, with the claim behind it", PATIENCE, || {
         let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut trial.redis).unwrap();
         !clients.contains(" flags=b ")

@@ -29,7 +29,7 @@ fn a_connection_that_is_cut_after_the_pick_up_was_run() {
     wait::until("it to be owned", PATIENCE, || owned(&mut trial) == 1);
     trial.proxy.cut();
     trial.proxy.set(Mode::Pass);
-    worker.wait_for_line("reconciled what");
+    worker.wait_for_line("requests reconciled");
     ends_well(&mut trial, &mut worker, &["claimed"]);
 }
 
@@ -38,7 +38,7 @@ fn a_pick_up_that_does_not_arrive_behind_its_wait() {
     let mut trial = Watched::new();
     let trap = trial.proxy.trap(Side::Request, Requests::script("pick_up").nth(1), Fault::End);
     let mut worker = trial.worker(&ALONE);
-    worker.wait_for_line("reconciled what");
+    worker.wait_for_line("requests reconciled");
     assert_eq!(trap.struck(), 1, "expected it to be cut");
     idle(&mut trial, 1);
     trial.push(&marks(2));
@@ -71,7 +71,7 @@ fn a_pick_up_that_is_stale_takes_nothing_and_its_token_is_used() {
     let () = redis::cmd("HINCRBY").arg(hash).arg("seq").arg(-1).query(&mut trial.redis).unwrap();
     let (held, waits) = (next_wait(&trial, 1, Fault::Hold), next_wait(&trial, u32::MAX, Fault::Drop));
     trial.push(&[mark("stale")]);
-    worker.wait_for_line("reconciled what");
+    worker.wait_for_line("requests reconciled");
     trial.wait_runs(1);
     assert!(waits.met() <= 1, "expected its token to be used at once, and not found behind another wait");
     held.release();
@@ -80,7 +80,7 @@ fn a_pick_up_that_is_stale_takes_nothing_and_its_token_is_used() {
 }
 
 #[test]
-fn a_pick_up_that_is_refused_keeps_neither_its_token_nor_its_slot() {
+fn refused_pick_up_keeps_neither_its_token_nor_its_slot() {
     const SLOTS: usize = 4;
     let mut trial = Watched::new();
     let mut worker = trial.worker(&[&ALONE[..], &["--prefetch", "0"]].concat());
@@ -102,7 +102,7 @@ fn a_pick_up_that_is_refused_keeps_neither_its_token_nor_its_slot() {
 }
 
 #[test]
-fn a_worker_that_is_killed_right_after_its_pick_up_was_run_is_taken_over() {
+fn message_of_a_worker_killed_after_its_pick_up_is_requeued() {
     let mut trial = Watched::new();
     let words = ["--lease", "1s", "--concurrency", "4"];
     let mut first = trial.worker(&words);
@@ -119,7 +119,7 @@ fn a_worker_that_is_killed_right_after_its_pick_up_was_run_is_taken_over() {
 }
 
 #[test]
-fn what_was_picked_up_and_heard_of_when_others_had_it_is_not_run() {
+fn message_that_others_took_before_the_reply_came_is_not_run() {
     let mut trial = Watched::new();
     let _sweeper = trial.sweeper(&["--queue", QUEUE, "--interval", "50ms"]);
     let reply = trial.proxy.trap(Side::Reply, Requests::script("pick_up").nth(1), Fault::Hold);
@@ -136,7 +136,7 @@ fn what_was_picked_up_and_heard_of_when_others_had_it_is_not_run() {
 }
 
 #[test]
-fn a_token_whose_pick_up_never_came_is_taken_from_the_hand_by_the_next_that_waits() {
+fn token_without_a_pick_up_is_taken_from_the_hand_by_the_next() {
     let mut trial = in_hand();
     let mut worker = trial.worker(&ALONE);
     let began = Instant::now();
@@ -145,7 +145,7 @@ fn a_token_whose_pick_up_never_came_is_taken_from_the_hand_by_the_next_that_wait
 }
 
 #[test]
-fn a_token_whose_pick_up_never_came_is_brought_back_by_a_sweeper() {
+fn token_without_a_pick_up_is_brought_back_by_a_sweeper() {
     let mut trial = in_hand();
     let mut sweeper = trial.sweeper(&["--queue", QUEUE, "--interval", "100ms"]);
     wait::until("the token to be back", PATIENCE, || {

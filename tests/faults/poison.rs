@@ -18,11 +18,12 @@ fn at_own_gate(trial: &Trial, name: &str) -> Vec<u8> {
     gated(name, &trial.gate(name))
 }
 
-/// Notes that two processes died while they owned this message, a minute ago.
+/// Notes that two processes died while they owned this message, a minute ago, and two more while they ran it alone: it is
+/// buried when that happens once more.
 fn two_died_of(trial: &mut Trial, message: &[u8]) {
     let died = redis::Script::new(
         "local at = redis.call('TIME')[1] - 60
-        redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '2 ' .. at .. '000 this that')",
+        redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '2 ' .. at .. '000 =2 this that')",
     );
     let () = died.key("q_deaths").arg(message).invoke(&mut trial.redis).unwrap();
 }
@@ -62,7 +63,7 @@ fn look_alikes_that_only_stood_by_are_forgiven() {
             break worker;
         }
         deaths += 1;
-        assert!(deaths <= 3, "expected the poison to be dead after three: {}", worker.printed());
+        assert!(deaths <= 5, "expected the poison to be dead after five: {}", worker.printed());
     };
     trial.push(&[mark("after")]);
     trial.wait_settled();
@@ -73,7 +74,7 @@ fn look_alikes_that_only_stood_by_are_forgiven() {
     let executions = trial.ledger.executions();
     assert_eq!(
         (executions["poison"], executions["after"], executions["-alike"]),
-        (3, 1, 20),
+        (5, 1, 20),
         "{executions:?}"
     );
     assert!(state.deaths.is_empty(), "expected success to forgive them: {state:#?}");
@@ -312,13 +313,15 @@ fn runs_beside_a_refusal(
     let url = format!("{}?user=poor&pass=secret", trial.server.url());
     let gate = trial.gate("gate");
     let failing = |name: &str| at_gate("trial.gated_failing", name, &gate);
-    let mut worker =
-        trial.worker_at(&url, &[&ALONE[..], &["--queue", "other", "--concurrency", "4"]].concat());
+    let mut worker = trial.worker_at(
+        &url,
+        &[&ALONE[..], &["--queue", "other", "--concurrency", "4", "--log-level", "delayed=debug"]].concat(),
+    );
     trial.push_to("other", &[failing("a"), failing("b")]);
     trial.wait_runs(2);
     refuse(&mut trial.redis);
     open(&gate);
-    worker.wait_for_lines("it is asked again", 2);
+    worker.wait_for_lines("request failed; retrying", 2);
     let suspect = mark("suspect");
     two_died_of(&mut trial, &suspect);
     trial.push(&[suspect, mark("behind")]);
@@ -335,7 +338,7 @@ fn runs_beside_a_refusal(
 }
 
 #[test]
-fn what_redis_refuses_in_one_queue_does_not_keep_a_suspect_of_another() {
+fn refusal_in_one_queue_keeps_no_suspect_of_another() {
     let refuse = |redis: &mut redis::Connection| {
         let () = redis.del("other_noti").unwrap();
         let () = redis.set("other_noti", "x").unwrap();
@@ -344,7 +347,7 @@ fn what_redis_refuses_in_one_queue_does_not_keep_a_suspect_of_another() {
 }
 
 #[test]
-fn what_a_user_may_not_do_in_a_script_does_not_keep_a_suspect_of_another_queue() {
+fn missing_right_in_a_script_keeps_no_suspect_of_another_queue() {
     let rule = |redis: &mut redis::Connection, rule: &str| {
         let () = redis::cmd("ACL").arg("SETUSER").arg("poor").arg(rule).query(redis).unwrap();
     };
@@ -376,7 +379,7 @@ fn innocents_beside_a_poison_are_not_buried_with_it() {
 }
 
 #[test]
-fn a_suspect_that_is_claimed_ahead_does_not_run_beside_what_fills_its_worker() {
+fn prefetched_suspect_does_not_run_beside_a_full_worker() {
     let mut trial = Trial::new();
     let (held, suspect) = (at_own_gate(&trial, "held"), mark("suspect"));
     let mut worker = trial.worker(&[&ALONE[..], &["--concurrency", "1", "--prefetch", "8"]].concat());

@@ -44,7 +44,7 @@ fn redis_is_killed_in_the_middle_of_20_000_tasks() {
 }
 
 #[test]
-fn runs_that_end_while_redis_is_away_are_settled_when_it_is_back() {
+fn runs_that_end_during_an_outage_are_settled_after_it() {
     let mut trial = Trial::with(durable());
     let gate = trial.gate("gate");
     let held = |task: &str, n: u32| at_gate(task, n, &gate);
@@ -70,13 +70,14 @@ fn runs_that_end_while_redis_is_away_are_settled_when_it_is_back() {
 fn redis_is_away_until_the_pauses_of_its_worker_are_long() {
     let mut trial = Trial::with(durable());
     let gate = trial.gate("gate");
-    let mut worker = trial.worker(&["--concurrency", "1", "--lease", "60s"]);
+    let words = ["--concurrency", "1", "--lease", "60s", "--log-level", "delayed=debug"];
+    let mut worker = trial.worker(&words);
     trial.push(&[gated("held", &gate)]);
     trial.wait_runs(1);
     trial.server.kill();
     open(&gate);
     // A pause that went on doubling would be 12 s by then.
-    worker.wait_for_lines("it is asked again", 10);
+    worker.wait_for_lines("request failed; retrying", 10);
     trial.server.restart();
     let began = Instant::now();
     trial.redis = trial.server.connection();

@@ -108,7 +108,7 @@ fn what_a_claim_gave_is_ours_however_long_its_reply_takes() {
 }
 
 #[test]
-fn the_success_of_a_suspect_forgives_it_also_when_the_claim_was_in_doubt() {
+fn success_clears_a_suspect_also_when_its_claim_was_in_doubt() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
     // With a second queue no claim stands behind the wait: the one that is cut is made when the token has come.
@@ -140,7 +140,7 @@ fn what_was_retried_runs_once_more() {
 }
 
 #[test]
-fn what_was_to_be_retried_when_redis_forgot_the_worker_is_not_run_before_that() {
+fn retry_after_redis_forgot_the_worker_is_not_run_too_early() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
     let mut worker = trial.worker_at(proxy.url(), &[&LEASE[..], &["--no-sweep"]].concat());
@@ -270,7 +270,7 @@ fn what_is_put_back_for_other_workers_is_there_once() {
         assert_eq!(trap.struck(), 1, "expected one put_back to be cut");
         trial.commands();
         asked.release();
-        worker.wait_for_line("reconciled what");
+        worker.wait_for_line("requests reconciled");
         trial.stop_all_free(&mut worker, SLOTS, &foreign);
         assert!(!trial.commands().contains_key("lpush"), "expected them to go to the tail");
     }

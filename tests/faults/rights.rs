@@ -76,12 +76,29 @@ fn a_worker_loses_nothing() {
 fn a_sweeper_loses_nothing_and_makes_nothing_twice() {
     for right in ["-hdel", "-lpush", "-xadd", "-xtrim", "-xlen", "-persist"] {
         let (mut trial, url) = without(right);
-        let fill =
-            "for i = 1, 5 do redis.call('HSET', KEYS[1], 'q:aaaaaaaaaaaaaaaa:' .. i, 'message ' .. i) end";
-        redis::Script::new(fill).key("q_processing").invoke::<()>(&mut trial.redis).unwrap();
+        // Each ran alone when its worker died.
+        let fill = "
+            local at = redis.call('TIME')[1] - 60
+            for i = 1, 5 do
+              local message, slot = 'message ' .. i, 'aaaaaaaaaaaaaaaa:' .. i
+              redis.call('HSET', KEYS[1], 'q:' .. slot, message)
+              redis.call('HSET', KEYS[2], redis.sha1hex(message), '2 ' .. at .. '000 =;' .. slot .. '!0 q:b q:c')
+            end";
+        redis::Script::new(fill).key("q_processing").key("q_deaths").invoke::<()>(&mut trial.redis).unwrap();
         let mut command = trial.command(DELAYED);
-        let words =
-            ["sweeper", "--queue", QUEUE, "--interval", "100ms", "--max-deaths", "1", "--redis", &url];
+        let words = [
+            "sweeper",
+            "--queue",
+            QUEUE,
+            "--interval",
+            "100ms",
+            "--max-deaths",
+            "1",
+            "--redis",
+            &url,
+            "--log-level",
+            "delayed=debug",
+        ];
         let mut sweeper = Program::spawn(command.args(words));
         wait::until("a refusal, or all to be done without that right", PATIENCE, || {
             sweeper.printed().matches("give it the right").count() > 3 || trial.dead() == 5
@@ -100,10 +117,11 @@ fn a_sweeper_forgets_no_death_of_what_it_may_not_bury() {
     let (mut trial, url) = without("-xadd");
     let (message, owner) = (marks(1).remove(0), "q:aaaaaaaaaaaaaaaa:1");
     redis::cmd("HSET").arg("q_processing").arg(owner).arg(&message).exec(&mut trial.redis).unwrap();
-    let count = "redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '2 ' .. redis.call('TIME')[1] - 60 .. '000 q:b: q:c:')";
+    let count = "redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '2 ' .. redis.call('TIME')[1] - 60 .. '000 =;aaaaaaaaaaaaaaaa:1!2 q:b: q:c:')";
     redis::Script::new(count).key("q_deaths").arg(&message).invoke::<()>(&mut trial.redis).unwrap();
     let mut command = trial.command(DELAYED);
-    let words = ["sweeper", "--queue", QUEUE, "--interval", "100ms", "--redis", &url];
+    let words =
+        ["sweeper", "--queue", QUEUE, "--interval", "100ms", "--redis", &url, "--log-level", "delayed=debug"];
     let mut sweeper = Program::spawn(command.args(words));
     sweeper.wait_for_lines("give it the right", 3);
     set(&mut trial.redis, &["+@all"]);

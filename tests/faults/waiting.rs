@@ -138,7 +138,7 @@ fn a_connection_that_is_cut_while_it_waits() {
     idle(&mut trial, 1);
     for n in 0..3 {
         trial.proxy.cut();
-        worker.wait_for_lines("reconciled what", n + 1);
+        worker.wait_for_lines("requests reconciled", n + 1);
         idle(&mut trial, 1);
     }
     trial.push(&marks(3));
@@ -151,7 +151,7 @@ fn redis_is_killed_while_a_worker_waits() {
     let mut worker = trial.worker(&ALONE);
     idle(&mut trial, 1);
     trial.server.kill();
-    worker.wait_for_line("it is asked again");
+    worker.wait_for_line("failed; retrying");
     trial.server.restart();
     trial.redis = trial.server.connection();
     trial.push(&marks(3));
@@ -164,7 +164,7 @@ fn an_idle_worker_ends_soon_also_without_redis() {
     let mut worker = trial.worker(&ALONE);
     idle(&mut trial, 1);
     trial.server.kill();
-    worker.wait_for_line("it is asked again");
+    worker.wait_for_line("failed; retrying");
     let began = Instant::now();
     worker.signal(Signal::SIGTERM);
     worker.wait_exit(PATIENCE);
@@ -172,7 +172,7 @@ fn an_idle_worker_ends_soon_also_without_redis() {
 }
 
 #[test]
-fn a_worker_that_stops_or_is_quiet_while_it_waits_claims_nothing_more() {
+fn worker_that_stops_or_is_quiet_in_a_wait_claims_nothing_more() {
     for signal in [Signal::SIGTERM, Signal::SIGUSR1] {
         let mut trial = Watched::new();
         let mut worker = trial.worker(&ALONE);
@@ -230,9 +230,11 @@ fn a_wait_that_times_out_is_begun_again() {
     assert!(!trial.redis.exists::<_, bool>("q_hand").unwrap(), "expected no token from nowhere");
     trial.push(&marks(2));
     ends_well(&mut trial, &mut worker, &["0", "1"]);
-    for amiss in ["waiting for notifications failed", "it is asked again"] {
-        assert!(!worker.printed().contains(amiss), "expected nothing to be amiss: {}", worker.printed());
-    }
+    assert!(
+        !worker.printed().contains("failed; retrying"),
+        "expected nothing to be amiss: {}",
+        worker.printed()
+    );
 }
 
 #[test]
@@ -268,7 +270,7 @@ fn two_idle_workers_share_two_messages() {
 }
 
 #[test]
-fn a_wait_that_began_beside_a_run_gets_its_claim_when_the_run_has_ended() {
+fn wait_begun_during_a_run_gets_its_claim_after_the_run() {
     let mut trial = Watched::new();
     let mut worker = trial.worker(&ALONE);
     let gate = trial.gate("gate");
@@ -327,7 +329,7 @@ fn a_token_that_comes_to_a_quiet_worker_goes_back() {
     // One whose token somebody else has popped.
     let () = trial.redis.rpush("q", mark("popped")).unwrap();
     worker.signal(Signal::SIGUSR1);
-    worker.wait_for_line("no more calls are claimed");
+    worker.wait_for_line("claiming ended");
     held.release();
     wait::until("the token to be back", PATIENCE, || {
         let state = trial.state();
@@ -358,5 +360,5 @@ fn a_worker_of_a_full_redis_waits_without_moving_tokens() {
     trial.wait_runs(1);
     limit(&mut trial, "0");
     ends_well(&mut trial, &mut worker, &["full"]);
-    assert!(!worker.printed().contains("waiting for notifications failed"), "{}", worker.printed());
+    assert!(!worker.printed().contains("wait for notifications failed"), "{}", worker.printed());
 }

@@ -142,6 +142,9 @@ fn what_we_send_arrives_in_go() {
     enqueue(&site, "go", "main.Sum", &["[[1, 2]]"]);
     enqueue(&site, "go", "main.Greet", &[r#"["bob"]"#]);
     enqueue(&site, "go", "main.Greet", &[]);
+    let written = r#"[[-9223372036854775808, 18446744073709551615, -0.5, {"$float32": 0.25}, "héllo ✓", {"$hex": "00ff"},
+        true, ["a", ""], {"k": 300}, null, [-33, 2.0], {"$time": "2023-11-14T22:13:20.123456789Z"}]]"#;
+    enqueue(&site, "go", "main.Show", &[written]);
     let worker = site.worker(Go, "notes", &[]);
     let all = |note: &str| {
         format!(
@@ -162,9 +165,24 @@ fn what_we_send_arrives_in_go() {
         "sum=3",
         "greet=bob",
         "greet=",
+        &all,
     ];
     assert_eq!(site.wait_for("notes", wanted.len()), wanted);
     let state = site.state();
     assert_eq!((state.waiting.len(), state.tokens), (0, 0), "expected nothing to wait: {state:#?}");
+    stop(Go, worker);
+}
+
+#[test]
+fn go_worker_ignores_call_options_and_doctor_says_so() {
+    let mut site = Site::new();
+    enqueue(&site, "rust", "main.Add", &["[1, 2]", "--retry", "3", "--id", "--timeout", "1s"]);
+    let worker = site.worker(Go, "notes", &[]);
+    assert_eq!(site.wait_for("notes", 1), ["1+2=3"]);
+    let mut doctor = Program::start(DELAYED, ["doctor", "--redis", &site.server.url()]);
+    assert_eq!(doctor.wait_exit(PATIENCE).code(), Some(1), "{}", doctor.printed());
+    // Go's worker keeps what it has finished until it takes the next.
+    let told = "options: mail: 1 call has options, and a worker of Go serves this queue";
+    assert!(doctor.printed().contains(told), "{}", doctor.printed());
     stop(Go, worker);
 }

@@ -105,3 +105,42 @@ fn looks(redis: &mut Connection) -> u64 {
     let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_llen:calls=")?.split(',').next());
     calls.map_or(0, |calls| calls.parse().unwrap())
 }
+
+/// A Go worker keeps what it ran last, also when it is stopped in good order.
+#[test]
+fn orderly_stops_of_go_workers_bury_no_call() {
+    let mut site = Site::new();
+    let sweeper = site.sweeper(Rust);
+    site.free();
+    site.produce(Go, &[line("go", "main.Hold", r#""args": [1]"#)]);
+    for stop in 1..=3 {
+        if stop == 3 {
+            // The one that is killed is to be in the middle of it.
+            std::fs::remove_file(site.file("free")).unwrap();
+        }
+        let record = format!("worker-{stop}");
+        let mut worker = site.worker(Go, &record, &[]);
+        let id = id_of(&worker);
+        site.wait_for(&record, if stop == 3 { 1 } else { 2 });
+        // Deaths within half a second would be one event.
+        let last = site.state().deaths.into_values().next();
+        let last: u64 = last.map_or(0, |last| last.split(' ').nth(1).unwrap().parse().unwrap());
+        wait::until("the last death to be another event", PATIENCE, || {
+            let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut site.redis).unwrap();
+            seconds * 1000 + micros / 1000 > last + 600
+        });
+        if stop < 3 {
+            worker.signal(Signal::SIGHUP);
+            assert!(worker.wait_exit(PATIENCE).success(), "expected a good end:\n{}", worker.printed());
+        } else {
+            site.kill(&mut worker, &id);
+        }
+        sweeper.wait_for_lines("swept requeued=1", stop);
+    }
+    let state = site.state();
+    assert_eq!(
+        (state.waiting.len(), state.dead.len()),
+        (1, 0),
+        "expected it to wait, and not to be dead: {state:#?}"
+    );
+}

@@ -70,7 +70,7 @@ fn interoperate(site: &mut Site) {
 fn try_tests(server: &std::path::Path) {
     let began = Instant::now();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let suites = ["scripts::", "model::against_redis::", "faults::"];
+    let suites = ["lua::", "model::against_redis::", "faults::"];
     let mut tests = Program::spawn(command.args(suites).env("DELAYED_TEST_SERVER", server));
     let status = tests.wait_exit(10 * PATIENCE);
     assert!(status.success(), "expected the tests to pass on {}:\n{}", server.display(), tests.printed());

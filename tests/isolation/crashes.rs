@@ -74,8 +74,8 @@ fn a_stack_that_overflows_is_a_crash(mode: &'static str) {
 fn a_crash_uses_up_an_attempt(mode: &'static str) {
     let mut case = Case::new(mode, &[]);
     let payload = rmp_serde::to_vec("a").unwrap();
-    let meta = delayed::protocol::encode::Meta { retry: Some(2), ..Default::default() };
-    case.trial.push(&[delayed::protocol::encode::native("isolation.abort", &payload, &meta)]);
+    let meta = delayed::__private::protocol::encode::Meta { retry: Some(2), ..Default::default() };
+    case.trial.push(&[delayed::__private::protocol::encode::native("isolation.abort", &payload, &meta)]);
     case.wait_dead(1);
     let letter = case.letter();
     assert_eq!((letter.reason.as_str(), letter.attempt.as_str()), ("crashed", "3"), "{letter:?}");

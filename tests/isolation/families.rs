@@ -8,7 +8,7 @@ use crate::support::wait;
 
 both! {
     nothing_that_it_started_outlives_a_kill
-    a_family_that_holds_the_standard_streams_does_not_hold_up_the_result
+    family_with_open_standard_streams_does_not_delay_the_result
 }
 
 /// Each kind of family, and how many of its processes sleep.
@@ -77,7 +77,7 @@ fn nothing_that_it_started_outlives_the_pool() {
     case.trial.assert_only(&[]);
 }
 
-fn a_family_that_holds_the_standard_streams_does_not_hold_up_the_result(mode: &'static str) {
+fn family_with_open_standard_streams_does_not_delay_the_result(mode: &'static str) {
     let mut case = Case::new(mode, &["--concurrency", "1"]);
     let began = Instant::now();
     case.trial.push(&[task("holds_streams", "a"), task("holds_streams", "b")]);

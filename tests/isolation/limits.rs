@@ -124,8 +124,8 @@ fn each_run_has_all_of_its_limit(mode: &'static str) {
 fn what_exceeds_uses_up_an_attempt(mode: &'static str) {
     let mut case = Case::new(mode, &["--timeout", "1h"]);
     let payload = rmp_serde::to_vec(&("a", 1_u64 << 30)).unwrap();
-    let meta = delayed::protocol::encode::Meta { retry: Some(1), ..Default::default() };
-    case.trial.push(&[delayed::protocol::encode::native("isolation.shouts", &payload, &meta)]);
+    let meta = delayed::__private::protocol::encode::Meta { retry: Some(1), ..Default::default() };
+    case.trial.push(&[delayed::__private::protocol::encode::native("isolation.shouts", &payload, &meta)]);
     case.wait_dead(1);
     let letter = case.letter();
     assert_exceeded(&letter, "bytes of output");

@@ -13,15 +13,16 @@ use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, ready};
 use crate::support::wait;
 
 both! {
-    only_a_kill_of_its_own_for_want_of_memory_is_called_so
+    a_kill_by_others_is_not_called_want_of_memory
+    out_of_memory_is_told_apart_from_other_kills
 }
 
 /// A control group that may use so much memory. Removed when it is dropped; by then it is empty.
 struct Group(PathBuf);
 
 impl Group {
-    /// None where this user may make none.
-    fn with_bytes(bytes: u64) -> Option<Self> {
+    /// Panics where this user may make none: `scripts/test` finds that out beforehand, and says what is left out.
+    fn with_bytes(bytes: u64) -> Self {
         let groups = fs::read_to_string("/proc/self/cgroup").unwrap();
         let of = |controllers: &str, mount: &str| {
             let line = groups
@@ -33,13 +34,15 @@ impl Group {
         // Beside its own: one with processes in it has no others below it.
         let new = of("", "/sys/fs/cgroup").map(|own| own.parent().map(Path::to_owned).unwrap_or(own));
         let name = format!("delayed-test-{}", uuid::Uuid::new_v4());
-        [(old, "memory.limit_in_bytes"), (new, "memory.max")].into_iter().find_map(|(above, limit)| {
-            let group = above?.join(&name);
-            fs::create_dir(&group).ok()?;
-            let group = Self(group);
-            fs::write(group.0.join(limit), bytes.to_string()).ok()?;
-            Some(group)
-        })
+        let made =
+            [(old, "memory.limit_in_bytes"), (new, "memory.max")].into_iter().find_map(|(above, limit)| {
+                let group = above?.join(&name);
+                fs::create_dir(&group).ok()?;
+                let group = Self(group);
+                fs::write(group.0.join(limit), bytes.to_string()).ok()?;
+                Some(group)
+            });
+        made.expect("expected a right to make control groups that limit memory, as root has it")
     }
 
     /// A command that runs in it; what is to run follows.
@@ -55,32 +58,23 @@ impl Drop for Group {
     }
 }
 
-fn only_a_kill_of_its_own_for_want_of_memory_is_called_so(mode: &'static str) {
-    let groups = Group::with_bytes(300 << 20).zip(Group::with_bytes(20 << 20));
+/// A worker in a control group of its own, or in that of this process.
+fn worker(mode: &'static str, group: Option<&Group>) -> Case {
     let trial = Trial::new();
     let mut command = trial.command("sh");
-    match &groups {
-        Some((own, _)) => own.enter(&mut command),
+    match group {
+        Some(group) => group.enter(&mut command),
         None => drop(command.args(["-c", r#"exec "$@""#, "sh"])),
     }
     command.args([WORKER, "worker", "--redis", &trial.server.url(), "--queue", QUEUE, "--isolation", mode]);
     let worker = Program::spawn(&mut command);
     ready(&worker);
     let family = family(&trial, &worker);
-    let mut case = Case { trial, worker, family, mode };
-    let mut dead = 0;
-    if let Some((_, other)) = &groups {
-        case.trial.push(&[task_with("tastes", &["a".into(), 2000.into()])]);
-        case.wait_dead(1);
-        let letter = case.letter();
-        assert_eq!(letter.reason, "crashed", "{letter:?}");
-        assert!(letter.detail.contains("want of memory"), "expected it to say why: {letter:?}");
-        dead += 1;
-        let mut greedy = Command::new("sh");
-        other.enter(&mut greedy);
-        let ended = greedy.args(["tail", "/dev/zero"]).status().unwrap();
-        assert_eq!(ended.signal(), Some(Signal::SIGKILL as i32), "expected the kernel to kill it");
-    }
+    Case { trial, worker, family, mode }
+}
+
+/// Kills the processes of a run: its dead letter says nothing of memory. `dead` were buried before.
+fn kill_a_run(case: &mut Case, dead: usize) {
     case.trial.push(&[task("sleep", "b")]);
     wait::until("a run that hangs", PATIENCE, || case.trial.ledger.lines().iter().any(|line| line == "b"));
     case.children().iter().for_each(|child| child.signal(Signal::SIGKILL));
@@ -88,6 +82,29 @@ fn only_a_kill_of_its_own_for_want_of_memory_is_called_so(mode: &'static str) {
     let letter = case.letters().remove(dead);
     assert_eq!(letter.reason, "crashed", "{letter:?}");
     assert!(!letter.detail.contains("want of memory"), "expected another reason: {letter:?}");
+}
+
+fn a_kill_by_others_is_not_called_want_of_memory(mode: &'static str) {
+    let mut case = worker(mode, None);
+    kill_a_run(&mut case, 0);
+    case.goes_on();
+    case.end_with(&["q_dead"]);
+}
+
+fn out_of_memory_is_told_apart_from_other_kills(mode: &'static str) {
+    let (own, other) = (Group::with_bytes(300 << 20), Group::with_bytes(20 << 20));
+    let mut case = worker(mode, Some(&own));
+    case.trial.push(&[task_with("tastes", &["a".into(), 2000.into()])]);
+    case.wait_dead(1);
+    let letter = case.letter();
+    assert_eq!(letter.reason, "crashed", "{letter:?}");
+    assert!(letter.detail.contains("want of memory"), "expected it to say why: {letter:?}");
+    // Elsewhere on the host.
+    let mut greedy = Command::new("sh");
+    other.enter(&mut greedy);
+    let ended = greedy.args(["tail", "/dev/zero"]).status().unwrap();
+    assert_eq!(ended.signal(), Some(Signal::SIGKILL as i32), "expected the kernel to kill it");
+    kill_a_run(&mut case, 1);
     case.goes_on();
     case.end_with(&["q_dead"]);
 }

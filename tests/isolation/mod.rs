@@ -29,12 +29,15 @@ mod families;
 mod fork_fails;
 mod inline;
 mod kill;
+mod leftovers;
 mod limits;
 mod log;
 mod many;
+mod memory;
 mod memory_kills;
 mod output;
 mod pool;
+mod random;
 mod results;
 mod settings;
 mod shutdown;
@@ -242,7 +245,7 @@ fn letters(trial: &mut Trial) -> Vec<Letter> {
         let text = |name: &str| {
             String::from_utf8_lossy(fields.get(name).map(Vec::as_slice).unwrap_or_default()).into_owned()
         };
-        let message = delayed::protocol::message::Message::decode(&fields["message"]).unwrap();
+        let message = delayed::__private::protocol::message::Message::decode(&fields["message"]).unwrap();
         Letter {
             task: message.task().to_owned(),
             reason: text("reason"),

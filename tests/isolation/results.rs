@@ -1,7 +1,7 @@
 //! What a task is given and what becomes of it do not depend on the process it runs in.
 
+use delayed::__private::protocol::encode::{Meta, native};
 use delayed::CallId;
-use delayed::protocol::encode::{Meta, native};
 use serde_json::Value;
 
 use super::{Case, task, task_with};

@@ -32,7 +32,7 @@ both! {
     what_was_asked_late_is_told_as_it_ended
     a_task_that_hears_may_give_up
     a_result_that_came_before_the_kill_counts
-    the_call_says_it_before_the_task_and_the_task_before_the_worker
+    timeout_of_the_call_wins_over_the_tasks_and_the_workers
     grace_is_the_tasks_own
     a_timeout_uses_up_an_attempt
     the_second_attempt_may_succeed
@@ -157,7 +157,7 @@ fn a_result_that_came_before_the_kill_counts(mode: &'static str) {
     case.trial.ledger.assert_each_once(["+a", "-a", "+b", "-b"]);
 }
 
-fn the_call_says_it_before_the_task_and_the_task_before_the_worker(mode: &'static str) {
+fn timeout_of_the_call_wins_over_the_tasks_and_the_workers(mode: &'static str) {
     let mut case = Case::new(mode, &["--timeout", "400ms", "--grace", "100ms", "--concurrency", "16"]);
     let encode = |call: delayed::Call| call.encode().unwrap();
     let ms = Duration::from_millis;

@@ -16,7 +16,7 @@ both! {
     a_zygote_that_is_killed_ends_the_worker_and_loses_what_ran
     a_warden_that_is_killed_ends_the_worker_and_loses_what_ran
     a_worker_whose_zygote_died_while_idle_ends_too
-    what_runs_inline_may_end_though_the_zygote_dies_while_the_worker_stops
+    inline_run_may_end_though_the_zygote_dies_during_the_stop
     a_worker_that_is_stopped_and_killed_leaves_nobody
     a_worker_that_is_killed_with_its_group_leaves_nobody
     a_group_that_is_interrupted_lets_its_children_end
@@ -136,7 +136,7 @@ fn a_worker_whose_zygote_died_while_idle_ends_too(mode: &'static str) {
     }
 }
 
-fn what_runs_inline_may_end_though_the_zygote_dies_while_the_worker_stops(mode: &'static str) {
+fn inline_run_may_end_though_the_zygote_dies_during_the_stop(mode: &'static str) {
     let mut case = Case::new(mode, &["--lease", "1s"]);
     let gate = case.trial.gate("gate");
     let gated = |name: &str, n: &str| task_with(name, &[n.into(), gate.to_str().unwrap().into()]);
@@ -145,7 +145,7 @@ fn what_runs_inline_may_end_though_the_zygote_dies_while_the_worker_stops(mode: 
     case.worker.signal(Signal::SIGTERM);
     case.worker.wait_for_line("once more to stop at once");
     case.zygote().signal(Signal::SIGKILL);
-    case.worker.wait_for_line("a sweeper brings it back");
+    case.worker.wait_for_line("message left to the sweeper");
     let mut beats = HashSet::new();
     wait::until("signs of life", PATIENCE, || {
         beats

@@ -3,6 +3,7 @@
 //! `docs/guarantees.md` says what is modelled and what is not.
 
 mod against_redis;
+pub(crate) mod deaths;
 pub(crate) mod pair;
 mod properties;
 pub(crate) mod protections;

@@ -1,18 +1,20 @@
 //! Redis and the model side by side: each step is made on both, and they are compared.
 
 use std::collections::BTreeMap;
+use std::time::UNIX_EPOCH;
 
 use redis::{Commands, RedisResult, Value};
 
+use super::deaths::Deaths;
 use super::world::{Claim, MOVED, Message, Numbers, Place, Seq, Stale, Wire, World};
-use crate::scripts::{
-    Bench, DEAD, DEATHS, HAND, LEASE, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest, unpacked,
+use crate::lua::{
+    Bench, DEAD, DEATHS, DUE, HAND, LEASE, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest, unpacked,
 };
 
 /// Workers, and the slots of each.
 pub(crate) const WORKER_COUNT: u8 = 3;
 pub(crate) const SLOTS: u8 = 48;
-const MAX_DEATHS: usize = 3;
+const MAX_DEATHS: usize = 2;
 /// Milliseconds; no step takes so long.
 const FORGET: u64 = 3_600_000;
 
@@ -27,7 +29,7 @@ pub(crate) enum Step {
     /// A worker dies between its `BLMOVE` and its claim.
     Move,
     /// A token that was moved is given back.
-    MoveBack,
+    GiveBack,
     Claim {
         worker: u8,
         number: Number,
@@ -39,6 +41,11 @@ pub(crate) enum Step {
         wires: Vec<u8>,
     },
     PickUp {
+        worker: u8,
+        number: Number,
+        slot: u8,
+    },
+    Begin {
         worker: u8,
         number: Number,
         slot: u8,
@@ -125,6 +132,17 @@ fn wires(worker: u8, slots: &[u8]) -> Vec<Wire> {
 
 fn int(number: usize) -> Value {
     Value::Int(i64::try_from(number).unwrap())
+}
+
+/// A reply without its last part, the ids of dead letters, which the model does not know.
+fn without_letters(reply: RedisResult<Value>) -> RedisResult<Value> {
+    reply.map(|reply| match reply {
+        Value::Array(mut parts) => {
+            parts.pop();
+            Value::Array(parts)
+        }
+        other => other,
+    })
 }
 
 fn message_value(message: Option<Message>) -> Value {
@@ -231,13 +249,6 @@ impl Pair {
                 let [left, right] = [redis::Direction::Left, redis::Direction::Right];
                 (self.bench.redis.lmove(TOKENS, HAND, left, right), Ok(expected))
             }
-            Step::MoveBack => {
-                let had = self.world.hand > 0;
-                self.world.move_back();
-                let expected = if had { Value::BulkString(b"1".to_vec()) } else { Value::Nil };
-                let [left, right] = [redis::Direction::Left, redis::Direction::Right];
-                (self.bench.redis.lmove(HAND, TOKENS, left, right), Ok(expected))
-            }
             Step::Claim { worker, number, in_hand, renew, forgive, released, kept, wires: slots } => {
                 let released = usize::from(*released).min(slots.len());
                 let ask = Claim {
@@ -252,6 +263,15 @@ impl Pair {
             Step::PickUp { worker, number, slot } => {
                 self.make_pick_up(*worker, self.seq(*worker, *number), *slot)
             }
+            Step::Begin { worker, number, slot } => {
+                let (seq, wire) = (self.seq(*worker, *number), worker * SLOTS + slot);
+                let reply = self.bench.call("begin", |call| {
+                    call.key(PROCESSING).key(worker_key(*worker)).key(DEATHS);
+                    call.arg(seq).arg(wire_id(wire));
+                });
+                let expected = self.world.begin(usize::from(*worker), seq, wire);
+                (reply, expected.map(|owned| int(usize::from(owned))))
+            }
             Step::Retry { worker, number, slot } => {
                 let (seq, wire, message) =
                     (self.seq(*worker, *number), worker * SLOTS + slot, self.another());
@@ -265,7 +285,7 @@ impl Pair {
             Step::PutBack { worker, number, place, slots } => {
                 let (seq, wires) = (self.seq(*worker, *number), wires(*worker, slots));
                 let reply = self.bench.call("put_back", |call| {
-                    call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(*worker));
+                    call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(*worker)).key(DEATHS);
                     call.arg(seq).arg(if *place == Place::Head { "head" } else { "tail" });
                     wires.iter().for_each(|wire| {
                         call.arg(wire_id(*wire));
@@ -283,7 +303,10 @@ impl Pair {
                     call.arg("failed").arg("why").arg(1).arg("where").arg("");
                 });
                 let expected = self.world.bury(usize::from(*worker), seq, wire, 0);
-                (reply, expected.map(|owned| Value::Array(vec![int(usize::from(owned)), int(0)])))
+                (
+                    without_letters(reply),
+                    expected.map(|owned| Value::Array(vec![int(usize::from(owned)), int(0)])),
+                )
             }
             Step::Reconcile { worker, ahead, slots } => {
                 let (seq, wires) = (self.seq(*worker, *ahead), wires(*worker, slots));
@@ -321,9 +344,9 @@ impl Pair {
                 });
                 let swept = self.world.requeue_lost(MAX_DEATHS);
                 let name = |wire: &Wire| Value::BulkString(wire_id(*wire).into_bytes());
-                let counts = [int(0), int(swept.requeued.len()), int(swept.buried)];
+                let counts = [int(0), int(swept.requeued.len()), int(swept.buried.len())];
                 let dead = Value::Array(swept.dead.iter().map(name).collect());
-                (reply, Ok(Value::Array(counts.into_iter().chain([dead, int(0)]).collect())))
+                (without_letters(reply), Ok(Value::Array(counts.into_iter().chain([dead, int(0)]).collect())))
             }
             Step::Balance(gap) => {
                 let reply = self.bench.call("balance", |call| {
@@ -331,11 +354,17 @@ impl Pair {
                 });
                 (reply, Ok(Value::Int(self.world.balance(isize::from(*gap)).try_into().unwrap())))
             }
+            Step::GiveBack => {
+                let reply = self.bench.call("balance", |call| {
+                    call.key(QUEUE).key(TOKENS).key(HAND).arg(1).arg(1);
+                });
+                (reply, Ok(Value::Int(self.world.give_back().try_into().unwrap())))
+            }
             Step::Beat { worker, slots } => {
                 let wires = wires(*worker, slots);
                 let reply = self.bench.call("beat", |call| {
                     call.key(worker_key(*worker)).key(WORKERS).key(format!("{}:kill", worker_key(*worker)));
-                    call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS);
+                    call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(DUE);
                     wires.iter().for_each(|wire| {
                         call.key(wire_id(*wire));
                     });
@@ -358,7 +387,7 @@ impl Pair {
             Step::Revive(which) => self.revive(*which),
             Step::Purge(count) => {
                 let reply = self.bench.call("purge", |call| {
-                    call.key(QUEUE).key(TOKENS).arg(*count);
+                    call.key(QUEUE).key(TOKENS).key(DEATHS).arg(*count);
                 });
                 (reply, Ok(int(self.world.purge(*count))))
             }
@@ -428,6 +457,7 @@ impl Pair {
 
     /// Lets both sides be as `world`.
     pub(crate) fn set(&mut self, world: World) {
+        let now = UNIX_EPOCH.elapsed().expect("a clock that goes forward").as_millis();
         let mut pipe = redis::pipe();
         pipe.cmd("FLUSHALL").ignore();
         world.waiting.iter().for_each(|message| {
@@ -445,9 +475,17 @@ impl Pair {
         for wire in (0..).zip(&world.live).filter(|(_, live)| **live).map(|(wire, _)| wire) {
             pipe.pset_ex(wire_id(wire), "1", LEASE);
         }
-        for (message, died) in &world.deaths {
-            let names: Vec<String> = died.iter().map(|worker| worker_key(*worker)).collect();
-            pipe.hset(DEATHS, digest(&text(*message)), format!("{} 1 {}", died.len(), names.join(" ")));
+        for (message, Deaths { processes, waiting, owned }) in &world.deaths {
+            let words = |words: Vec<String>, between: &str| words.join(between);
+            let names = words(processes.iter().map(|worker| worker_key(*worker)).collect(), " ");
+            let waiting = words(waiting.iter().map(u8::to_string).collect(), ",");
+            let owned = owned.iter().map(|(wire, died, runs)| {
+                let how = if *runs { '!' } else { '=' };
+                format!(";{}:{}{how}{died}", worker_id(wire / SLOTS), wire % SLOTS)
+            });
+            let calls = [waiting, owned.collect()].concat();
+            let calls = if calls.is_empty() { calls } else { format!("={calls} ") };
+            pipe.hset(DEATHS, digest(&text(*message)), format!("{} {now} {calls}{names}", processes.len()));
         }
         let () = pipe.query(&mut self.bench.redis).unwrap();
         let owned = world.processing.iter().map(|(_, message)| message);
@@ -463,11 +501,25 @@ impl Pair {
         let state = self.bench.state();
         let alive: Vec<String> = self.bench.redis.zrange(WORKERS, 0, -1).unwrap();
         let seen = state.deaths.into_iter().map(|(hash, deaths)| {
-            let mut words = deaths.split_whitespace();
+            let mut words = deaths.split_whitespace().peekable();
             let (count, _time) = (words.next(), words.next());
-            let died: Vec<u8> = words.map(|name| name.as_bytes()[QUEUE.len() + 1] - b'a').collect();
-            assert_eq!(count, Some(&*died.len().to_string()), "expected as many names as deaths: {deaths}");
-            (self.digests[&hash], died)
+            let calls = words.next_if(|word| word.starts_with('=')).map_or("", |word| &word[1..]);
+            let processes: Vec<u8> = words.map(|name| name.as_bytes()[QUEUE.len() + 1] - b'a').collect();
+            assert_eq!(
+                count,
+                Some(&*processes.len().to_string()),
+                "expected as many names as deaths: {deaths}"
+            );
+            let mut marks = calls.split(';');
+            let waiting = marks.next().into_iter().flat_map(|waiting| waiting.split(','));
+            let waiting = waiting.filter(|died| !died.is_empty()).map(|died| died.parse().unwrap()).collect();
+            let owned = marks.map(|mark| {
+                let (slot, died) = mark.split_once(['=', '!']).unwrap();
+                let slot_number: Wire = slot.split_once(':').unwrap().1.parse().unwrap();
+                let wire = (slot.as_bytes()[0] - b'a') * SLOTS + slot_number;
+                (wire, died.parse().unwrap(), mark.contains('!'))
+            });
+            (self.digests[&hash], Deaths { processes, waiting, owned: owned.collect() })
         });
         let deaths = seen.collect();
         let fields: Vec<(String, Vec<u8>)> = self.bench.redis.hgetall(PROCESSING).unwrap();
@@ -481,6 +533,7 @@ impl Pair {
             live: wire_ids.iter().map(|id| state.keys.contains(id)).collect(),
             dead: state.dead.iter().map(|letter| number(&letter["message"])).collect(),
             deaths,
+            alike: false,
             numbers: (0..WORKER_COUNT).map(|worker| self.numbers(worker)).collect(),
             leases: (0..WORKER_COUNT).map(|worker| alive.contains(&worker_id(worker))).collect(),
             without: None,

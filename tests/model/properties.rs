@@ -12,6 +12,8 @@ pub(super) const RUN: &str = "what is released was run to its end";
 pub(super) const ONCE: &str = "a call runs twice only when a fault covers it";
 pub(super) const NOT_STUCK: &str = "at rest, nothing is stuck";
 pub(super) const INNOCENT: &str = "what is buried has killed its processes itself";
+pub(super) const ALONE: &str = "who dies of a suspect has no other one";
+pub(super) const OWN: &str = "what is buried has died often enough itself, alone";
 pub(super) const FOUND: &str = "without a fault, who pops a token finds a message";
 
 pub(super) fn all() -> Vec<Property<System>> {
@@ -31,6 +33,8 @@ pub(super) fn all() -> Vec<Property<System>> {
         Property::always(INNOCENT, |system, state: &State| {
             !state.world.dead.iter().any(|message| system.is_innocent(*message))
         }),
+        Property::always(ALONE, |_, state: &State| !state.dragged),
+        Property::always(OWN, |_, state: &State| !state.buried_early),
         Property::always(FOUND, |system, state: &State| {
             !state.found_nothing || Faults { stop: 0, ..system.faults } != Faults::default()
         }),

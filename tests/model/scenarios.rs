@@ -39,6 +39,7 @@ const TWO: System = System {
     two_pushes: false,
     max_deaths: 2,
     suspects: false,
+    alike: false,
     endless: false,
     faults: NO_FAULTS,
     very_late: false,
@@ -182,15 +183,31 @@ pub(super) const SUSPECTS: Scenario = Scenario {
     system: System {
         suspects: true,
         messages: 3,
-        max_deaths: 3,
+        max_deaths: 1,
         faults: Faults { cut: 1, ..NO_FAULTS },
         ..ONE
     },
+};
+/// Two of the same bytes, which do their workers no harm.
+pub(super) const LOOK_ALIKES: Scenario = Scenario {
+    name: "look-alikes whose workers die",
+    system: System { suspects: true, alike: true, faults: Faults { crash: 2, ..NO_FAULTS }, ..TWO },
+};
+pub(super) const SLOW_LOOK_ALIKES: Scenario = Scenario {
+    name: "look-alikes whose workers are slow",
+    system: System { max_deaths: 1, faults: Faults { silence: 1, ..NO_FAULTS }, ..LOOK_ALIKES.system },
+};
+pub(super) const STOPPED_LOOK_ALIKES: Scenario = Scenario {
+    name: "look-alikes whose workers die or stop",
+    system: System { faults: Faults { crash: 1, stop: 1, ..NO_FAULTS }, ..LOOK_ALIKES.system },
 };
 
 /// Those with waits.
 const WITH_WAITS: [Scenario; 7] =
     [WAITS, MORE_WAITS, REFUSED_WAITS, MIXED, BESIDE_OTHERS, STOPPED_WAITS, FORGOTTEN_WAITS];
+
+/// Those with messages of the same bytes.
+const WITH_LOOK_ALIKES: [Scenario; 3] = [LOOK_ALIKES, SLOW_LOOK_ALIKES, STOPPED_LOOK_ALIKES];
 
 /// All others in which nothing may go wrong.
 pub(super) const ALL: [Scenario; 15] = [
@@ -224,6 +241,11 @@ fn nothing_goes_wrong() {
 #[test]
 fn nothing_goes_wrong_where_pick_ups_stand_behind_waits() {
     explore_all(&WITH_WAITS);
+}
+
+#[test]
+fn nothing_goes_wrong_among_look_alikes() {
+    explore_all(&WITH_LOOK_ALIKES);
 }
 
 fn explore_all(scenarios: &[Scenario]) {

@@ -60,11 +60,15 @@ impl State {
                 self.workers[worker].late_wait &= !request.is_pick_up();
                 let answer = request.apply(&mut self.world, worker, system.slots);
                 self.note(&answer);
+                self.note_runs(system, worker, &request.kind, &answer);
                 self.finish_read(system, worker, &request.kind, answer);
             }
             Action::Hears(worker) => self.hear(system, worker),
             Action::OthersDied(first) => self.others_died(first),
-            Action::IsPoisoned(worker) => self.workers[worker].end(Phase::Crashed),
+            Action::IsPoisoned(worker) => {
+                self.dragged |= system.drags(&self.workers[worker]);
+                self.workers[worker].end(Phase::Crashed);
+            }
             Action::Succeeds(worker, slot) => self.ends(worker, slot, Slot::Succeeded),
             Action::Fails(worker, slot, verdict) => {
                 self.left.fail -= 1;
@@ -111,6 +115,12 @@ impl State {
             Action::Sweeps => {
                 let swept = self.world.requeue_lost(system.max_deaths);
                 swept.requeued.iter().for_each(|(wire, message)| self.excuse_lapsed(*wire, *message));
+                for (wire, message) in swept.requeued.iter().chain(&swept.buried) {
+                    self.calls[usize::from(*message)].killed += u8::from(self.noted[usize::from(*wire)]);
+                }
+                let killed = |message: Message| usize::from(self.calls[usize::from(message)].killed);
+                self.buried_early |=
+                    swept.buried.iter().any(|(_, message)| killed(*message) < system.max_deaths);
             }
             Action::Looks(sweeper) => self.sweepers[sweeper].gap = self.world.gap(),
             Action::Balances(sweeper) => {
@@ -166,6 +176,7 @@ impl State {
         let request = self.workers[worker].asked[at].clone();
         let answer = request.apply(&mut self.world, worker, system.slots);
         self.note(&answer);
+        self.note_runs(system, worker, &request.kind, &answer);
         self.workers[worker].answers.push(answer.clone());
         self.finish_read(system, worker, &request.kind, answer);
     }
@@ -199,6 +210,19 @@ impl State {
             }
             Answer::PutBack(messages) => {
                 messages.iter().for_each(|message| self.calls[usize::from(*message)].excused += 1);
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes what runs alone as far as Redis knows.
+    fn note_runs(&mut self, system: &System, worker: usize, kind: &Kind, answer: &Answer) {
+        match (kind, answer) {
+            (Kind::Begin(slot), Answer::Begun(true)) => {
+                self.noted[usize::from(system.wire(worker, *slot))] = true;
+            }
+            (Kind::Claim { slots, .. }, Answer::Claimed(_)) => {
+                slots.iter().for_each(|slot| self.noted[usize::from(system.wire(worker, *slot))] = false);
             }
             _ => {}
         }
@@ -265,6 +289,7 @@ impl State {
             let owned = self.world.processing.iter().any(|(owner, _)| usize::from(*owner) == wire);
             self.world.live[wire] &= owned;
             self.lapsed[wire] &= owned && !self.world.live[wire];
+            self.noted[wire] &= owned;
         }
         if self.left.late == 0 {
             for worker in &mut self.workers {

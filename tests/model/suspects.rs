@@ -1,8 +1,9 @@
 //! What becomes of a message that kills its processes, and of one that was there when others died?
 //!
 //! The last two calls of such a world come from two processes that died while they owned both: the first of the two is
-//! poison, the other one is innocent.
+//! poison, the other one is innocent. Where all calls are alike, both are innocent.
 
+use super::deaths::Deaths;
 use super::protections::Protection;
 use super::system::{Action, State, System};
 use super::worker::{Answer, Kind, Phase, Slot, SlotNumber, Verdict, Worker};
@@ -14,6 +15,11 @@ const GONE: [u8; 2] = [100, 101];
 impl System {
     /// What kills the process that runs it, if this world has such a thing.
     pub(super) fn poison(&self) -> Option<Message> {
+        self.first_suspect().filter(|_| !self.alike)
+    }
+
+    /// The first of the two calls that come from the dead.
+    pub(super) fn first_suspect(&self) -> Option<Message> {
         self.suspects.then(|| Message::try_from(self.messages - 2).expect("few messages"))
     }
 
@@ -30,13 +36,32 @@ impl System {
         }
     }
 
-    /// What is to run alone begins when no request is under way or to be made.
+    /// What is to run alone begins when no request is under way or to be made, and Redis has noted that.
     pub(super) fn begin_alone(&self, worker: &mut Worker) {
         let waits = !worker.asked.is_empty() || !worker.doubt.is_empty();
         let ended = worker.slots.iter().any(|slot| matches!(slot, Slot::Succeeded | Slot::Failed(..)));
-        if !(waits || ended) || !self.has(Protection::SuspectBeginsLast) {
-            worker.alone.iter_mut().for_each(|(_, begun)| *begun = true);
+        let is_asked = |slot: &SlotNumber| {
+            let mut requests = worker.asked.iter().chain(&worker.doubt);
+            requests.any(|request| request.kind == Kind::Begin(*slot))
+        };
+        let next = worker.alone.iter().find(|(slot, begun)| !begun && !is_asked(slot));
+        if let Some((slot, _)) = next.copied()
+            && worker.phase == Phase::Up
+            && !worker.refused
+            && (!(waits || ended) || !self.has(Protection::SuspectBeginsLast))
+        {
+            worker.ask(Kind::Begin(slot));
         }
+    }
+
+    /// Whether a process that dies of its poison has the other suspect, too.
+    pub(super) fn drags(&self, worker: &Worker) -> bool {
+        worker.slots.iter().any(|slot| match slot {
+            Slot::Runs(message) | Slot::Failed(message, _) => {
+                Some(*message) > self.poison() && self.poison().is_some()
+            }
+            Slot::Free | Slot::Asked | Slot::Succeeded => false,
+        })
     }
 }
 
@@ -48,7 +73,7 @@ impl State {
         for message in [second, first] {
             let call = &mut self.calls[usize::from(message)];
             (call.sent, call.acknowledged) = (1, true);
-            self.world.deaths.insert(message, GONE.to_vec());
+            self.world.deaths.insert(self.world.digest(message), Deaths::of(GONE.to_vec()));
             self.world.waiting.insert(0, message);
             self.world.tokens += 1;
         }
@@ -73,7 +98,9 @@ impl State {
         let one_at_a_time = system.has(Protection::SecondSuspectIsPutBack);
         let worker = &mut self.workers[worker];
         let mut kept = Vec::new();
-        for slot in alone {
+        // One that was to begin when the connection broke is known already.
+        let known: Vec<SlotNumber> = worker.alone.iter().map(|(slot, _)| *slot).collect();
+        for slot in alone.into_iter().filter(|slot| !known.contains(slot)) {
             if let Slot::Runs(message) = worker.slots[usize::from(slot)]
                 && !worker.begin_alone(slot, message, one_at_a_time)
             {
@@ -88,7 +115,7 @@ impl World {
     /// What two processes died of runs alone.
     pub(super) fn runs_alone(&self, message: Message) -> bool {
         self.has(Protection::SuspectComesAlone)
-            && self.deaths.get(&message).is_some_and(|died| died.len() >= 2)
+            && self.deaths.get(&self.digest(message)).is_some_and(|deaths| deaths.processes.len() >= 2)
     }
 }
 
@@ -101,6 +128,16 @@ impl Worker {
     /// Whether what it has in a slot has begun.
     pub(super) fn has_begun(&self, slot: SlotNumber) -> bool {
         !self.alone.contains(&(slot, false))
+    }
+
+    /// Redis has noted that a slot runs its message alone, unless that was taken away.
+    pub(super) fn on_begun(&mut self, slot: SlotNumber, owned: bool) {
+        if owned {
+            self.alone.iter_mut().filter(|(other, _)| *other == slot).for_each(|(_, begun)| *begun = true);
+        } else {
+            self.slots[usize::from(slot)] = Slot::Free;
+            self.alone.retain(|(other, _)| *other != slot);
+        }
     }
 
     /// A slot got a message that is to run alone. Whether it runs: a second one is put back.

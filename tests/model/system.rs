@@ -56,6 +56,8 @@ pub(super) struct System {
     pub(super) max_deaths: usize,
     /// Whether the last two calls come from processes that died of them: see `suspects.rs`.
     pub(super) suspects: bool,
+    /// Whether all calls have the same bytes.
+    pub(super) alike: bool,
     /// Runs never end.
     pub(super) endless: bool,
     pub(super) faults: Faults,
@@ -75,6 +77,8 @@ pub(super) struct Call {
     pub(super) released: u8,
     /// How often it may run once more, since a fault allows it.
     pub(super) excused: u8,
+    /// How many workers died, or were silent for long, while they ran it alone.
+    pub(super) killed: u8,
 }
 
 /// A sweeper between two of its steps.
@@ -92,6 +96,12 @@ pub(super) struct State {
     pub(super) reader: Option<Reader>,
     /// The foreign worker had a token and found no message.
     pub(super) found_nothing: bool,
+    /// A process died of a suspect and had another one.
+    pub(super) dragged: bool,
+    /// A call was buried before enough workers had died while they ran it alone.
+    pub(super) buried_early: bool,
+    /// By wire id: Redis has noted that it runs what it owns alone.
+    pub(super) noted: Vec<bool>,
     pub(super) calls: Vec<Call>,
     /// By wire id: its live key went since its owner was silent, or dead.
     pub(super) lapsed: Vec<bool>,
@@ -158,7 +168,7 @@ impl System {
     fn progress(&self, state: &State, actions: &mut Vec<Action>) {
         if state.half {
             actions.push(Action::PushToken);
-        } else if self.poison() == Some(state.next) {
+        } else if self.first_suspect() == Some(state.next) {
             actions.extend([state.next, state.next + 1].map(Action::OthersDied));
         } else if usize::from(state.next) < self.messages {
             actions.push(if self.two_pushes { Action::Push } else { Action::Enqueue });
@@ -318,9 +328,13 @@ impl Model for System {
     fn init_states(&self) -> Vec<State> {
         let mut world = World::new(self.workers, self.slots);
         world.without = self.without;
+        world.alike = self.alike;
         world.leases.fill(true);
         let mut state = State {
             lapsed: vec![false; world.live.len()],
+            noted: vec![false; world.live.len()],
+            dragged: false,
+            buried_early: false,
             forgotten: vec![false; self.workers],
             workers: vec![Worker::new(self.slots); self.workers],
             sweepers: Default::default(),

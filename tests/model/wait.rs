@@ -239,7 +239,7 @@ impl State {
             }
             WaitStep::GivesBack => {
                 if worker.token.take() == Some(Token::Moved) {
-                    world.move_back();
+                    world.give_back();
                 } else {
                     world.balance(1);
                 }

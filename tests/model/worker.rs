@@ -49,6 +49,8 @@ pub(super) enum Kind {
         /// It was sent behind a wait.
         picks_up: bool,
     },
+    /// Notes that it runs a suspect, alone.
+    Begin(SlotNumber),
     Settle(SlotNumber, Message, Verdict),
     PutBack(Vec<(SlotNumber, Message)>),
     Reconcile(Vec<SlotNumber>),
@@ -64,6 +66,7 @@ pub(super) struct Request {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Answer {
     Claimed(Claimed),
+    Begun(bool),
     Settled(bool),
     PutBack(Vec<Message>),
     Reconciled(Reconciled),
@@ -107,7 +110,7 @@ impl Request {
     fn slots(&self) -> Vec<SlotNumber> {
         match &self.kind {
             Kind::Claim { slots, .. } | Kind::Reconcile(slots) => slots.clone(),
-            Kind::Settle(slot, ..) => vec![*slot],
+            Kind::Begin(slot) | Kind::Settle(slot, ..) => vec![*slot],
             Kind::PutBack(slots) => slots.iter().map(|(slot, _)| *slot).collect(),
         }
     }
@@ -143,6 +146,7 @@ impl Request {
                 }
                 claimed.map(Answer::Claimed)
             }
+            Kind::Begin(slot) => world.begin(worker, seq, wire(*slot)).map(Answer::Begun),
             Kind::Settle(slot, message, Verdict::Retry) => {
                 world.retry(worker, seq, wire(*slot), *message).map(Answer::Settled)
             }
@@ -232,7 +236,7 @@ impl Worker {
         self.accepts() && self.token.is_none() && self.has(|slot| *slot == Slot::Free)
     }
 
-    fn ask(&mut self, kind: Kind) {
+    pub(super) fn ask(&mut self, kind: Kind) {
         self.seq += 1;
         self.asked.push(Request { seq: self.seq, kind });
     }
@@ -332,6 +336,10 @@ impl Worker {
                 open.iter().zip(&claimed.messages).for_each(|(slot, m)| self.set(*slot, Slot::Runs(*m)));
                 claimed.messages
             }
+            (Answer::Begun(owned), Request { kind: Kind::Begin(slot), .. }) => {
+                self.on_begun(slot, owned);
+                Vec::new()
+            }
             (Answer::Settled(_) | Answer::PutBack(_), request) => {
                 request.slots().iter().for_each(|slot| self.set(*slot, Slot::Free));
                 Vec::new()
@@ -371,7 +379,8 @@ impl Worker {
             Kind::PutBack(slots) => {
                 slots.into_iter().for_each(|(slot, message)| self.set(slot, Slot::Runs(message)));
             }
-            Kind::Reconcile(_) => {}
+            // It is asked again.
+            Kind::Begin(_) | Kind::Reconcile(_) => {}
         }
     }
 
@@ -395,6 +404,12 @@ impl Worker {
                             Some(message) => found.push((slot, message)),
                             None => self.set(slot, Slot::Free),
                         }
+                    }
+                }
+                // It is asked again where its message is still there.
+                Kind::Begin(slot) => {
+                    if take(slot).is_none() {
+                        self.on_begun(slot, false);
                     }
                 }
                 Kind::Settle(slot, message, verdict) => match take(slot) {

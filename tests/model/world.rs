@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::deaths::Deaths;
 use super::protections::Protection;
 
 /// A message, by number.
@@ -41,8 +42,10 @@ pub(crate) struct World {
     pub(crate) live: Vec<bool>,
     /// Oldest first.
     pub(crate) dead: Vec<Message>,
-    /// The workers that died while they owned a message.
-    pub(crate) deaths: BTreeMap<Message, Vec<u8>>,
+    /// By bytes.
+    pub(crate) deaths: BTreeMap<Message, Deaths>,
+    /// Whether all messages have the same bytes, though they are told apart here.
+    pub(crate) alike: bool,
     /// By worker; none when Redis knows of no call.
     pub(crate) numbers: Vec<Option<Numbers>>,
     /// By worker: whether it has a lease.
@@ -89,7 +92,7 @@ pub(crate) struct Reconciled {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Swept {
     pub(crate) requeued: Vec<(Wire, Message)>,
-    pub(crate) buried: usize,
+    pub(crate) buried: Vec<(Wire, Message)>,
     pub(crate) dead: Vec<Wire>,
 }
 
@@ -148,7 +151,7 @@ impl World {
     }
 
     /// Whether this is the worker's next call.
-    fn is_next(&self, worker: usize, seq: Seq) -> Result<(), Stale> {
+    pub(super) fn is_next(&self, worker: usize, seq: Seq) -> Result<(), Stale> {
         let protection = match self.numbers[worker] {
             Some(_) => Protection::Numbers,
             None => Protection::UnknownIsRefused,
@@ -157,7 +160,7 @@ impl World {
         if last + 1 != seq && self.has(protection) { Err(Stale) } else { Ok(()) }
     }
 
-    fn applied(&mut self, worker: usize, seq: Seq) {
+    pub(super) fn applied(&mut self, worker: usize, seq: Seq) {
         let fence = self.numbers[worker].and_then(|numbers| numbers.fence);
         self.numbers[worker] = Some(Numbers { seq, fence });
     }
@@ -184,7 +187,7 @@ impl World {
         let suspects = u8::from(!self.deaths.is_empty());
         for wire in &ask.wires[..ask.forgive] {
             if let Some(message) = self.owned_by(*wire) {
-                self.deaths.remove(&message);
+                self.forget_deaths(message);
             }
         }
         if self.has(Protection::LiveKeyFirst) {
@@ -210,6 +213,11 @@ impl World {
             claimed.lost += usize::from(at < again && before.is_none());
             claimed.released.extend(before);
         }
+        if let (2, [message], [wire, ..]) = (suspects, &messages[..], open)
+            && let Some(deaths) = self.deaths.get_mut(&self.digest(*message))
+        {
+            deaths.own_first(*wire);
+        }
         for wire in over.iter().chain(open[..again].iter().skip(count)) {
             let before = self.remove(*wire);
             claimed.lost += usize::from(before.is_none());
@@ -230,7 +238,7 @@ impl World {
         self.is_next(worker, seq)?;
         let owned = self.remove(wire);
         if let Some(message) = owned {
-            self.deaths.remove(&message);
+            self.forget_deaths(message);
         }
         if owned.is_some() || !self.has(Protection::RetryAsksForItsField) {
             self.push(Place::Tail, message);
@@ -257,6 +265,12 @@ impl World {
             let owned = self.remove(wire);
             let blind = !self.has(Protection::PutBackAsksForItsField);
             if let Some(message) = owned.or(blind.then_some(believed)) {
+                if let Some(deaths) = self.deaths.get_mut(&self.digest(message)) {
+                    let (died, _) = deaths.take(wire);
+                    if place == Place::Head {
+                        deaths.wait_first(died);
+                    }
+                }
                 self.push(place, message);
                 moved.push(message);
             }
@@ -278,7 +292,7 @@ impl World {
         let blind = !self.has(Protection::BuryAsksForItsField);
         if let Some(message) = owned.or(blind.then_some(believed)) {
             self.dead.push(message);
-            self.deaths.remove(&message);
+            self.forget_deaths(message);
         }
         self.applied(worker, seq);
         Ok(owned.is_some())
@@ -312,22 +326,36 @@ impl World {
                 continue;
             }
             swept.dead.push(wire);
-            let process = self.worker_of(wire);
-            let mut died = self.deaths.remove(&message).unwrap_or_default();
-            let new = !counted.contains(&message) && !died.contains(&process);
-            counted.push(message);
-            if new {
-                died.push(process);
+            let (process, digest) = (self.worker_of(wire), self.digest(message));
+            let known = self.deaths.remove(&digest);
+            let is_known = known.is_some();
+            let mut deaths = known.unwrap_or_default();
+            let is_new = !counted.contains(&digest) && !deaths.processes.contains(&process);
+            counted.push(digest);
+            let is_suspect = deaths.processes.len() >= 2;
+            if is_new {
+                deaths.processes.push(process);
             }
-            if died.len().max(1) >= max_deaths {
+            let (died, runs) = deaths.take(wire);
+            let counts = runs || (is_suspect && !self.has(Protection::OnlyRunsCount));
+            let others = deaths.owned.iter().map(|(_, died, _)| died).chain(&deaths.waiting);
+            let before = match self.has(Protection::DeathsFollowTheirCall) {
+                true => died,
+                false => others.copied().max().unwrap_or(0).max(died),
+            };
+            let died = before + u8::from(counts);
+            let is_over = counts && usize::from(died) >= max_deaths;
+            if is_over {
                 self.dead.push(message);
-                swept.buried += 1;
+                swept.buried.push((wire, message));
             } else {
-                if !died.is_empty() {
-                    self.deaths.insert(message, died);
-                }
+                deaths.wait_first(died);
                 self.push(Place::Head, message);
                 swept.requeued.push((wire, message));
+            }
+            let nothing = deaths.waiting.is_empty() && deaths.owned.is_empty();
+            if !(is_over && nothing) && (is_known || is_new) {
+                self.deaths.insert(digest, deaths);
             }
             self.remove(wire);
         }
@@ -362,11 +390,16 @@ impl World {
         change
     }
 
-    /// A token that was moved and is of no use goes back.
-    pub(super) fn move_back(&mut self) {
-        let had = usize::from(self.hand > 0);
-        self.hand -= had;
-        self.tokens += had;
+    /// `balance` for a token that was moved and is of no use: it goes back when a message lacks it.
+    pub(crate) fn give_back(&mut self) -> isize {
+        let had = isize::from(self.hand > 0);
+        if self.gap() <= 0 {
+            self.hand = 0;
+            return 0;
+        }
+        self.hand = self.hand.saturating_sub(1);
+        self.tokens = self.tokens.saturating_add_signed(had);
+        had
     }
 
     /// Whether there is something to sweep.
@@ -390,6 +423,9 @@ impl World {
 
     pub(crate) fn purge(&mut self, count: usize) -> usize {
         let count = count.min(self.waiting.len());
+        if count > 0 {
+            self.deaths.clear();
+        }
         let tokens = self.tokens;
         self.waiting.drain(..count);
         self.tokens -= tokens.saturating_sub(self.waiting.len()).min(count);

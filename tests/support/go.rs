@@ -4,14 +4,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The program of `tests/go`, built when it is first asked for.
+/// The program of `tests/peers/go`, built when it is first asked for.
 pub(crate) fn program() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(build).clone()
 }
 
 fn build() -> PathBuf {
-    let source = super::root().join("tests/go");
+    let source = super::root().join("tests/peers/go");
     assert!(source.join("go.mod").is_file(), "expected a Go module in {}", source.display());
     let place = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let built = place.join("delayed-go");

@@ -52,6 +52,10 @@ impl Program {
     /// Starts a command that reads `input`.
     pub(crate) fn fed(command: &mut Command, input: impl Into<Stdio>) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
+        // Tests that are not about back-off do not wait for it.
+        if !command.get_envs().any(|(name, _)| name == "DELAYED_BACKOFF") {
+            command.env("DELAYED_BACKOFF", "none");
+        }
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().unwrap_or_else(|error| panic!("expected to start {name}: {error}"));
         let output = Arc::new(Output::default());

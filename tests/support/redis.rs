@@ -33,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) max_memory: Option<u64>,
     /// Which program, instead of `DELAYED_TEST_SERVER` or else `redis-server`.
     pub(crate) program: Option<PathBuf>,
+    /// Has a wall clock that [`TestRedis::set_clock`] sets.
+    pub(crate) skewed: bool,
     /// More arguments: `["--hz", "100"]`.
     pub(crate) extra: Vec<String>,
 }
@@ -98,6 +100,10 @@ impl TestRedis {
         }
         if let Some(bytes) = self.options.max_memory {
             command.args(["--maxmemory", &bytes.to_string(), "--maxmemory-policy", "noeviction"]);
+        }
+        if self.options.skewed {
+            let library = super::skew::build(self.directory.path());
+            command.env("LD_PRELOAD", library).env("SKEW_FILE", self.directory.path().join("skew"));
         }
         command.args(&self.options.extra);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -186,6 +192,15 @@ impl TestRedis {
         wait::until_some("the server's socket", PATIENCE, connect);
     }
 
+    /// Sets its wall clock so many seconds before or behind the machine's. Needs [`Options::skewed`].
+    pub(crate) fn set_clock(&self, seconds: i64) {
+        assert!(self.options.skewed, "expected a server with `Options {{ skewed: true, .. }}`");
+        // At once, so that no half of a number is read.
+        let written = self.directory.path().join("skew.new");
+        std::fs::write(&written, seconds.to_string()).unwrap();
+        std::fs::rename(written, self.directory.path().join("skew")).unwrap();
+    }
+
     /// Stops it in its tracks: connections stay, nothing answers.
     pub(crate) fn pause(&self) {
         kill(self.pid(), Signal::SIGSTOP).unwrap();
@@ -237,6 +252,8 @@ pub(crate) struct State {
     pub(crate) dead: Vec<BTreeMap<String, Vec<u8>>>,
     /// SHA-1 of a message → deaths.
     pub(crate) deaths: BTreeMap<String, String>,
+    /// Messages of the timetable, by the ids of their calls.
+    pub(crate) later: BTreeMap<Vec<u8>, Vec<u8>>,
     /// All keys of the server, also those of other queues, sorted.
     pub(crate) keys: Vec<String>,
 }
@@ -250,17 +267,18 @@ pub(crate) fn snapshot(connection: &mut Connection, queue: &str) -> State {
     let script = redis::Script::new(
         "return {redis.call('LRANGE', KEYS[1], 0, -1), redis.call('LRANGE', KEYS[2], 0, -1),
                  redis.call('HGETALL', KEYS[3]), redis.call('XRANGE', KEYS[4], '-', '+'),
-                 redis.call('HGETALL', KEYS[5])}",
+                 redis.call('HGETALL', KEYS[5]), redis.call('HGETALL', KEYS[6])}",
     );
     let key = |end: &str| format!("{queue}{end}");
     let mut look = script.key(queue);
-    look.key(key("_noti")).key(key("_processing")).key(key("_dead")).key(key("_deaths"));
+    look.key(key("_noti")).key(key("_processing")).key(key("_dead")).key(key("_deaths")).key(key("_later"));
     type Fields = BTreeMap<String, Vec<u8>>;
-    type Look = (Vec<Vec<u8>>, Vec<String>, Fields, Vec<(String, Fields)>, BTreeMap<String, String>);
-    let (waiting, tokens, processing, dead, deaths): Look = look.invoke(connection).unwrap();
+    type Later = BTreeMap<Vec<u8>, Vec<u8>>;
+    type Look = (Vec<Vec<u8>>, Vec<String>, Fields, Vec<(String, Fields)>, BTreeMap<String, String>, Later);
+    let (waiting, tokens, processing, dead, deaths, later): Look = look.invoke(connection).unwrap();
     assert!(tokens.iter().all(|token| token == "1"), "expected every token to be `1`: {tokens:?}");
     let dead = dead.into_iter().map(|(_, fields)| fields).collect();
-    State { waiting, tokens: tokens.len() as u64, processing, dead, deaths, keys }
+    State { waiting, tokens: tokens.len() as u64, processing, dead, deaths, later, keys }
 }
 
 /// There are as many tokens as messages.

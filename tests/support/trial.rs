@@ -16,7 +16,7 @@ use super::wait;
 
 /// The queue of a trial.
 pub(crate) const QUEUE: &str = "q";
-/// The program that has the tasks of `tests/worker`.
+/// The program that has the tasks of `tests/programs`.
 pub(crate) const WORKER: &str = env!("CARGO_BIN_EXE_delayed-test-worker");
 /// How long anything may take on a machine that is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

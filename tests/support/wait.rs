@@ -19,19 +19,26 @@ pub(crate) fn until_some<T>(what: &str, deadline: Duration, mut look: impl FnMut
 
 /// Waits until `look` succeeds. Panics with what the last look found wrong: give it the state to print.
 #[track_caller]
-pub(crate) fn until_ok<T>(deadline: Duration, mut look: impl FnMut() -> Result<T, String>) -> T {
+pub(crate) fn until_ok<T>(deadline: Duration, look: impl FnMut() -> Result<T, String>) -> T {
+    let found = or_last(deadline, look);
+    found.unwrap_or_else(|wrong| panic!("waited {deadline:?} for: {wrong}"))
+}
+
+/// Waits until `look` succeeds. Gives what the last look found when it does not before the `deadline`.
+pub(crate) fn or_last<T, E>(deadline: Duration, mut look: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let end = Instant::now() + deadline;
     loop {
         let late = Instant::now() >= end;
-        match look() {
-            Ok(found) => return found,
-            Err(wrong) => assert!(!late, "waited {deadline:?} for: {wrong}"),
+        let found = look();
+        if found.is_ok() || late {
+            return found;
         }
         pause(POLL);
     }
 }
 
-/// Lets time pass that is itself the matter of a test: a slow network, a lease that ends.
+/// Lets time pass that is itself the matter of a test: a slow network, a lease that ends. `tests/conventions.rs` lists
+/// who may.
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);
 }

@@ -1,5 +1,6 @@
 //! Do the arguments arrive, by place and by keyword, and may some be missing?
 
+use delayed::{GoTask, PyTask};
 use serde::{Deserialize, Serialize};
 
 use crate::run::{Given, Seen, call, payload};
@@ -50,6 +51,17 @@ mod tasks {
         e: std::option::Option<String>,
     ) {
         SEEN.add((a, b, c, d, e));
+    }
+
+    #[delayed::task]
+    pub(super) fn forms(
+        id: uuid::Uuid,
+        from: std::net::IpAddr,
+        peer: Option<std::net::SocketAddr>,
+        at: Option<chrono::DateTime<chrono::Utc>>,
+        #[task(variadic)] others: Vec<uuid::Uuid>,
+    ) {
+        SEEN.add((id, from, peer, at, others));
     }
 
     #[delayed::task]
@@ -147,6 +159,27 @@ fn what_has_a_default_may_be_missing() {
             "(1, None, [], 4, Some(\"x\"))",
         ]
     );
+}
+
+#[test]
+fn a_type_with_two_forms_is_read_from_both() {
+    let _turn = turn();
+    let id = uuid::Uuid::from_u128(0x018b_cfe5_687b_7b5c_8a3e_0123_4567_89ab);
+    let (from, peer, at) = ("192.0.2.1", "[2001:db8::1]:80", "2023-11-14T22:13:20Z");
+    let all = (from.parse().unwrap(), peer.parse().unwrap(), at.parse().unwrap());
+    let ours = tasks::forms::call(id, all.0, Some(all.1), Some(all.2), vec![id]);
+    assert_eq!(call::<tasks::forms>(&ours), Ok(Ok(())));
+    // As Python and Go send them.
+    let python = PyTask::new("t:f").arg(id.to_string()).arg(from).kwarg("peer", peer).kwarg("at", at);
+    assert_eq!(call::<tasks::forms>(&python.kwarg("others", [id.to_string()]).into()), Ok(Ok(())));
+    let moment = delayed::Timestamp::new(1_700_000_000, 0).unwrap();
+    let go = GoTask::new("t").arg(serde_bytes::Bytes::new(id.as_bytes()));
+    let go = go.arg(serde_bytes::Bytes::new(&[192, 0, 2, 1])).arg(peer).arg(moment).arg([id.to_string()]);
+    assert_eq!(call::<tasks::forms>(&go.into()), Ok(Ok(())));
+    let seen = format!("{:?}", (id, all.0, Some(all.1), Some(all.2), vec![id]));
+    assert_eq!(SEEN.take(), [&*seen; 3]);
+    let refused = call::<tasks::forms>(&PyTask::new("t:f").arg("018b").arg(from).into()).unwrap_err();
+    assert!(refused.contains("`id`") && refused.contains("Uuid"), "{refused}");
 }
 
 #[test]

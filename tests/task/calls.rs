@@ -2,9 +2,9 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use delayed::protocol::message::{Form, Message};
-use delayed::protocol::names::{NameError, QueueName};
+use delayed::__private::protocol::message::{Form, Message};
 use delayed::{Call, CallId, GoTask, PyTask};
+use delayed::{NameError, QueueName};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

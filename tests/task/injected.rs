@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use delayed::protocol::names::QueueName;
-use delayed::task::handler::Handler;
-use delayed::task::{Cancellation, Registry, RegistryError, Scope, States};
+use delayed::__private::Handler;
+use delayed::__private::{Cancellation, Scope};
+use delayed::QueueName;
 use delayed::{CallId, Context, State, Task};
+use delayed::{Registry, RegistryError, States};
 
 use crate::run::{Given, payload};
 
@@ -79,7 +80,7 @@ async fn a_run_can_wait_for_its_end() {
     let task = tasks::until_cancelled::registration();
     let Handler::Async(start) = task.handler else { panic!("it is async") };
     let message = tasks::until_cancelled::call().encode().unwrap();
-    let message = delayed::protocol::message::Message::decode(&message).unwrap();
+    let message = delayed::__private::protocol::message::Message::decode(&message).unwrap();
     let scope = Scope::new(task.name, &queue, &states, &cancellation);
     let mut run = start(message.arguments(), &scope).unwrap();
     let early = tokio::time::timeout(Duration::from_millis(20), &mut run).await;

@@ -1,7 +1,8 @@
 //! Is every task found, with all that is known of it?
 
-use delayed::task::{Registration, Registry, RegistryError, TaskOptions};
+use delayed::__private::{Registration, TaskOptions};
 use delayed::{Context, State, Task};
+use delayed::{Registry, RegistryError};
 
 mod tasks {
     use super::*;
@@ -101,12 +102,12 @@ fn an_empty_registry_says_why() {
 fn the_macro_knows_the_same_suffixes() {
     let options = include_str!("../../macros/src/options.rs");
     let listed =
-        options.split("SUFFIXES: [&str; 8] =").nth(1).and_then(|rest| rest.split(';').next()).unwrap();
+        options.split("SUFFIXES: [&str; 11] =").nth(1).and_then(|rest| rest.split(';').next()).unwrap();
     let listed: Vec<&str> = listed.split('"').skip(1).step_by(2).collect();
-    assert_eq!(listed, delayed::protocol::names::SUFFIXES);
-    let longest = format!("MAX_QUEUE_NAME: usize = {};", delayed::protocol::names::MAX_QUEUE_NAME);
+    assert_eq!(listed, delayed::__private::protocol::names::SUFFIXES);
+    let longest = format!("MAX_QUEUE_NAME: usize = {};", delayed::__private::protocol::names::MAX_QUEUE_NAME);
     assert!(options.contains(&longest));
-    assert!(options.contains(&format!("QUEUES: &str = {:?};", delayed::protocol::keys::QUEUES)));
+    assert!(options.contains(&format!("QUEUES: &str = {:?};", delayed::__private::protocol::keys::QUEUES)));
     let hidden = |text: &str| -> String {
         let body = text.split("fn is_hidden(").nth(1).and_then(|rest| rest.split("\n}").next()).unwrap();
         body.split_whitespace().collect()

@@ -2,10 +2,11 @@
 
 use std::sync::Mutex;
 
-use delayed::protocol::message::Message;
-use delayed::protocol::names::QueueName;
-use delayed::task::handler::Handler;
-use delayed::task::{Cancellation, Scope, States};
+use delayed::__private::Handler;
+use delayed::__private::protocol::message::Message;
+use delayed::__private::{Cancellation, Scope};
+use delayed::QueueName;
+use delayed::States;
 use delayed::{Call, CallId, Task, TaskError};
 
 /// What a run is given.

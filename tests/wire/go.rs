@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use delayed::protocol::arguments::{ArgumentReader, Param};
-use delayed::protocol::encode::{Encoder, go_task, py_task};
-use delayed::protocol::message::{Form, Message};
-use delayed::protocol::timestamp::Timestamp;
+use delayed::__private::protocol::arguments::{ArgumentReader, Param};
+use delayed::__private::protocol::encode::{Encoder, go_task, py_task};
+use delayed::__private::protocol::message::{Form, Message};
+use delayed::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

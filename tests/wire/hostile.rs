@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::thread;
 
-use delayed::protocol::decode::{DecodeErrorKind, from_slice, skip};
-use delayed::protocol::message::Message;
-use delayed::protocol::value::{describe, describe_arguments};
+use delayed::__private::protocol::decode::{DecodeErrorKind, from_slice, skip};
+use delayed::__private::protocol::message::Message;
+use delayed::__private::protocol::value::{describe, describe_arguments};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 

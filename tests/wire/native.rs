@@ -1,10 +1,10 @@
 //! The bytes of our own forms.
 
-use delayed::protocol::call_id::CallId;
-use delayed::protocol::encode::{Meta, native};
-use delayed::protocol::message::{Form, Message};
+use delayed::__private::protocol::encode::{Meta, by_keyword, native};
+use delayed::__private::protocol::message::{Form, Message};
+use delayed::CallId;
 use rmpv::Value;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::vectors::{bytes, encode, load, pairs, params, read, string, value};
 
@@ -30,6 +30,14 @@ fn every_message_is_read_and_written() {
         assert_eq!(said, (attempts, retry, id), "{}", case.name);
         let times = (message.deadline_ms(), message.timeout_ms());
         assert_eq!(times, (deadline_ms, timeout_ms), "{}", case.name);
+        let backoff = json["backoff"].as_str().map(|text| text.parse().unwrap());
+        assert_eq!(message.backoff(), backoff, "{}", case.name);
+        let errors: Vec<_> = message
+            .errors()
+            .into_iter()
+            .map(|error| json!([error.at_ms, error.reason, error.detail]))
+            .collect();
+        assert_eq!(json!(errors), json.get("errors").cloned().unwrap_or(json!([])), "{}", case.name);
         let given = arguments(json);
         read_all(&message, &given, &case.name);
 
@@ -49,9 +57,22 @@ fn every_message_is_read_and_written() {
         read_all(&revived, &given, &case.name);
 
         if json["encoded"] == true {
-            let payload = encode(given.iter().map(|(_, value)| value));
-            let meta = Meta { attempts, deadline_ms, id, by_place: false, retry, timeout_ms };
-            assert_eq!(native(&case.path, &payload, &meta), case.bytes, "{}", case.name);
+            let by_place = json["kwargs"].is_object();
+            let meta = Meta { attempts, backoff, deadline_ms, id, by_place, retry, timeout_ms };
+            assert_eq!(written(json, &case.path, &given, &meta), case.bytes, "{}", case.name);
+        }
+    }
+}
+
+/// The bytes that a client makes of a call.
+fn written(json: &Json, path: &str, given: &[(String, Value)], meta: &Meta) -> Vec<u8> {
+    let places: Vec<Value> = given.iter().map(|(_, value)| value.clone()).collect();
+    match pairs(&json["kwargs"]["$map"]) {
+        _ if !meta.by_place => native(path, &encode(places.iter()), meta),
+        keywords if keywords.is_empty() => native(path, &encode([&Value::Array(places)].into_iter()), meta),
+        keywords => {
+            let keywords = keywords.into_iter().map(|(name, value)| (name.into(), value)).collect();
+            by_keyword(path, &encode([&Value::Map(keywords)].into_iter()), meta)
         }
     }
 }

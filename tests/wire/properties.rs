@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::SystemTime;
 
-use delayed::protocol::arguments::{ArgumentError, Param, Presence};
-use delayed::protocol::call_id::CallId;
-use delayed::protocol::decode::{from_slice, skip};
-use delayed::protocol::encode::{Encoder, Meta, native};
-use delayed::protocol::message::Message;
-use delayed::protocol::timestamp::Timestamp;
-use delayed::protocol::value::{describe, describe_arguments};
+use delayed::__private::protocol::arguments::{ArgumentError, Param, Presence};
+use delayed::__private::protocol::decode::{from_slice, skip};
+use delayed::__private::protocol::encode::{Encoder, Meta, native};
+use delayed::__private::protocol::message::Message;
+use delayed::__private::protocol::value::{describe, describe_arguments};
+use delayed::CallId;
+use delayed::Timestamp;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use serde::de::DeserializeOwned;
@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn any_frame_does_not_panic_and_its_next_attempt_has_the_same_arguments(bytes in nearly_message()) {
+    fn any_frame_is_safe_and_its_next_attempt_has_equal_arguments(bytes in nearly_message()) {
         hold_for(&bytes);
     }
 
@@ -221,12 +221,13 @@ proptest! {
     ) {
         let (deadline_ms, timeout_ms) = times;
         let id = id.map(CallId::from_bytes);
-        let meta = Meta { attempts, deadline_ms, id, by_place, retry, timeout_ms };
+        let meta = Meta { attempts, backoff: None, deadline_ms, id, by_place, retry, timeout_ms };
         let bytes = native(&path, &payload, &meta);
         let message = Message::decode(&bytes).unwrap();
         prop_assert_eq!(message.task(), path);
         let said = Meta {
             attempts: message.attempts(),
+            backoff: message.backoff(),
             deadline_ms: message.deadline_ms(),
             id: message.id(),
             by_place,

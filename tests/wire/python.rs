@@ -1,7 +1,7 @@
 //! The bytes of the Python package.
 
-use delayed::protocol::encode::{go_task, py_task};
-use delayed::protocol::message::{Form, Message};
+use delayed::__private::protocol::encode::{go_task, py_task};
+use delayed::__private::protocol::message::{Form, Message};
 use rmpv::Value;
 
 use super::vectors::{Case, encode, load, pairs, params, read, value};

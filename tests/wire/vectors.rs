@@ -1,7 +1,7 @@
 //! The files of golden bytes, and how arguments are read without knowing their types.
 
-use delayed::protocol::arguments::{Param, Presence};
-use delayed::protocol::message::Message;
+use delayed::__private::protocol::arguments::{Param, Presence};
+use delayed::__private::protocol::message::Message;
 use rmpv::Value;
 use serde_json::Value as Json;
 
@@ -82,7 +82,7 @@ pub(super) fn read(message: &Message<'_>, params: &'static [Param]) -> Vec<Value
 
 /// Encodes values as the arguments of a call.
 pub(super) fn encode<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> Vec<u8> {
-    let mut encoder = delayed::protocol::encode::Encoder::new(values.len());
+    let mut encoder = delayed::__private::protocol::encode::Encoder::new(values.len());
     values.for_each(|value| encoder.argument("value", value));
     encoder.finish().expect("a value can be written")
 }

@@ -233,7 +233,7 @@ fn what_is_refused_is_in_no_list() {
 }
 
 #[test]
-fn a_list_that_becomes_something_else_is_noticed_and_then_refused() {
+fn list_that_becomes_another_type_is_noticed_and_then_refused() {
     for (key, is_there) in [(QUEUE, false), ("q_noti", true)] {
         let mut trial = Trial::new();
         let client = Client::connect_blocking(&trial.server.url()).unwrap();

@@ -81,7 +81,7 @@ fn a_task_that_blocks_for_long_does_not_hold_up_those_behind_it() {
 }
 
 #[test]
-fn large_messages_are_claimed_one_after_the_other_and_fill_the_slots_all_the_same() {
+fn large_messages_are_claimed_one_by_one_and_fill_all_slots() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
     let large = "x".repeat(1_200_000);
@@ -108,7 +108,7 @@ fn large_messages_are_claimed_one_after_the_other_and_fill_the_slots_all_the_sam
 }
 
 #[test]
-fn few_messages_are_claimed_before_it_is_known_how_large_they_are() {
+fn few_messages_are_claimed_before_their_size_is_known() {
     let mut trial = Trial::new();
     let large = call("trial.length", &["x".repeat(4 << 20).into()]);
     trial.push(&[&large; 40]);
@@ -123,7 +123,7 @@ fn few_messages_are_claimed_before_it_is_known_how_large_they_are() {
 }
 
 #[test]
-fn what_waits_is_claimed_by_two_claims_that_do_not_wait_for_each_other() {
+fn waiting_messages_are_claimed_by_two_overlapping_claims() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
     let held = |n: usize| gated(n, &gate);
@@ -217,7 +217,7 @@ mod held {
 }
 
 #[test]
-fn a_blocking_task_does_not_wait_for_one_that_waits_for_a_thread_as_well() {
+fn blocking_tasks_do_not_queue_behind_one_another_for_a_thread() {
     let mut trial = Trial::new();
     let threads = tokio::runtime::Builder::new_multi_thread().max_blocking_threads(2).enable_all().build();
     let runtime = threads.unwrap();

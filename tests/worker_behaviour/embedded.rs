@@ -33,7 +33,7 @@ async fn gated() {
 }
 
 #[test]
-fn what_is_picked_up_while_a_thread_of_the_runtime_is_held_keeps_its_lease() {
+fn call_picked_up_while_a_thread_is_blocked_keeps_its_lease() {
     let mut trial = Trial::new();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let registry = delayed::Registry::new().with::<gated>().unwrap();
@@ -85,7 +85,7 @@ fn stuck() {
 }
 
 #[test]
-fn a_worker_ends_while_functions_that_never_end_hold_all_threads_for_them() {
+fn worker_ends_while_endless_functions_hold_all_threads() {
     let mut trial = Trial::new();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(2).max_blocking_threads(1).enable_all().build().unwrap();
@@ -116,7 +116,7 @@ fn connected(runtime: &tokio::runtime::Runtime, url: &str, queues: &[&str]) -> d
 }
 
 #[test]
-fn a_worker_whose_connections_were_closed_before_it_runs_connects_anew() {
+fn worker_whose_connections_were_closed_before_run_reconnects() {
     let mut trial = Trial::new();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let worker = connected(&runtime, &trial.server.url(), &["q"]);

@@ -1,7 +1,7 @@
 //! What a run is given beside its arguments: its context, and what the program shares.
 
+use delayed::__private::protocol::encode::{Meta, native};
 use delayed::CallId;
-use delayed::protocol::encode::{Meta, native};
 
 use crate::support::trial::{Trial, call};
 

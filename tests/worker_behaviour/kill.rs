@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use delayed::__private::protocol::encode::{Meta, native};
 use delayed::inspect::{Ending, KillError, Killed};
-use delayed::protocol::encode::{Meta, native};
 use delayed::{BrokerErrorKind, CallId, Inspector};
 use nix::sys::signal::Signal;
 use redis::Commands;
@@ -47,7 +47,7 @@ fn letter(trial: &mut Trial, number: usize, field: &str) -> String {
 }
 
 #[test]
-fn one_run_of_two_workers_is_ended_by_its_id_and_the_other_by_its_slot() {
+fn runs_are_killed_by_call_id_or_by_slot() {
     let mut trial = Trial::new();
     let mut workers = [trial.worker(&["--concurrency", "1"]), trial.worker(&["--concurrency", "1"])];
     let id = CallId::new();
@@ -247,7 +247,7 @@ fn an_order_that_no_beat_takes_expires_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_worker_that_dies_before_it_obeys_leaves_a_call_like_any_other() {
+fn death_before_a_kill_request_is_obeyed_leaves_a_usual_call() {
     let mut trial = Trial::new();
     let mut worker = trial.worker(&["--lease", "1s"]);
     let id = CallId::new();
@@ -339,7 +339,7 @@ fn keys_of_another_type_are_told() {
 }
 
 #[test]
-fn a_run_whose_dead_letter_cannot_be_written_is_put_back_and_not_called_killed() {
+fn killed_run_whose_dead_letter_is_refused_is_put_back() {
     let mut trial = Trial::new();
     let mut worker = trial.worker(&["--concurrency", "1", "--lease", "1s"]);
     trial.push(&[call("trial.never", &["held".into()])]);

@@ -24,7 +24,7 @@ fn ahead() -> (Trial, Program, std::path::PathBuf) {
 }
 
 #[test]
-fn what_was_claimed_ahead_begins_in_its_order_when_something_ends() {
+fn prefetched_calls_begin_in_order_when_a_slot_is_free() {
     let (mut trial, mut worker, gate) = ahead();
     let seen = trial.command(DELAYED).args(["workers", "--redis", &trial.server.url()]).output().unwrap();
     let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
@@ -87,7 +87,7 @@ fn a_worker_that_stops_at_once_puts_it_back_with_what_runs() {
 fn what_is_quiet_runs_what_it_has() {
     let (mut trial, mut worker, gate) = ahead();
     worker.signal(Signal::SIGUSR1);
-    worker.wait_for_line("quiet");
+    worker.wait_for_line("claiming ended");
     open(&gate);
     trial.wait_runs(6);
     wait::until("all that it had to be released", PATIENCE, || trial.left() == (1, 0));
@@ -153,7 +153,7 @@ fn it_is_killed_before_it_begins() {
 }
 
 #[test]
-fn by_itself_a_worker_claims_quick_calls_ahead_and_leaves_them_to_others_when_one_takes_long() {
+fn prefetched_quick_calls_go_to_others_when_one_takes_long() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
     trial.push(&marks(1000));

@@ -44,7 +44,7 @@ fn the_first_queue_is_emptied_before_the_second_is_looked_at() {
 
 /// A claim ends with the message with which its reply gets large, though slots are free and more waits.
 #[test]
-fn large_messages_of_the_first_queue_go_before_what_waits_in_the_second() {
+fn large_messages_of_the_first_queue_go_before_the_second() {
     let mut trial = Trial::new();
     trial.push_to("b", &marks("b", 20));
     let large: Vec<Vec<u8>> = (0..6).map(|_| call("trial.length", &["x".repeat(5 << 20).into()])).collect();
@@ -60,7 +60,7 @@ fn large_messages_of_the_first_queue_go_before_what_waits_in_the_second() {
 }
 
 #[test]
-fn what_comes_into_the_first_queue_goes_before_what_waits_in_the_second() {
+fn new_calls_of_the_first_queue_go_before_the_second() {
     let mut trial = Trial::new();
     let gate = trial.gate("gate");
     trial.push_to("b", &[gated("b", &gate)]);
@@ -83,7 +83,7 @@ fn what_comes_into_the_first_queue_goes_before_what_waits_in_the_second() {
 
 /// Redis notes each key of a wait, so a new one for each queue that runs dry would cost the square of their number.
 #[test]
-fn a_worker_of_many_queues_does_not_wait_anew_for_each_one_that_runs_dry() {
+fn worker_of_many_queues_does_not_wait_anew_for_each_empty_one() {
     const QUEUES: usize = 400;
     let mut trial = Trial::new();
     let names: Vec<String> = (0..QUEUES).map(|n| format!("q{n}")).collect();
@@ -139,7 +139,7 @@ fn weights_count_for_what_is_claimed_ahead() {
 }
 
 #[test]
-fn a_queue_that_was_empty_for_long_does_not_make_up_for_it_after_a_retry() {
+fn long_empty_queue_gets_no_extra_share_after_a_retry() {
     let mut trial = Trial::new();
     let proxy = trial.server.proxy();
     let (failing_gate, busy_gate) = (trial.gate("failing"), trial.gate("busy"));
@@ -172,7 +172,7 @@ fn a_queue_that_was_empty_for_long_does_not_make_up_for_it_after_a_retry() {
 }
 
 #[test]
-fn a_queue_is_served_while_nothing_is_claimed_of_those_before_it() {
+fn queue_is_served_while_nothing_is_claimed_before_it() {
     const FOREIGN: usize = 8;
     let mut trial = Trial::new();
     trial.push_to("a", &vec![call("nobody.knows", &[]); FOREIGN]);

@@ -1,12 +1,21 @@
-//! SIGTERM, SIGINT and SIGHUP let runs end; a second one does not; SIGUSR1 makes quiet.
+//! SIGTERM, SIGINT and SIGHUP let runs end; a second one does not; SIGUSR1 makes quiet, and SIGTSTP until SIGCONT.
 
 use nix::sys::signal::Signal;
 use redis::Commands;
 
 use crate::support::trial::{PATIENCE, Trial, at_gate, call, count, marks, open};
+use crate::support::wait;
 
 fn held(trial: &Trial, task: &str, n: usize) -> Vec<u8> {
     at_gate(task, format!("h{n}"), &trial.gate("gate"))
+}
+
+/// The worker's wait for notifications has ended, so a token is left to others.
+fn wait_for_no_wait(trial: &mut Trial) {
+    wait::until("the wait to end", PATIENCE, || {
+        let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut trial.redis).unwrap();
+        !clients.lines().any(|l| l.contains("cmd=blmove") && l.contains("flags=b"))
+    });
 }
 
 #[test]
@@ -34,7 +43,7 @@ fn running_tasks_may_end_and_nothing_more_is_claimed() {
 }
 
 #[test]
-fn a_worker_that_never_had_a_message_is_no_longer_listed_when_it_has_ended() {
+fn ended_worker_that_never_had_a_message_is_not_listed() {
     let mut trial = Trial::new();
     let mut worker = trial.worker(&[]);
     let listed = |trial: &mut Trial| trial.redis.zcard::<_, u64>("q_workers").unwrap();
@@ -99,18 +108,12 @@ fn a_quiet_worker_claims_nothing_more_and_stays() {
         trial.push(&calls);
         trial.wait_runs(1);
         worker.signal(signal);
-        worker.wait_for_line("quiet");
-        // Its wait for notifications has ended, so a token is left to others.
-        crate::support::wait::until("the wait to end", PATIENCE, || {
-            let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut trial.redis).unwrap();
-            !clients.lines().any(|l| l.contains("cmd=blmove") && l.contains("flags=b"))
-        });
+        worker.wait_for_line("\"message\":\"claiming ");
+        wait_for_no_wait(&mut trial);
         trial.push(&marks(3));
         open(&trial.gate("gate"));
         trial.wait_runs(2);
-        crate::support::wait::until("the run to be released", PATIENCE, || {
-            trial.state().processing.is_empty()
-        });
+        wait::until("the run to be released", PATIENCE, || trial.state().processing.is_empty());
         let state = trial.state();
         assert_eq!((state.waiting, state.tokens), (marks(3), 3), "expected it to leave the others alone");
         assert!(!worker.has_ended(), "{}", worker.printed());
@@ -119,6 +122,34 @@ fn a_quiet_worker_claims_nothing_more_and_stays() {
         trial.ledger.assert_each_once(["+h0", "-h0"]);
         trial.assert_only(&["q", "q_noti"]);
     }
+}
+
+#[test]
+fn sigcont_ends_the_quiet_of_sigtstp_but_not_that_of_sigusr1() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&[]);
+    for round in 1..=2 {
+        worker.signal(Signal::SIGTSTP);
+        worker.wait_for_lines("until SIGCONT", round);
+        wait_for_no_wait(&mut trial);
+        trial.push(&marks(1));
+        assert_eq!(trial.state().waiting, marks(1));
+        worker.signal(Signal::SIGCONT);
+        worker.wait_for_lines("claiming resumed", round);
+        trial.wait_runs(round);
+        trial.wait_settled();
+    }
+    worker.signal(Signal::SIGTSTP);
+    worker.wait_for_lines("until SIGCONT", 3);
+    worker.signal(Signal::SIGUSR1);
+    worker.wait_for_line("claiming ended");
+    wait_for_no_wait(&mut trial);
+    worker.signal(Signal::SIGCONT);
+    trial.push(&marks(1));
+    let stopped = trial.stop(&mut worker);
+    assert_eq!(count(&stopped, "succeeded"), 2, "{stopped}");
+    assert_eq!(worker.printed().matches("claiming resumed").count(), 2, "{}", worker.printed());
+    assert_eq!(trial.state().waiting, marks(1), "expected it to be left");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use delayed::protocol::encode::{Meta, native};
-use delayed::protocol::message::Message;
+use delayed::__private::protocol::encode::{Meta, native};
+use delayed::__private::protocol::message::Message;
 
 use crate::support::process::{DELAYED, Program};
 use crate::support::redis::State;
@@ -120,7 +120,7 @@ fn a_function_that_blocks_keeps_its_slot_and_the_worker_says_so() {
         let line = worker.wait_for_line("keeps its slot");
         let said: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&said["task"], &said["queue"], &said["why"]), (&task.into(), &QUEUE.into(), &why.into()));
-        assert!(line.contains("isolation = \\\"fork\\\"") && said["after"].is_string(), "{line}");
+        assert!(line.contains("isolation = \\\"fork\\\"") && said["duration"].is_string(), "{line}");
         trial.push(&[mark("next")]);
         let state = trial.state();
         assert_eq!(
@@ -132,8 +132,8 @@ fn a_function_that_blocks_keeps_its_slot_and_the_worker_says_so() {
         open(&gate);
         trial.wait_settled();
         let stopped = trial.stop(&mut worker);
-        let ended = worker.wait_for_line("could not be stopped");
-        assert!(ended.contains("after"), "{ended}");
+        let ended = worker.wait_for_line("overdue run ended");
+        assert!(ended.contains("duration"), "{ended}");
         let counts = ["overdue", "succeeded", "buried"].map(|name| count(&stopped, name));
         match how {
             // Its success counts, however late.
@@ -269,7 +269,7 @@ fn a_task_that_has_been_quick_so_far_has_its_timeout_too() {
 }
 
 #[test]
-fn a_run_that_ends_while_it_is_being_stopped_is_heard_as_it_ended() {
+fn run_that_ends_while_it_is_stopped_keeps_its_outcome() {
     let mut trial = Trial::new();
     let calls: Vec<Vec<u8>> =
         (0..600_usize).map(|n| call("trial.span", &[n.to_string().into(), 20.into()])).collect();
@@ -305,13 +305,13 @@ fn many_runs_that_hang_are_all_dropped() {
 fn limits_that_hold_for_nothing_are_told_at_the_start() {
     let trial = Trial::new();
     let mut worker = trial.worker(&["--memory", "1GB"]);
-    let line = worker.wait_for_line("have limits that nothing holds them to");
+    let line = worker.wait_for_line("limits of inline tasks are not enforced");
     assert!(line.contains("timed.limited") && !line.contains("timed.hangs"), "{line}");
     trial.stop(&mut worker);
-    assert_eq!(worker.printed().matches("have limits").count(), 1);
+    assert_eq!(worker.printed().matches("limits of inline tasks").count(), 1);
     let mut worker = trial.worker(&["--isolation", "fork"]);
     trial.stop(&mut worker);
-    assert!(!worker.printed().contains("have limits"), "{}", worker.printed());
+    assert!(!worker.printed().contains("limits of inline tasks"), "{}", worker.printed());
 }
 
 #[test]

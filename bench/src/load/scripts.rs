@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use delayed::__private::script_text;
 use redis::{Connection, Value};
 
 /// What a script may take before others notice that they wait.
@@ -11,14 +12,7 @@ const LEAST_US: u64 = 20;
 /// More than any part makes.
 const MOST_CALLS: u32 = 200_000;
 
-const SCRIPTS: [(&str, &str); 6] = [
-    ("balance", include_str!("../../../lua/balance.lua")),
-    ("beat", include_str!("../../../lua/beat.lua")),
-    ("claim", include_str!("../../../lua/claim.lua")),
-    ("pick_up", include_str!("../../../lua/pick_up.lua")),
-    ("requeue_lost", include_str!("../../../lua/requeue_lost.lua")),
-    ("resign", include_str!("../../../lua/resign.lua")),
-];
+const SCRIPTS: [&str; 6] = ["balance", "beat", "claim", "pick_up", "requeue_lost", "resign"];
 
 /// Lets Redis log the time of each command that takes a while from now on.
 pub(super) fn watch(connection: &mut Connection) {
@@ -39,8 +33,9 @@ pub(super) fn watch(connection: &mut Connection) {
 fn times(connection: &mut Connection) -> BTreeMap<&'static str, Vec<u64>> {
     let names: BTreeMap<String, &str> = SCRIPTS
         .iter()
-        .map(|(name, text)| {
-            let digest = redis::cmd("SCRIPT").arg("LOAD").arg(*text).query(connection).expect("loads");
+        .map(|name| {
+            let text = script_text(name).expect("a script of ours");
+            let digest = redis::cmd("SCRIPT").arg("LOAD").arg(text).query(connection).expect("loads");
             (digest, *name)
         })
         .collect();

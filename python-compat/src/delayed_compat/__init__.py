@@ -1,7 +1,22 @@
-"""Call Rust tasks from Python, through the original `delayed` package's own queue."""
+"""Call Rust tasks from Python, through the queues of the original package `delayed`."""
 
-from .errors import CompatError, EnqueueError, InvalidTaskError
-from .queue import Queue
-from .task import RustTask
+from .backoff import Backoff
+from .delay import delayed
+from .errors import AlreadyScheduledError, CompatError, EnqueueError, Fate, InvalidTaskError
+from .queue import AsyncQueue, Queue
+from .task import GoTask, PyTask, RustTask
 
-__all__ = ["CompatError", "EnqueueError", "InvalidTaskError", "Queue", "RustTask"]
+__all__ = [
+    "AlreadyScheduledError",
+    "AsyncQueue",
+    "Backoff",
+    "CompatError",
+    "EnqueueError",
+    "Fate",
+    "GoTask",
+    "InvalidTaskError",
+    "PyTask",
+    "Queue",
+    "RustTask",
+    "delayed",
+]

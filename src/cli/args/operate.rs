@@ -4,6 +4,7 @@ use clap::Subcommand;
 
 use crate::cli::args::{Json, SweeperFlags, WorkerFlags};
 use crate::inspect::is_letter_id;
+use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
 
 /// `tasks`
@@ -80,6 +81,121 @@ pub(in crate::cli) struct Peek {
     pub(in crate::cli) output: Json,
 }
 
+/// `calls`
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum Calls {
+    /// Show scheduled calls, the first due first
+    List(CallsList),
+    /// Show one of them in full
+    Show(CallsShow),
+    /// Take calls out of the timetable, for good
+    Cancel(CallsCancel),
+    /// Run calls now instead of at their time
+    Run(CallsRun),
+}
+
+/// `calls list`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} calls list
+  {program} calls list --queue mail --task my_crate::tasks::add
+  {program} calls list --state retrying --json")]
+pub(in crate::cli) struct CallsList {
+    /// The queue; default: all
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
+    /// Those of one task
+    #[arg(long, value_name = "PATH")]
+    pub(in crate::cli) task: Option<String>,
+    /// Those that have not been tried, or those that have failed and wait for another attempt; default: both
+    #[arg(long, value_name = "STATE")]
+    pub(in crate::cli) state: Option<ScheduledState>,
+    /// How many at the most
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
+    pub(in crate::cli) count: u64,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// The states of a scheduled call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(in crate::cli) enum ScheduledState {
+    /// Waits for its time
+    Scheduled,
+    /// Has failed, and waits for its next attempt
+    Retrying,
+}
+
+impl ScheduledState {
+    /// As `--json` has it.
+    pub(in crate::cli) fn name(self) -> &'static str {
+        match self {
+            Self::Scheduled => "scheduled",
+            Self::Retrying => "retrying",
+        }
+    }
+}
+
+/// `calls show`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} calls show 018bcfe5-687b-7b5c-8a3e-0123456789ab")]
+pub(in crate::cli) struct CallsShow {
+    /// The id of the call
+    pub(in crate::cli) id: CallId,
+    /// The queue; default: all
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `calls cancel`
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("which").required(true))]
+#[command(after_help = "\
+Examples:
+  {program} calls cancel 018bcfe5-687b-7b5c-8a3e-0123456789ab
+  {program} calls cancel --task my_crate::tasks::add --queue mail
+  {program} calls cancel --all --queue mail --yes")]
+pub(in crate::cli) struct CallsCancel {
+    /// The ids of calls
+    #[arg(value_name = "ID", group = "which")]
+    pub(in crate::cli) ids: Vec<CallId>,
+    /// All of one task
+    #[arg(long, value_name = "PATH", group = "which")]
+    pub(in crate::cli) task: Option<String>,
+    /// All
+    #[arg(long, group = "which")]
+    pub(in crate::cli) all: bool,
+    /// The queue; default: all
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
+    /// Cancel --all without asking
+    #[arg(long)]
+    pub(in crate::cli) yes: bool,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `calls run`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} calls run 018bcfe5-687b-7b5c-8a3e-0123456789ab")]
+pub(in crate::cli) struct CallsRun {
+    /// The ids of calls
+    #[arg(value_name = "ID", required = true)]
+    pub(in crate::cli) ids: Vec<CallId>,
+    /// The queue; default: all
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
 /// `dead`
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Dead {
@@ -90,7 +206,7 @@ pub(in crate::cli) enum Dead {
     /// Put dead letters back into their queue, their failed attempts forgotten
     Requeue(DeadMove),
     /// Delete dead letters
-    Delete(DeadMove),
+    Delete(DeadDelete),
 }
 
 /// `dead list`
@@ -101,9 +217,9 @@ Examples:
   {program} dead list --task my_crate::tasks::add --count 10
   {program} dead list --after 1700000000000-0")]
 pub(in crate::cli) struct DeadList {
-    /// The queue
-    #[arg(long, default_value_t = QueueName::default())]
-    pub(in crate::cli) queue: QueueName,
+    /// The queue; default: all
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
     /// Those of one task
     #[arg(long, value_name = "PATH")]
     pub(in crate::cli) task: Option<String>,
@@ -125,21 +241,21 @@ Examples:
 pub(in crate::cli) struct DeadShow {
     /// The id of the dead letter
     pub(in crate::cli) id: String,
-    /// The queue
-    #[arg(long, default_value_t = QueueName::default())]
-    pub(in crate::cli) queue: QueueName,
+    /// The queue; default: all
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
     #[command(flatten)]
     pub(in crate::cli) output: Json,
 }
 
-/// `dead requeue`, `dead delete`
+/// `dead requeue`, and what `dead delete` has in common with it
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("which").required(true))]
 #[command(after_help = "\
 Examples:
   {program} dead requeue 1700000000000-0
   {program} dead requeue --task my_crate::tasks::add --queue mail
-  {program} dead delete --all")]
+  {program} dead delete --all --yes")]
 pub(in crate::cli) struct DeadMove {
     /// The ids of dead letters
     #[arg(value_name = "ID", group = "which")]
@@ -150,11 +266,21 @@ pub(in crate::cli) struct DeadMove {
     /// All
     #[arg(long, group = "which")]
     pub(in crate::cli) all: bool,
-    /// The queue
-    #[arg(long, default_value_t = QueueName::default())]
-    pub(in crate::cli) queue: QueueName,
+    /// The queue; default: all
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
     #[command(flatten)]
     pub(in crate::cli) output: Json,
+}
+
+/// `dead delete`
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct DeadDelete {
+    #[command(flatten)]
+    pub(in crate::cli) which: DeadMove,
+    /// Delete --all without asking
+    #[arg(long)]
+    pub(in crate::cli) yes: bool,
 }
 
 /// `purge`

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use clap::ValueEnum;
 
 use crate::cli::args::Json;
-use crate::config::{Prefetch, QueueWeight, Unknown, parse_size};
+use crate::config::{Backoff, Prefetch, QueueWeight, Unknown, parse_size};
 use crate::isolation::Isolation;
 use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
@@ -31,8 +31,8 @@ pub(in crate::cli) struct Worker {
 /// The settings of a worker.
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct WorkerFlags {
-    /// A queue to serve, `mail`, or with a weight, `mail=3`; may be repeated, in order of preference
-    #[arg(long = "queue", value_name = "QUEUE", value_parser = queue_weight)]
+    /// Queues to serve, `default,mail`, or with weights, `default=1,mail=3`, in order of preference; may be repeated
+    #[arg(long = "queue", value_name = "QUEUE", value_delimiter = ',', value_parser = queue_weight)]
     pub(in crate::cli) queues: Vec<String>,
     /// How many calls run at a time
     #[arg(long, value_name = "N")]
@@ -49,6 +49,9 @@ pub(in crate::cli) struct WorkerFlags {
     /// What becomes of calls of tasks that are not in this program: bury, requeue or ignore
     #[arg(long, value_name = "WHAT", value_parser = unknown)]
     pub(in crate::cli) unknown: Option<String>,
+    /// How long a failed call waits before it is tried again: none, fixed:30s, linear:10s..5m or exponential:1s..10m
+    #[arg(long, value_name = "BACKOFF", value_parser = backoff)]
+    pub(in crate::cli) backoff: Option<String>,
     /// End when the queues are empty and all is settled, or hold only what --unknown requeue puts back; trouble with Redis
     /// is waited for
     #[arg(long)]
@@ -84,7 +87,7 @@ pub(in crate::cli) struct Isolated {
     /// How long it then has to end by itself
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(in crate::cli) grace: Option<Duration>,
-    /// Resident memory
+    /// Memory that a call uses, without pages of files
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(in crate::cli) memory: Option<String>,
     /// Address space
@@ -117,7 +120,7 @@ pub(in crate::cli) struct Isolated {
     /// After how many calls prefork replaces a process, or `never`
     #[arg(long, value_name = "N")]
     pub(in crate::cli) max_tasks: Option<String>,
-    /// Above which resident memory prefork replaces a process
+    /// Above which memory prefork replaces a process
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(in crate::cli) max_memory: Option<String>,
 }
@@ -129,8 +132,8 @@ Examples:
   {program} sweeper
   {program} sweeper --queue mail --interval 10s")]
 pub(in crate::cli) struct Sweeper {
-    /// A queue to sweep; may be repeated; default: all that it finds
-    #[arg(long = "queue", value_name = "QUEUE")]
+    /// Queues to sweep, `default,mail`; may be repeated; default: all that it finds
+    #[arg(long = "queue", value_name = "QUEUE", value_delimiter = ',')]
     pub(in crate::cli) queues: Vec<QueueName>,
     #[command(flatten)]
     pub(in crate::cli) flags: SweeperFlags,
@@ -171,6 +174,7 @@ Examples:
   {program} enqueue my_crate::tasks::add '[1, 2]'
   {program} enqueue my_crate::tasks::add '{\"a\": 1, \"b\": 2}' --retry 3 --id
   {program} enqueue my_crate::tasks::add '[1, 2]' --timeout 30s --deadline 1h
+  {program} enqueue my_crate::tasks::add '[1, 2]' --after 10m
   {program} enqueue mails.tasks:send '[\"ann@example.org\"]' --as python --queue mail")]
 pub(in crate::cli) struct Enqueue {
     /// The path of the task
@@ -184,12 +188,22 @@ pub(in crate::cli) struct Enqueue {
     /// How often the call may be retried, whatever its task says; -1 is for ever
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(in crate::cli) retry: Option<i64>,
+    /// How long the call waits after a failed attempt, whatever its task says: none, fixed:30s, linear:10s..5m or
+    /// exponential:1s..10m
+    #[arg(long, value_name = "BACKOFF")]
+    pub(in crate::cli) backoff: Option<Backoff>,
     /// How long one run may go on, whatever its task says
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(in crate::cli) timeout: Option<Duration>,
     /// Until when it is of use: a time from now, or a moment such as 2030-01-31T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = moment)]
     pub(in crate::cli) deadline: Option<SystemTime>,
+    /// Run it that long from now
+    #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "at")]
+    pub(in crate::cli) after: Option<Duration>,
+    /// Run it at this moment, such as 2030-01-31T12:00:00+01:00; at once, where it has passed
+    #[arg(long, value_name = "MOMENT", value_parser = any_moment)]
+    pub(in crate::cli) at: Option<SystemTime>,
     /// Give the call an id: this one, or a new one
     #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
     pub(in crate::cli) id: Option<Option<CallId>>,
@@ -221,6 +235,10 @@ fn prefetch(text: &str) -> Result<String, String> {
     text.parse::<Prefetch>().map(|_| text.to_owned()).map_err(|error| error.problem)
 }
 
+fn backoff(text: &str) -> Result<String, String> {
+    text.parse::<Backoff>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
 fn unknown(text: &str) -> Result<String, String> {
     text.parse::<Unknown>().map(|_| text.to_owned()).map_err(|error| error.problem)
 }
@@ -245,6 +263,11 @@ fn moment(text: &str) -> Result<SystemTime, String> {
             Err("neither a time from now such as `1h` nor a moment such as `2030-01-31T12:00:00Z`".into())
         }
     }
+}
+
+fn any_moment(text: &str) -> Result<SystemTime, String> {
+    let read = text.parse::<jiff::Timestamp>().map(SystemTime::from);
+    read.map_err(|_| "not a moment such as `2030-01-31T12:00:00+01:00`, with its offset or `Z`".into())
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -21,7 +21,8 @@ pub(super) fn run(settings: &Settings, output: Json) -> Result<(), Failure> {
     }
     let rows = ALL.iter().map(|setting| {
         let value = value(&settings.config, setting.key);
-        [setting.key.to_owned(), value.to_string(), settings.origin(setting.key).to_string()]
+        let origin = settings.origin(setting.key).to_string();
+        [setting.key.to_owned(), value.to_string(), origin].map(output::Cell::from)
     });
-    output::table(["setting", "value", "from"], rows.collect())
+    output::table(["setting", "value", "from"], rows.collect(), &[(1, 20), (2, 10)])
 }

@@ -1,19 +1,22 @@
-//! `dead`: calls that could not be run.
+//! `dead`: lists, shows, requeues and deletes dead letters.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::Program;
-use crate::cli::args::{Dead, DeadList, DeadMove, DeadShow};
-use crate::cli::commands::{LONG, call, inspector, limit, or_dash, time};
+use crate::cli::args::{Dead, DeadDelete, DeadList, DeadMove, DeadShow};
+use crate::cli::commands::{LONG, call, check_queue, inspector, limit, or_dash, time};
 use crate::cli::exit::Failure;
-use crate::cli::output;
-use crate::inspect::{DeadLetter, Selection};
+use crate::cli::{output, suggest};
+use crate::error::Error;
+use crate::inspect::{DeadLetter, Handled, Inspector, Selection, order};
 use crate::protocol::names::QueueName;
 
 pub(super) async fn run(program: &Program, verb: Dead) -> Result<(), Failure> {
     match verb {
         Dead::List(args) => list(program, &args).await,
         Dead::Show(args) => show(program, &args).await,
-        Dead::Requeue(args) => requeue(program, args).await,
-        Dead::Delete(args) => delete(program, args).await,
+        Dead::Requeue(args) => handle(program, &args, "requeued").await,
+        Dead::Delete(args) => delete(program, &args).await,
     }
 }
 
@@ -21,27 +24,105 @@ async fn list(program: &Program, args: &DeadList) -> Result<(), Failure> {
     let json = args.output.json;
     let (after, task) = (args.after.as_deref(), args.task.as_deref());
     let count = usize::try_from(args.count).unwrap_or(usize::MAX);
-    let letters =
-        inspector(program).await?.dead_letters(&args.queue, after, task, count, limit(json)).await?;
+    let inspector = inspector(program).await?;
+    let mut letters = Vec::new();
+    let queues = queues(&inspector, args.queue.as_ref()).await?;
+    for queue in &queues {
+        letters.extend(inspector.dead_letters(queue, after, task, count, limit(json)).await?);
+    }
+    letters.sort_by_key(|letter| order(&letter.id));
+    let is_full = letters.len() >= count;
+    if let Some(last) = letters.get(count - 1).map(|letter| order(&letter.id)) {
+        // Letters of several queues may have one id, after which the next page begins.
+        letters.retain(|letter| order(&letter.id) <= last);
+    }
     if json {
         return output::json(&letters);
     }
     let Some(last) = letters.last() else {
-        return output::print(&format!("{} has no dead letters here", args.queue));
+        if let Some(task) = task
+            && let Some(meant) = nearest_task(&inspector, &queues, task).await?
+        {
+            return output::print(&format!(
+                "no dead letter here is of the task `{}`; did you mean `{meant}`?",
+                output::clean(task)
+            ));
+        }
+        return output::print(&match &args.queue {
+            Some(queue) => format!("{queue} has no dead letters here"),
+            None => "there are no dead letters here".into(),
+        });
     };
-    let more = (letters.len() == count).then(|| format!("for more: --after {}", last.id));
+    let more = is_full.then(|| format!("for more: --after {}", last.id));
     let rows = letters.iter().map(|letter| {
         let detail: String = letter.detail.chars().take(120).collect();
-        let [id, reason] = [&letter.id, &letter.reason].map(Clone::clone);
-        [id, output::moment(letter.at_ms), reason, letter.attempt.to_string(), call(&letter.message), detail]
+        let [id, queue, reason] = [&letter.id, &letter.queue, &letter.reason].map(Clone::clone);
+        let (buried, attempt) = (output::distance(letter.at_ms), letter.attempt.to_string());
+        [id, queue, buried, reason, attempt, call(&letter.message), detail].map(output::Cell::from)
     });
-    output::table(["id", "buried", "reason", "attempt", "call", "detail"], rows.collect())?;
+    output::table(["id", "queue", "buried", "reason", "attempt", "call", "detail"], rows.collect(), &SHRINK)?;
     more.map_or(Ok(()), |more| output::print(&more))
 }
 
+/// What is cut of a list: details, calls, queues.
+const SHRINK: [(usize, u16); 3] = [(6, 12), (5, 12), (1, 7)];
+/// Of how many letters of each queue the tasks are looked at.
+const LOOKED_AT: usize = 1000;
+
+/// The task of dead letters whose path is most like that of one that has none.
+async fn nearest_task(
+    inspector: &Inspector,
+    queues: &[QueueName],
+    task: &str,
+) -> Result<Option<String>, Failure> {
+    let mut tasks = BTreeSet::new();
+    for queue in queues {
+        let letters = inspector.dead_letters(queue, None, None, LOOKED_AT, 0).await?;
+        tasks.extend(letters.into_iter().filter_map(|letter| letter.message.task));
+    }
+    Ok(suggest::nearest(task, tasks.iter().map(String::as_str))
+        .filter(|near| *near != task)
+        .map(output::clean))
+}
+
+/// The queue that was named, or all.
+async fn queues(inspector: &Inspector, named: Option<&QueueName>) -> Result<Vec<QueueName>, Failure> {
+    match named {
+        Some(queue) => {
+            check_queue(inspector, Some(queue)).await?;
+            Ok(vec![queue.clone()])
+        }
+        None => Ok(inspector.queue_names().await.map_err(Error::from)?.into_iter().collect()),
+    }
+}
+
+/// The queue of a dead letter, which one alone may have, among those that were named.
+async fn queue_of(
+    inspector: &Inspector,
+    queues: &[QueueName],
+    id: &str,
+) -> Result<Option<QueueName>, Failure> {
+    let mut found: Option<&QueueName> = None;
+    for queue in queues {
+        if inspector.dead_letter(queue, id, 0).await?.is_none() {
+            continue;
+        }
+        if let Some(other) = found {
+            let text =
+                format!("{other} and {queue} both have a dead letter {id}: name one of them with --queue");
+            return Err(Failure::usage(text));
+        }
+        found = Some(queue);
+    }
+    Ok(found.cloned())
+}
+
 async fn show(program: &Program, args: &DeadShow) -> Result<(), Failure> {
-    let letter = inspector(program).await?.dead_letter(&args.queue, &args.id, LONG).await?;
-    let letter = letter.ok_or_else(|| missing(&args.queue, std::slice::from_ref(&args.id)))?;
+    let inspector = inspector(program).await?;
+    let missing = || missing(args.queue.as_ref(), std::slice::from_ref(&args.id));
+    let queues = queues(&inspector, args.queue.as_ref()).await?;
+    let queue = queue_of(&inspector, &queues, &args.id).await?.ok_or_else(missing)?;
+    let letter = inspector.dead_letter(&queue, &args.id, LONG).await?.ok_or_else(missing)?;
     if args.output.json { output::json(&letter) } else { output::print(&shown(&letter)) }
 }
 
@@ -49,6 +130,7 @@ fn shown(letter: &DeadLetter) -> String {
     let message = &letter.message;
     let mut lines = vec![
         ("id", letter.id.clone()),
+        ("queue", letter.queue.clone()),
         ("task", or_dash(message.task.clone())),
         ("arguments", or_dash(message.arguments_text.clone())),
         ("buried", output::moment(letter.at_ms)),
@@ -58,6 +140,7 @@ fn shown(letter: &DeadLetter) -> String {
         ("worker", letter.worker.clone()),
         ("form", or_dash(message.form.map(str::to_owned))),
         ("retry", or_dash(message.retry.map(|retry| retry.to_string()))),
+        ("back-off", or_dash(message.backoff.clone())),
         ("call id", or_dash(message.call_id.clone())),
         ("timeout", or_dash(message.timeout_ms.map(time))),
         ("deadline", or_dash(message.deadline_ms.map(output::moment))),
@@ -67,6 +150,10 @@ fn shown(letter: &DeadLetter) -> String {
     lines.extend(message.hex.clone().map(|hex| ("hex", hex)));
     let mut lines: Vec<String> =
         lines.into_iter().map(|(name, text)| format!("{name:<10} {}", output::clean(&text))).collect();
+    lines.extend((1..).zip(&message.errors).map(|(nth, error)| {
+        let error = format!("{} {}: {}", output::moment(error.at_ms), error.reason, error.detail);
+        format!("{:<10} {}", if nth == 1 { "earlier" } else { "" }, output::clean(&error))
+    }));
     if let Some(written) = &letter.output {
         lines.push("output".into());
         lines.extend(written.lines().map(|line| format!("    {}", output::clean(line))));
@@ -74,43 +161,108 @@ fn shown(letter: &DeadLetter) -> String {
     lines.join("\n")
 }
 
-async fn requeue(program: &Program, args: DeadMove) -> Result<(), Failure> {
-    let which = selection(&args);
-    let mut progress = output::progress("requeued");
-    let handled = inspector(program).await?.requeue_dead(&args.queue, &which, &mut progress).await?;
-    drop(progress);
-    report(&args, "requeued", &handled.missing, handled.done)
-}
-
-async fn delete(program: &Program, args: DeadMove) -> Result<(), Failure> {
-    let which = selection(&args);
-    let mut progress = output::progress("deleted");
-    let handled = inspector(program).await?.delete_dead(&args.queue, &which, &mut progress).await?;
-    drop(progress);
-    report(&args, "deleted", &handled.missing, handled.done)
-}
-
-fn selection(args: &DeadMove) -> Selection {
-    match &args.task {
-        _ if args.all => Selection::All,
-        Some(task) => Selection::Task(task.clone()),
-        None => Selection::Ids(args.ids.clone()),
+async fn delete(program: &Program, args: &DeadDelete) -> Result<(), Failure> {
+    let DeadDelete { which, yes } = args;
+    if which.all && !yes {
+        let inspector = inspector(program).await?;
+        let mut dead = 0;
+        for queue in queues(&inspector, which.queue.as_ref()).await? {
+            dead += inspector.queue(&queue).await?.dead;
+        }
+        let place = which.queue.as_ref().map_or("all queues".into(), ToString::to_string);
+        let what = format!("{} of {place}", output::counted(dead, "dead letter"));
+        match output::confirm(&format!("Delete {what}, for good?"))? {
+            Some(true) => {}
+            Some(false) if which.output.json => {
+                return report(which, "deleted", &Handled::default(), &[], None);
+            }
+            Some(false) => return output::print("nothing was deleted"),
+            None => {
+                return Err(Failure::usage(format!("{what} would be deleted for good: say so with --yes")));
+            }
+        }
     }
+    handle(program, which, "deleted").await
 }
 
-fn report(args: &DeadMove, verb: &str, gone: &[String], done: u64) -> Result<(), Failure> {
+/// Requeues or deletes, queue by queue.
+async fn handle(program: &Program, args: &DeadMove, verb: &'static str) -> Result<(), Failure> {
+    let inspector = inspector(program).await?;
+    let queues = queues(&inspector, args.queue.as_ref()).await?;
+    let mut all = Handled::default();
+    let mut parts: BTreeMap<QueueName, Selection> = BTreeMap::new();
+    match &args.task {
+        _ if args.all => parts.extend(queues.iter().map(|queue| (queue.clone(), Selection::All))),
+        Some(task) => {
+            parts.extend(queues.iter().map(|queue| (queue.clone(), Selection::Task(task.clone()))));
+        }
+        None => {
+            let ids: BTreeSet<&String> = args.ids.iter().collect();
+            for id in ids {
+                let Some(queue) = queue_of(&inspector, &queues, id).await? else {
+                    all.missing.push(id.clone());
+                    continue;
+                };
+                let part = parts.entry(queue).or_insert_with(|| Selection::Ids(Vec::new()));
+                if let Selection::Ids(ids) = part {
+                    ids.push(id.clone());
+                }
+            }
+        }
+    }
+    let mut touched = Vec::new();
+    for (queue, which) in &parts {
+        let mut progress = output::progress(verb);
+        let handled = match verb {
+            "deleted" => inspector.delete_dead(queue, which, &mut progress).await?,
+            _ => inspector.requeue_dead(queue, which, &mut progress).await?,
+        };
+        all.done += handled.done;
+        all.missing.extend(handled.missing);
+        if handled.done > 0 {
+            touched.push(queue.to_string());
+        }
+    }
+    let meant = match &args.task {
+        Some(task) if all.done == 0 => nearest_task(&inspector, &queues, task).await?,
+        _ => None,
+    };
+    report(args, verb, &all, &touched, meant.as_deref())
+}
+
+fn report(
+    args: &DeadMove,
+    verb: &str,
+    handled: &Handled,
+    touched: &[String],
+    meant: Option<&str>,
+) -> Result<(), Failure> {
+    let Handled { done, missing: gone, .. } = handled;
     if args.output.json {
-        let queue = args.queue.as_str();
+        let queue = args.queue.as_ref().map(QueueName::as_str);
         output::json(&serde_json::json!({ "queue": queue, verb: done, "missing": gone }))?;
     } else {
-        output::print(&format!("{verb} {done} dead letters of {}", args.queue))?;
+        let place = args.queue.as_ref().map_or_else(|| touched.join(", "), ToString::to_string);
+        let place = if place.is_empty() { place } else { format!(" of {place}") };
+        output::print(&format!("{verb} {}{place}", output::counted(*done, "dead letter")))?;
     }
-    if gone.is_empty() { Ok(()) } else { Err(missing(&args.queue, gone)) }
+    match &args.task {
+        Some(task) if *done == 0 => Err(Failure::not_found(format!(
+            "no dead letter is of the task `{}`: {}`dead list` shows those there are",
+            output::clean(task),
+            meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "))
+        ))),
+        _ if gone.is_empty() => Ok(()),
+        _ => Err(missing(args.queue.as_ref(), gone)),
+    }
 }
 
-fn missing(queue: &QueueName, ids: &[String]) -> Failure {
+fn missing(queue: Option<&QueueName>, ids: &[String]) -> Failure {
     let ids = output::clean(&ids.join(", "));
-    Failure::not_found(format!(
-        "{queue} has no dead letter {ids}: `dead list --queue {queue}` shows those it has"
-    ))
+    Failure::not_found(match queue {
+        Some(queue) => {
+            format!("{queue} has no dead letter {ids}: `dead list --queue {queue}` shows those it has")
+        }
+        None => format!("no queue has a dead letter {ids}: `dead list` shows those there are"),
+    })
 }

@@ -10,8 +10,10 @@ use crate::cli::output;
 use crate::task::{Registry, RegistryError};
 
 pub(super) async fn run(program: Program, log: JsonLog) -> Result<(), Failure> {
-    let ended = sweeper::until_signal()?;
     let url = program.settings.config.redis.redacted_url();
+    let has_tasks = !matches!(Registry::collect(), Err(RegistryError::Empty));
+    // A worker hears signals itself; until then they end this process at once.
+    let ended = if has_tasks { None } else { Some(sweeper::until_signal()?) };
     // On one line: there is no end of the output by which a reader would know that it has come whole.
     output::print(&match log.json {
         true => json!({ "redis": url }).to_string(),
@@ -19,11 +21,11 @@ pub(super) async fn run(program: Program, log: JsonLog) -> Result<(), Failure> {
             "Redis runs at {url}\nuse it with --redis dev in this directory, with --redis {url} elsewhere"
         ),
     })?;
-    match Registry::collect() {
-        Err(RegistryError::Empty) => {
+    match ended {
+        Some(ended) => {
             ended.await;
             Ok(())
         }
-        _ => worker::run(program).await,
+        None => worker::run(program).await,
     }
 }

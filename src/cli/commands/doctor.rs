@@ -24,13 +24,13 @@ pub(super) async fn run(program: &Program, output: Json) -> Result<ExitCode, Fai
     } else {
         for finding in &findings {
             let level = match finding.level {
-                Level::Ok => "ok     ",
-                Level::Warning => "warning",
-                Level::Problem => "PROBLEM",
+                Level::Ok => "ok     ".to_owned(),
+                Level::Warning => output::yellow("warning"),
+                Level::Problem => output::red("PROBLEM"),
             };
             let queue = finding.queue.as_ref().map_or_else(String::new, |queue| format!("{queue}: "));
-            let line = format!("{level}  {}: {queue}{}", finding.check, finding.text);
-            output::print(&output::clean(&line))?;
+            let text = output::clean(&format!("{}: {queue}{}", finding.check, finding.text));
+            output::print(&format!("{level}  {text}"))?;
             if let Some(fix) = &finding.fix {
                 output::print(&format!("         → {}", output::clean(fix)))?;
             }

@@ -2,16 +2,22 @@
 
 mod arguments;
 mod exact;
+mod notation;
+
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use self::arguments::{Given, check, keywords, payload};
-use crate::broker::{Broker, Ready};
+use self::notation::Argument;
+use crate::broker::{Broker, BrokerError, Entry, Ready, Target};
 use crate::cli::Program;
 use crate::cli::args::{Enqueue, Language};
-use crate::cli::commands::LONG;
-use crate::cli::exit::Failure;
+use crate::cli::commands::{LONG, warn_of_misspelt};
+use crate::cli::exit::{Code, Failure};
 use crate::cli::output;
+use crate::cli::suggest;
+use crate::client::Patience;
 use crate::error::Error;
 use crate::inspect::MessageSummary;
 use crate::protocol::call_id::CallId;
@@ -19,7 +25,7 @@ use crate::protocol::encode::{self, EncodeError, Meta};
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::meta;
 use crate::protocol::names::{QueueName, check_path};
-use crate::task::{Call, GoTask, PyTask, Registration, Registry, RegistryError};
+use crate::task::{Call, Due, GoTask, PyTask, Registration, Registry, RegistryError};
 
 pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> {
     let registry = match Registry::collect() {
@@ -36,7 +42,9 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
         (None, Some(queue)) => QueueName::parse(queue)?,
         (None, None) => QueueName::default(),
     };
-    let id = args.id.map(|id| id.unwrap_or_else(CallId::new));
+    let due = args.after.map(Due::After).or(args.at.map(Due::At));
+    let due = due.map(Due::check).transpose().map_err(|error| Failure::usage(error.to_string()))?;
+    let id = args.id.map(|id| id.unwrap_or_else(CallId::new)).or_else(|| due.map(|_| CallId::new()));
     let message = match args.language {
         None | Some(Language::Rust) => native(&args, &given, task, id)?,
         Some(Language::Python) => python(&args, given)?,
@@ -46,18 +54,41 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     if size > limit {
         return Err(Error::TooLarge { task: args.path, size, limit }.into());
     }
-    let broker = Broker::connect(&program.settings.config.redis).await?;
-    broker.register_queue(queue.as_str()).await?;
+    let config = &program.settings.config;
+    let (until, target) = (Patience::new(config).begin(), Target::new(&config.redis)?);
+    let connect = |end| Broker::connect_by(Arc::clone(&target), end);
+    let broker = match config.client.patience {
+        Some(_) => until.retry(connect).await?,
+        // Who waits at a terminal is told at once.
+        None => connect(until.attempt()).await?,
+    };
+    let broker = broker.by(until.attempt());
+    if args.queue.is_some() {
+        let known = broker.registered_queues().await.map_err(BrokerError::without_effect)?;
+        warn_of_misspelt(&queue, known.iter().map(String::as_str));
+    }
+    broker.register_queue(queue.as_str()).await.map_err(BrokerError::without_effect)?;
     let keys = QueueKeys::new(&queue);
-    broker.check_types(&keys).await?;
+    broker.check_types(&keys).await.map_err(BrokerError::without_effect)?;
+    if let (Some(due), Some(id)) = (due, id) {
+        let dues = broker.schedule(&keys, &[Entry { id, due, message: &message }]).await?;
+        let Some(Some(due_ms)) = dues.first().copied() else {
+            let text = format!("a call with the id {id} is scheduled in {queue} already: use another id");
+            return Err(Failure::new(Code::Refused, text));
+        };
+        return report(&args, &queue, Some(id), &message, Place::Scheduled { due_ms });
+    }
     let waiting = broker.enqueue(Ready::new(&keys, std::iter::once(&message[..]))).await?;
-    // Whoever takes it for not enqueued has it run twice.
-    report(&args, &queue, id, &message, waiting).map_err(|failure| {
-        failure.although(&format!(
-            "the call was enqueued to {queue}{} all the same, do not repeat it: `peek {queue}` shows it while it waits",
-            with_the_id(id)
-        ))
-    })
+    report(&args, &queue, id, &message, Place::Waiting { before: waiting })
+}
+
+/// Where a call is now.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In its queue, where so many wait with it.
+    Waiting { before: u64 },
+    /// In the timetable.
+    Scheduled { due_ms: u64 },
 }
 
 /// The task, when it is compiled in; a program that has tasks wants to be told of one that it has not.
@@ -68,7 +99,9 @@ fn find(registry: &Registry, args: &Enqueue) -> Result<Option<&'static Registrat
     }
     let last = |path: &str| path.rsplit([':', '.']).next().unwrap_or(path).to_owned();
     let alike = registry.iter().find(|task| last(task.name) == last(&args.path));
-    let alike = alike.map_or_else(String::new, |task| format!("did you mean `{}`? ", task.name));
+    let alike = alike.map(|task| task.name);
+    let alike = alike.or_else(|| suggest::nearest(&args.path, registry.iter().map(|task| task.name)));
+    let alike = alike.map_or_else(String::new, |name| format!("did you mean `{name}`? "));
     Err(Failure::not_found(format!(
         "no task `{}` is in this program: {alike}`tasks` lists all of them; --as rust, python or go sends a call to \
          another program",
@@ -88,6 +121,7 @@ fn native(
         attempts: 0,
         deadline_ms: args.deadline.map(meta::since_1970),
         id,
+        backoff: args.backoff,
         by_place: false,
         retry: args.retry,
         timeout_ms: args.timeout.map(meta::milliseconds),
@@ -119,9 +153,9 @@ fn python(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
     refuse_meta(args, "Python")?;
     let mut task = PyTask::new(&args.path).retry(args.retry.unwrap_or(0));
     match given {
-        Given::ByPlace(values) => task = values.into_iter().fold(task, PyTask::arg),
+        Given::ByPlace(values) => task = values.iter().map(Argument).fold(task, PyTask::arg),
         Given::ByName(values) => {
-            task = values.into_iter().fold(task, |task, (name, value)| task.kwarg(name, value));
+            task = values.iter().fold(task, |task, (name, value)| task.kwarg(name, Argument(value)));
         }
     }
     encoded(task.into())
@@ -135,12 +169,13 @@ fn go(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
     let Given::ByPlace(values) = given else {
         return Err(Failure::usage("Go knows no arguments by name: give an array, such as '[1, 2]'"));
     };
-    encoded(values.into_iter().fold(GoTask::new(&args.path), GoTask::arg).into())
+    encoded(values.iter().map(Argument).fold(GoTask::new(&args.path), GoTask::arg).into())
 }
 
 fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {
     let options = [
         ("an id: leave out --id", args.id.is_some()),
+        ("a back-off: leave out --backoff", args.backoff.is_some()),
         ("a timeout: leave out --timeout", args.timeout.is_some()),
         ("a deadline: leave out --deadline", args.deadline.is_some()),
     ];
@@ -164,8 +199,28 @@ fn report(
     queue: &QueueName,
     id: Option<CallId>,
     message: &[u8],
-    waiting: u64,
+    place: Place,
 ) -> Result<(), Failure> {
+    tell(args, queue, id, message, place).map_err(|failure| {
+        // Whoever takes it for not enqueued has it run twice.
+        failure.although(&format!(
+            "the call was enqueued to {queue}{} all the same, do not repeat it: `peek {queue}` shows it while it waits",
+            with_the_id(id)
+        ))
+    })
+}
+
+fn tell(
+    args: &Enqueue,
+    queue: &QueueName,
+    id: Option<CallId>,
+    message: &[u8],
+    place: Place,
+) -> Result<(), Failure> {
+    let (waiting, due_ms) = match place {
+        Place::Waiting { before } => (Some(before), None),
+        Place::Scheduled { due_ms } => (None, Some(due_ms)),
+    };
     let read = MessageSummary::of(message, if args.output.json { LONG } else { 200 });
     let shown = read.arguments_text.unwrap_or_default();
     if args.output.json {
@@ -178,10 +233,16 @@ fn report(
             "arguments_text": shown,
             "bytes": message.len(),
             "waiting": waiting,
+            "due_ms": due_ms,
         }));
     }
     let (path, id) = (output::clean(&args.path), with_the_id(id));
-    output::print(&format!("enqueued {path}{shown} to {queue}{id}; {waiting} waiting"))
+    output::print(&match place {
+        Place::Waiting { before } => format!("enqueued {path}{shown} to {queue}{id}; {before} waiting"),
+        Place::Scheduled { due_ms } => {
+            format!("scheduled {path}{shown} in {queue}{id} for {}", output::moment(due_ms))
+        }
+    })
 }
 
 fn with_the_id(id: Option<CallId>) -> String {

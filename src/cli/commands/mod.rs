@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod calls;
 mod completions;
 mod config;
 mod dead;
@@ -22,7 +23,10 @@ pub use self::enqueue::json_message;
 use crate::cli::Program;
 use crate::cli::args::{Command, Tasks, TasksVerb};
 use crate::cli::exit::Failure;
+use crate::cli::{output, suggest};
+use crate::error::Error;
 use crate::inspect::{Inspector, MessageSummary};
+use crate::protocol::names::QueueName;
 
 /// So many characters of a path, and of arguments, stand in a table, and so many in JSON and where one message is shown.
 const SHORT: usize = 80;
@@ -35,9 +39,10 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Enqueue(args) => enqueue::run(program, args).await?,
         Command::Tasks(Tasks { verb: Some(TasksVerb::Kill(args)), .. }) => kill::run(&program, &args).await?,
         Command::Tasks(Tasks { verb: None, output }) => tasks::run(output)?,
-        Command::Queues(output) => queues::run(&program, output).await?,
+        Command::Queues(args) => queues::run(&program, args).await?,
         Command::Workers(args) => workers::run(&program, &args).await?,
         Command::Peek(args) => peek::run(&program, &args).await?,
+        Command::Calls(verb) => calls::run(&program, verb).await?,
         Command::Dead(verb) => dead::run(&program, verb).await?,
         Command::Purge(args) => purge::run(&program, &args).await?,
         Command::Doctor(output) => return doctor::run(&program, output).await,
@@ -50,6 +55,24 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
 
 async fn inspector(program: &Program) -> Result<Inspector, Failure> {
     Ok(Inspector::with_config(&program.settings.config).await?)
+}
+
+/// Warns where a queue that was named is not there, and one of nearly that name is.
+async fn check_queue(inspector: &Inspector, queue: Option<&QueueName>) -> Result<(), Failure> {
+    let Some(queue) = queue else { return Ok(()) };
+    let known = inspector.queue_names().await.map_err(Error::from)?;
+    warn_of_misspelt(queue, known.iter().map(QueueName::as_str));
+    Ok(())
+}
+
+/// The same among these names.
+fn warn_of_misspelt<'a>(queue: &QueueName, known: impl IntoIterator<Item = &'a str> + Clone) {
+    if known.clone().into_iter().any(|known| known == queue.as_str()) {
+        return;
+    }
+    if let Some(meant) = suggest::nearest_queue(queue.as_str(), known) {
+        output::note(&format!("warning: no queue `{queue}` is known; did you mean `{meant}`?"));
+    }
 }
 
 /// How many characters of arguments are shown.

@@ -1,14 +1,25 @@
 //! `queues`: how full they are.
 
+use std::time::Duration;
+
 use crate::cli::Program;
-use crate::cli::args::Json;
+use crate::cli::args::Queues;
 use crate::cli::commands::inspector;
 use crate::cli::exit::Failure;
-use crate::cli::output;
+use crate::cli::output::{self, Cell};
+use crate::inspect::QueueList;
 
-pub(super) async fn run(program: &Program, output: Json) -> Result<(), Failure> {
-    let queues = inspector(program).await?.queues().await?;
-    if output.json {
+/// How long is looked for queues that nobody registered, unless all are asked for.
+const SCAN: Duration = Duration::from_millis(250);
+
+pub(super) async fn run(program: &Program, args: Queues) -> Result<(), Failure> {
+    let scan = if args.scan { None } else { Some(SCAN) };
+    let QueueList { queues, is_complete, .. } = inspector(program).await?.list_queues(scan).await?;
+    if !is_complete {
+        let note = "note: the database has too many keys to look at all of them for queues that nobody registered; `queues --scan` does";
+        output::note(note);
+    }
+    if args.output.json {
         return output::json(&queues);
     }
     if queues.is_empty() {
@@ -21,14 +32,35 @@ pub(super) async fn run(program: &Program, output: Json) -> Result<(), Failure> 
         .collect();
     let rows = queues.into_iter().map(|queue| {
         if queue.problem.is_some() {
-            let nothing = String::new;
-            return [queue.queue, "unreadable".into(), nothing(), nothing(), nothing(), nothing(), nothing()];
+            let nothing = || Cell::from("");
+            return [
+                queue.queue.into(),
+                Cell::from("unreadable").red_if(true),
+                nothing(),
+                nothing(),
+                nothing(),
+                nothing(),
+                nothing(),
+                nothing(),
+                nothing(),
+            ];
         }
-        let [waiting, tokens, owned, dead, suspects, workers] =
-            [queue.waiting, queue.tokens, queue.owned, queue.dead, queue.suspects, queue.workers]
-                .map(|number| number.to_string());
-        [queue.queue, waiting, tokens, owned, dead, suspects, workers]
+        let oldest = queue.oldest_ms.map_or_else(|| "-".into(), output::since);
+        let (has_dead, has_suspects) = (queue.dead > 0, queue.suspects > 0);
+        let [waiting, tokens, owned, scheduled, dead, suspects, workers] = [
+            queue.waiting,
+            queue.tokens,
+            queue.owned,
+            queue.scheduled,
+            queue.dead,
+            queue.suspects,
+            queue.workers,
+        ]
+        .map(|number| Cell::from(number.to_string()));
+        let (dead, suspects) = (dead.red_if(has_dead), suspects.yellow_if(has_suspects));
+        [queue.queue.into(), waiting, oldest.into(), tokens, owned, scheduled, dead, suspects, workers]
     });
-    output::table(["queue", "waiting", "tokens", "owned", "dead", "suspects", "workers"], rows.collect())?;
+    let heads = ["queue", "waiting", "oldest", "tokens", "owned", "scheduled", "dead", "suspects", "workers"];
+    output::table(heads, rows.collect(), &[(0, 10)])?;
     problems.iter().try_for_each(|problem| output::print(problem))
 }

@@ -1,10 +1,15 @@
 //! `sweeper`: brings back what dead workers owned, until a signal comes.
 
+use std::future::poll_fn;
+use std::task::Poll;
+
+use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Program;
 use crate::cli::exit::Failure;
 use crate::sweeper::Sweeper;
+use crate::sys::startup;
 
 pub(super) async fn run(program: Program) -> Result<(), Failure> {
     let ended = until_signal()?;
@@ -21,17 +26,20 @@ pub(super) async fn run(program: Program) -> Result<(), Failure> {
     }
 }
 
-/// Resolves at the first SIGTERM, SIGINT or SIGHUP, also one that comes before it is polled. Cancel-safe.
+/// Resolves at the first SIGTERM, SIGINT or SIGHUP that the parent does not ignore, also one that comes before it is polled.
+/// Cancel-safe.
 pub(super) fn until_signal() -> Result<impl Future<Output = &'static str>, Failure> {
-    let listen = |kind| signal(kind).map_err(|error| Failure::io("signals cannot be heard", &error));
-    let mut term = listen(SignalKind::terminate())?;
-    let mut int = listen(SignalKind::interrupt())?;
-    let mut hup = listen(SignalKind::hangup())?;
-    Ok(async move {
-        tokio::select! {
-            _ = term.recv() => "SIGTERM",
-            _ = int.recv() => "SIGINT",
-            _ = hup.recv() => "SIGHUP",
-        }
-    })
+    let mut signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].map(|kind| (kind, None));
+    for (kind, listened) in signals.iter_mut().filter(|(kind, _)| startup::hears(*kind)) {
+        let heard = signal(SignalKind::from_raw(*kind as i32));
+        *listened = Some(heard.map_err(|error| Failure::io("signals cannot be heard", &error))?);
+    }
+    startup::leave_signals();
+    Ok(poll_fn(move |cx| {
+        let came = signals.iter_mut().find_map(|(kind, listened)| {
+            let came = listened.as_mut().is_some_and(|listened| listened.poll_recv(cx).is_ready());
+            came.then_some(kind.as_str())
+        });
+        came.map_or(Poll::Pending, Poll::Ready)
+    }))
 }

@@ -36,6 +36,7 @@ fn shown(task: &'static Registration) -> String {
     match task.options.retry {
         0 => {}
         retry if retry < 0 => facts.push("retried for ever".into()),
+        1 => facts.push("retried once".into()),
         retry => facts.push(format!("retried {retry} times")),
     }
     facts.push(task.location.to_owned());

@@ -1,23 +1,57 @@
 //! `worker`: runs calls until it is told to stop.
 
+use std::collections::BTreeSet;
+
 use crate::cli::Program;
 use crate::cli::exit::{Code, Failure};
+use crate::config::QueueWeight;
+use crate::protocol::names::QueueName;
+use crate::runner::streams;
 use crate::task::{Registry, RegistryError};
 use crate::worker::Worker;
 
+/// How many tasks a warning names.
+const FEW: usize = 5;
+
 pub(super) async fn run(program: Program) -> Result<(), Failure> {
     let registry = Registry::collect().map_err(advise)?;
-    let mut worker =
-        Worker::with_config(program.settings.config).registry(registry).states(program.states).signals(true);
+    warn_of_unserved(&registry, &program.settings.config.worker.queues);
+    let mut worker = Worker::with_config(program.settings.config)
+        .registry(registry)
+        .states(program.states)
+        .signals(true)
+        .owns_process();
     if let Some(zygote) = program.zygote {
         worker = worker.zygote(zygote);
     }
+    streams::keep().map_err(|error| Failure::io("the standard streams cannot be kept", &error))?;
     // On the runtime's own threads: what is awaited there is heard of without a detour.
     match tokio::spawn(async { worker.connect().await?.run().await }).await {
         Ok(ended) => ended.map(drop).map_err(Failure::from),
         Err(error) => {
             Err(Failure::new(Code::Failed, format!("the worker ended by a mistake of its own: {error}")))
         }
+    }
+}
+
+/// Names the tasks whose calls go to queues that this worker does not serve.
+fn warn_of_unserved(registry: &Registry, served: &[QueueWeight]) {
+    let default = QueueName::default();
+    let is_served = |queue: &str| served.iter().any(|entry| entry.queue.as_str() == queue);
+    let (mut tasks, mut queues) = (Vec::new(), BTreeSet::new());
+    for task in registry.iter() {
+        let queue = task.options.queue.unwrap_or(default.as_str());
+        if !is_served(queue) {
+            tasks.push(task.name);
+            queues.insert(queue);
+        }
+    }
+    if !queues.is_empty() {
+        let flags: Vec<String> = queues.iter().map(|queue| format!("--queue {queue}")).collect();
+        let more = tasks.len().saturating_sub(FEW);
+        let (tasks, serve_with) = (tasks[..tasks.len() - more].join(" "), flags.join(" "));
+        let more = (more > 0).then_some(more);
+        tracing::warn!(tasks, more, serve_with, "queues of some tasks are not served");
     }
 }
 

@@ -2,14 +2,18 @@
 
 use crate::cli::Program;
 use crate::cli::args::Workers;
-use crate::cli::commands::{call, inspector, limit};
+use crate::cli::commands::{call, check_queue, inspector, limit};
 use crate::cli::exit::Failure;
-use crate::cli::output;
+use crate::cli::output::{self, Cell};
 use crate::inspect::{WorkerKind, WorkerStatus};
 
 pub(super) async fn run(program: &Program, args: &Workers) -> Result<(), Failure> {
     let json = args.output.json;
-    let workers = inspector(program).await?.workers(&args.queues, limit(json)).await?;
+    let inspector = inspector(program).await?;
+    for queue in &args.queues {
+        check_queue(&inspector, Some(queue)).await?;
+    }
+    let workers = inspector.workers(&args.queues, limit(json)).await?;
     if json {
         return output::json(&workers);
     }
@@ -20,15 +24,16 @@ pub(super) async fn run(program: &Program, args: &Workers) -> Result<(), Failure
     for worker in &workers {
         rows.push(row(worker));
         for running in &worker.running {
-            let nothing = String::new;
-            let what = format!("  {} {}", running.queue, call(&running.message));
-            rows.push([format!("  {}", running.wire_id), nothing(), nothing(), nothing(), what]);
+            // Each is what `tasks kill` takes.
+            let id = running.message.call_id.as_ref().unwrap_or(&running.wire_id);
+            let what = format!("{} {}", running.queue, call(&running.message));
+            rows.push([format!("  {id}").into(), "".into(), "".into(), what.into()]);
         }
     }
-    output::table(["worker", "state", "where", "lease until", "queues, and what it runs"], rows)
+    output::table(["worker, and its calls", "state", "lease", "what it runs"], rows, &[(3, 12)])
 }
 
-fn row(worker: &WorkerStatus) -> [String; 5] {
+fn row(worker: &WorkerStatus) -> [Cell; 4] {
     let state = if worker.alive { "alive" } else { "dead" };
     let place = match (&worker.info, worker.kind) {
         (Some(info), _) => format!("{} pid {} ({})", info.host, info.pid, info.version),
@@ -39,8 +44,9 @@ fn row(worker: &WorkerStatus) -> [String; 5] {
         Some(info) => busy(worker.running.len() as u64, info.concurrency),
         None => worker.running.len().to_string(),
     };
-    let lease = worker.lease_ends_ms.map_or_else(|| "-".into(), output::moment);
-    [worker.id.clone(), state.into(), place, lease, format!("{} (runs {busy})", worker.queues.join(" "))]
+    let lease = worker.lease_ends_ms.map_or_else(|| "-".into(), output::distance);
+    let what = format!("runs {busy}: {place}, {}", worker.queues.join(" "));
+    [worker.id.clone().into(), Cell::from(state).red_if(!worker.alive), lease.into(), what.into()]
 }
 
 /// How many of what it may run at a time, and what was claimed ahead.

@@ -20,6 +20,7 @@ pub(in crate::cli) fn value(config: &Config, key: &str) -> Value {
         "redis.tls_cert" => path(config.redis.tls_cert.as_deref()),
         "redis.tls_key" => path(config.redis.tls_key.as_deref()),
         "client.max_message" => config.client.max_message.into(),
+        "client.patience" => config.client.patience.map(output::duration).into(),
         "worker.queues" => config.worker.queues.iter().map(queue).collect(),
         "worker.concurrency" => config.worker.concurrency.into(),
         "worker.prefetch" => match config.worker.prefetch {
@@ -34,6 +35,7 @@ pub(in crate::cli) fn value(config: &Config, key: &str) -> Value {
             Unknown::Ignore => "ignore",
         }
         .into(),
+        "worker.backoff" => config.worker.backoff.to_string().into(),
         "worker.sweep" => config.worker.sweep.into(),
         "worker.burst" => config.worker.burst.into(),
         "worker.isolation" => config.worker.isolation.as_str().into(),

@@ -1,8 +1,8 @@
-//! Why do the arguments of a message not fit its task?
+//! Explains why the arguments of a message do not fit its task.
 
 use std::fmt;
 
-use super::Param;
+use super::param::Param;
 use crate::protocol::decode::{DecodeError, DecodeErrorKind};
 
 /// Why the arguments of a message do not fit its task. The text names the parameter, what was expected and what came;

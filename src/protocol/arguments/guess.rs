@@ -1,4 +1,4 @@
-//! What is meant where the bytes do not say whether a list is the argument or holds it?
+//! Decides whether a list is one argument or holds the arguments, where the bytes do not say.
 
 use serde::Deserialize;
 

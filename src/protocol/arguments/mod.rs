@@ -1,35 +1,15 @@
-//! How do the arguments of a message meet the parameters of a function? The rules of `docs/protocol.md`.
+//! Matches the arguments of a message with the parameters of a function, by the rules of `docs/protocol.md`.
 
 mod error;
 mod guess;
+mod param;
 mod reader;
 #[cfg(test)]
 mod tests;
 
 pub use self::error::{ArgumentError, ArgumentErrorKind};
+pub use self::param::{Param, Presence};
 pub use self::reader::ArgumentReader;
-
-/// A parameter that travels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Param {
-    /// Its name in Rust, which is also its keyword.
-    pub name: &'static str,
-    /// Its type as written.
-    pub ty: &'static str,
-    /// Whether it may be missing.
-    pub presence: Presence,
-}
-
-/// Whether a parameter may be missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
-    /// It must be there.
-    Required,
-    /// An `Option`, or a parameter with a default.
-    Optional,
-    /// The last one: takes a list, or all that is left.
-    Variadic,
-}
 
 /// The arguments of a message, not yet read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

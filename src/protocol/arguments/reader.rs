@@ -1,10 +1,10 @@
-//! Which bytes belong to which parameter?
+//! Finds the bytes of each parameter.
 
 use serde::Deserialize;
 
 use super::error::{ArgumentError, ArgumentErrorKind};
 use super::guess::{from_whole, list_or_one, one_or_list, variadic_from_whole};
-use super::{Param, Presence};
+use super::param::{Param, Presence};
 use crate::protocol::decode::{
     DecodeError, DecodeErrorKind, Decoder, Head, MAX_DEPTH, Reader, came, from_slice,
 };
@@ -123,7 +123,7 @@ impl<'a> ArgumentReader<'a> {
         let index = self.step();
         if self.left > 0 {
             self.left -= 1;
-            return T::deserialize(&mut self.decoder).map_err(|error| self.wrong(index, error));
+            return self.decoder.value().map_err(|error| self.wrong(index, error));
         }
         if let Some(whole) = self.whole.take() {
             return match from_whole(whole) {
@@ -148,7 +148,7 @@ impl<'a> ArgumentReader<'a> {
         let index = self.step();
         if self.left > 0 {
             self.left -= 1;
-            return Option::deserialize(&mut self.decoder).map_err(|error| self.wrong(index, error));
+            return self.decoder.value().map_err(|error| self.wrong(index, error));
         }
         if let Some(whole) = self.whole.take() {
             return match from_whole(whole) {
@@ -188,7 +188,7 @@ impl<'a> ArgumentReader<'a> {
                 // Each has at least one byte, so there are no more than what came.
                 let mut values = Vec::with_capacity(left.min(1024));
                 for place in 0..left {
-                    let value = T::deserialize(&mut self.decoder);
+                    let value = self.decoder.value();
                     values.push(value.map_err(|error| self.wrong(index, error.at_index(place)))?);
                 }
                 Ok(values)

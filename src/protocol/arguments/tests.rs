@@ -233,7 +233,7 @@ enum Any {
 }
 
 #[test]
-fn a_variadic_parameter_of_anything_is_one_list_from_go_and_one_by_one_from_python() {
+fn variadic_of_values_is_a_list_from_go_and_spread_from_python() {
     use Any::{List, Nil, Text, Whole};
     let anything = |arguments: Arguments<'_>| -> Read<Vec<Any>> {
         let mut reader = arguments.reader(REST).map_err(text)?;

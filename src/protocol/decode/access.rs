@@ -1,14 +1,13 @@
-//! What is inside of a list, a map, a text, an enum or a moment?
+//! Gives serde the elements of lists, maps and enums.
 
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor, value,
 };
 use serde::forward_to_deserialize_any;
 
-use super::Decoder;
 use super::error::DecodeError;
 use super::reader::{Head, Reader};
-use crate::protocol::timestamp;
+use super::{Decoder, MAX_DEPTH};
 
 /// The elements of an array.
 pub(super) struct Elements<'a, 'de> {
@@ -187,36 +186,40 @@ impl<'de> Deserializer<'de> for Byte<'de> {
     }
 }
 
-/// A variant that is only named.
-pub(super) struct Name<'de>(pub(super) value::BorrowedStrDeserializer<'de, DecodeError>);
+/// A variant that is only named, or one of an `IpAddr`, whose `content` is the value that came.
+pub(super) struct Name<'de> {
+    pub(super) name: &'de str,
+    pub(super) content: Option<&'de [u8]>,
+}
 
 impl<'de> EnumAccess<'de> for Name<'de> {
     type Error = DecodeError;
-    type Variant = NoContent;
+    type Variant = Self;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, NoContent), DecodeError> {
-        Ok((seed.deserialize(self.0)?, NoContent))
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), DecodeError> {
+        Ok((seed.deserialize(value::BorrowedStrDeserializer::new(self.name))?, self))
     }
 }
 
-pub(super) struct NoContent;
-
-impl NoContent {
+impl Name<'_> {
     #[cold]
     fn refused<T>() -> Result<T, DecodeError> {
         Err(serde::de::Error::custom("expected a variant with its content, got its name alone"))
     }
 }
 
-impl<'de> VariantAccess<'de> for NoContent {
+impl<'de> VariantAccess<'de> for Name<'de> {
     type Error = DecodeError;
 
     fn unit_variant(self) -> Result<(), DecodeError> {
         Ok(())
     }
 
-    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, _seed: T) -> Result<T::Value, DecodeError> {
-        Self::refused()
+    fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, DecodeError> {
+        match self.content {
+            Some(content) => seed.deserialize(&mut Decoder::new(content, MAX_DEPTH)),
+            None => Self::refused(),
+        }
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _length: usize, _visitor: V) -> Result<V::Value, DecodeError> {
@@ -265,36 +268,5 @@ impl<'de> VariantAccess<'de> for Variant<'_, 'de> {
         visitor: V,
     ) -> Result<V::Value, DecodeError> {
         self.0.deserialize_struct("", fields, visitor)
-    }
-}
-
-/// Where a struct was declared and neither a map nor an array came: a moment, if that is what it stands for.
-#[cold]
-pub(super) fn moment_or_mismatch<'de, V: Visitor<'de>>(
-    decoder: &mut Decoder<'de>,
-    head: Head,
-    at: &'de [u8],
-    name: &'static str,
-    fields: &'static [&'static str],
-    visitor: V,
-) -> Result<V::Value, DecodeError> {
-    let standard = name == "SystemTime";
-    if !((standard || name == timestamp::NAME) && fields == timestamp::FIELDS) {
-        let expected = match name {
-            "" => "a map or an array of fields".into(),
-            _ => format!("`{name}` (a map or an array of its fields)"),
-        };
-        return Err(DecodeError::mismatch(expected, at));
-    }
-    const EXPECTED: &str = "a timestamp or a number of seconds";
-    match decoder.moment(head) {
-        // serde reads a `SystemTime` from seconds without a sign.
-        Some(Some(moment)) if !standard || moment.seconds() >= 0 => {
-            let parts = [moment.seconds(), i64::from(moment.nanoseconds())];
-            visitor.visit_seq(value::SeqDeserializer::new(parts.into_iter()))
-        }
-        Some(Some(_)) => Err(DecodeError::out_of_range("a moment after 1970 (or the type `Timestamp`)", at)),
-        Some(None) => Err(DecodeError::out_of_range(EXPECTED, at)),
-        None => Err(DecodeError::mismatch(EXPECTED, at)),
     }
 }

@@ -1,4 +1,4 @@
-//! What came? Short words for a value that did not fit.
+//! Describes the actual value, in an error about one that did not fit.
 
 use serde::de::Unexpected;
 

@@ -1,11 +1,11 @@
-//! Which values does each of serde's types take?
+//! Converts values to the types that serde asks for.
 
 use serde::de::{Deserializer, Visitor, value};
 
-use super::access::{self, Bytes, Name, Variant};
+use super::access::{Bytes, Name, Variant};
 use super::error::DecodeError;
 use super::reader::Head;
-use super::{Decoder, integer, not_utf8};
+use super::{Decoder, forms, integer, not_utf8};
 use crate::protocol::timestamp;
 
 impl<'de> Deserializer<'de> for &mut Decoder<'de> {
@@ -15,7 +15,14 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         let at = self.reader.rest;
         let head = self.reader.head()?;
         match head {
-            Head::Array(count) => self.array(count, &[], visitor),
+            Head::Array(count) if self.as_text && forms::is_struct_variant(&visitor) => {
+                self.fields_by_order(count, visitor)
+            }
+            Head::Array(count) => {
+                self.two_forms = true;
+                self.array(count, &[], visitor)
+            }
+            Head::Map(1) if forms::is_address(self.reader.rest) => self.address(at, visitor),
             Head::Map(count) => self.map(count, visitor),
             _ => leaf(self, head, at, visitor),
         }
@@ -66,11 +73,17 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
 
     #[inline]
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        if self.reader.at_extension() {
+            return visitor.visit_string(self.moment_as_text()?);
+        }
         visitor.visit_borrowed_str(self.text("a string")?)
     }
 
     #[inline]
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        if self.reader.at_extension() {
+            return visitor.visit_string(self.moment_as_text()?);
+        }
         visitor.visit_borrowed_str(self.text("a string")?)
     }
 
@@ -79,7 +92,10 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         match self.reader.head()? {
             Head::Bin(length) | Head::Str(length) => visitor.visit_borrowed_bytes(self.reader.take(length)),
             Head::Nil => visitor.visit_borrowed_bytes(&[]),
-            Head::Array(count) => self.array(count, &[], visitor),
+            Head::Array(_) => {
+                self.reader.rest = at;
+                visitor.visit_byte_buf(serde::Deserialize::deserialize(self)?)
+            }
             _ => Err(DecodeError::mismatch("bytes", at)),
         }
     }
@@ -143,7 +159,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
             Head::Bin(count) | Head::Str(count) if count == length => {
                 return visitor.visit_seq(Bytes::new(at, self.reader.take(count)));
             }
-            _ => return Err(DecodeError::mismatch(format!("an array of {length}"), at)),
+            head => return self.other_tuple(head, at, length, visitor),
         };
         if count > length {
             return Err(DecodeError::mismatch(format!("an array of {length}"), at));
@@ -180,8 +196,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         let at = self.reader.rest;
         match self.reader.head()? {
             Head::Map(count) => self.map(count, visitor),
-            Head::Array(count) => self.array(count, fields, visitor),
-            head => access::moment_or_mismatch(self, head, at, name, fields, visitor),
+            Head::Array(count) if count != 1 || fields.len() != 2 => self.array(count, fields, visitor),
+            head => self.other_struct(head, at, name, fields, visitor),
         }
     }
 
@@ -193,9 +209,13 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     ) -> Result<V::Value, DecodeError> {
         let at = self.reader.rest;
         match self.reader.head()? {
+            Head::Bin(length @ (4 | 16)) if name == "IpAddr" => {
+                let name = forms::version(self.reader.take(length));
+                visitor.visit_enum(Name { name, content: Some(at) })
+            }
             Head::Str(length) | Head::Bin(length) => {
                 let text = std::str::from_utf8(self.reader.take(length)).map_err(|_| not_utf8(at))?;
-                visitor.visit_enum(Name(value::BorrowedStrDeserializer::new(text)))
+                visitor.visit_enum(Name { name: text, content: None })
             }
             Head::Map(1) => {
                 self.enter()?;
@@ -222,8 +242,9 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         visitor.visit_unit()
     }
 
+    /// Types that have two forms, one of text and one of bytes or parts, ask this first: it is the form that comes.
     fn is_human_readable(&self) -> bool {
-        false
+        forms::is_text(self.reader)
     }
 }
 
@@ -239,16 +260,20 @@ fn leaf<'de, V: Visitor<'de>>(
         Head::Bool(value) => visitor.visit_bool(value),
         Head::Unsigned(value) => visitor.visit_u64(value),
         Head::Negative(value) => visitor.visit_i64(value),
-        Head::Float32(value) => visitor.visit_f32(value),
-        Head::Float64(value) => visitor.visit_f64(value),
+        Head::Float32(value) if value.is_finite() => visitor.visit_f32(value),
+        Head::Float64(value) if value.is_finite() => visitor.visit_f64(value),
+        Head::Float32(value) => forms::no_number(value.into(), at, visitor),
+        Head::Float64(value) => forms::no_number(value, at, visitor),
         Head::Str(length) => {
             let text = std::str::from_utf8(decoder.reader.take(length)).map_err(|_| not_utf8(at))?;
             visitor.visit_borrowed_str(text)
         }
         Head::Bin(length) => visitor.visit_borrowed_bytes(decoder.reader.take(length)),
         Head::Ext(..) | Head::Array(_) | Head::Map(_) => match decoder.moment(head) {
+            Some(Some(moment)) if decoder.as_text => visitor.visit_string(moment.to_string()),
             // What has no type gets the fields of a `SystemTime`, from which both that and `Timestamp` are read.
             Some(Some(moment)) => {
+                decoder.two_forms = true;
                 let fields = [
                     (timestamp::FIELDS[0], moment.seconds()),
                     (timestamp::FIELDS[1], i64::from(moment.nanoseconds())),

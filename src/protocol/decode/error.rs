@@ -1,4 +1,4 @@
-//! Why could bytes not be read as a value?
+//! Explains why bytes could not be decoded.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,5 +1,7 @@
 //! Integers: any width that fits the type.
 
+use std::str::FromStr;
+
 use super::Decoder;
 use super::error::DecodeError;
 use super::reader::Head;
@@ -18,8 +20,9 @@ pub(super) fn narrow<T: TryFrom<u64> + TryFrom<i64>>(
     }
 }
 
-/// The same for the types that MessagePack has no width for: `rmp-serde` writes them as 16 bytes.
-pub(super) fn wide<T: From<u64> + TryFrom<i64>>(
+/// The same for the types that MessagePack has no width for: `rmp-serde` writes them as 16 bytes, other languages can
+/// only send their digits.
+pub(super) fn wide<T: From<u64> + TryFrom<i64> + FromStr>(
     decoder: &mut Decoder<'_>,
     expected: &'static str,
     from_bytes: fn([u8; 16]) -> T,
@@ -32,6 +35,10 @@ pub(super) fn wide<T: From<u64> + TryFrom<i64>>(
             Ok(bytes) => Ok(from_bytes(bytes)),
             Err(_) => Err(DecodeError::mismatch(expected, at)),
         },
+        Head::Str(length) => std::str::from_utf8(decoder.reader.take(length))
+            .ok()
+            .and_then(|digits| digits.parse().ok())
+            .ok_or_else(|| DecodeError::mismatch(expected, at)),
         _ => Err(DecodeError::mismatch(expected, at)),
     }
 }

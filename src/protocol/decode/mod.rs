@@ -1,4 +1,4 @@
-//! What does a MessagePack value mean as a Rust type?
+//! Decodes MessagePack into Rust types.
 //!
 //! serde's types, read more freely than `rmp-serde` reads them: the other languages send nil for an empty list or
 //! map, whole numbers where floats are declared, texts where bytes are declared and arrays where structs are.
@@ -8,6 +8,7 @@ mod access;
 mod came;
 mod deserializer;
 mod error;
+mod forms;
 mod integer;
 mod reader;
 #[cfg(test)]
@@ -33,7 +34,7 @@ pub const MAX_DEPTH: usize = 128;
 /// Bytes that are not one value of that type, or not all of them are.
 pub fn from_slice<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, DecodeError> {
     let mut decoder = Decoder::new(bytes, MAX_DEPTH);
-    let value = T::deserialize(&mut decoder)?;
+    let value = decoder.value::<T>()?;
     match decoder.reader.rest.len() {
         0 => Ok(value),
         count => Err(DecodeError::new(DecodeErrorKind::TrailingBytes { count })),
@@ -46,12 +47,26 @@ pub(crate) struct Decoder<'de> {
     pub(crate) reader: Reader<'de>,
     /// How many more levels may be entered.
     depth: usize,
+    /// Whether a value without a type had two forms: see `forms`.
+    two_forms: bool,
+    /// Whether such a value is given as text.
+    as_text: bool,
 }
 
 impl<'de> Decoder<'de> {
     #[inline]
     pub(crate) fn new(bytes: &'de [u8], depth: usize) -> Self {
-        Self { reader: Reader::new(bytes), depth }
+        Self { reader: Reader::new(bytes), depth, two_forms: false, as_text: false }
+    }
+
+    /// Reads the next value.
+    #[inline]
+    pub(crate) fn value<T: Deserialize<'de>>(&mut self) -> Result<T, DecodeError> {
+        let begin = self.reader.rest;
+        match T::deserialize(&mut *self) {
+            Err(error) if self.two_forms => self.value_as_text(begin, error),
+            result => result,
+        }
     }
 
     /// Goes a level down; the caller adds it to `depth` again when it leaves.
@@ -116,9 +131,13 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// A moment whose head was read: the extension, or a number of seconds; none when it is something else.
+    /// A moment whose head was read: the extension, RFC 3339, or a number of seconds; none when it is something else.
     fn moment(&mut self, head: Head) -> Option<Option<Timestamp>> {
         Some(match head {
+            Head::Str(length) => {
+                let text = std::str::from_utf8(self.reader.take(length)).ok()?;
+                return Timestamp::parse(text).map(|(moment, _)| Some(moment));
+            }
             Head::Ext(timestamp::EXTENSION, length) => Timestamp::from_extension(self.reader.take(length)),
             Head::Unsigned(seconds) => {
                 i64::try_from(seconds).ok().and_then(|seconds| Timestamp::new(seconds, 0))

@@ -1,4 +1,4 @@
-//! Where does a value begin and end? Markers and lengths, each checked against the bytes that are left.
+//! Reads markers and lengths, and checks each against the bytes that are left.
 
 use super::MAX_DEPTH;
 use super::error::{DecodeError, DecodeErrorKind};
@@ -98,6 +98,12 @@ impl<'de> Reader<'de> {
     #[inline]
     pub(crate) fn at_nil(&self) -> bool {
         self.rest.first() == Some(&0xc0)
+    }
+
+    /// Whether the next value is an extension.
+    #[inline]
+    pub(crate) fn at_extension(&self) -> bool {
+        matches!(self.rest.first(), Some(0xc7..=0xc9 | 0xd4..=0xd8))
     }
 
     #[inline]

@@ -173,15 +173,15 @@ fn timestamps() {
     assert!(error::<SystemTime>(b"\xff").contains("Timestamp"));
     assert_eq!(
         error::<Timestamp>(b"\xa1a"),
-        "expected a timestamp or a number of seconds, got a string \"a\""
+        "expected a timestamp (the extension, RFC 3339 or a number of seconds), got a string \"a\""
     );
     assert_eq!(
         error::<Timestamp>(b"\xd5\xff\0\0"),
-        "expected a timestamp or a number of seconds, got a timestamp, which is out of range"
+        "expected a timestamp (the extension, RFC 3339 or a number of seconds), got a timestamp, which is out of range"
     );
     assert_eq!(
         error::<Timestamp>(b"\xd4\x05\0"),
-        "expected a timestamp or a number of seconds, got an extension of type 5 (1 byte)"
+        "expected a timestamp (the extension, RFC 3339 or a number of seconds), got an extension of type 5 (1 byte)"
     );
     assert_eq!(error::<i64>(b"\xd6\xff\0\0\0\x01"), "expected an integer of type i64, got a timestamp");
 }
@@ -273,4 +273,35 @@ fn skip_splits_off_one_value() {
     assert_eq!(skip(b"\x92\x01\x81\xa1a\xc0\x05"), Ok((&b"\x92\x01\x81\xa1a\xc0"[..], &b"\x05"[..])));
     assert_eq!(skip(b"\xd6\xff\0\0\0\x01"), Ok((&b"\xd6\xff\0\0\0\x01"[..], &b""[..])));
     assert!(skip(b"\x92\x01").is_err());
+}
+
+#[test]
+fn json_value_refuses_what_json_cannot_say() {
+    let infinite = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
+    for number in infinite {
+        let bytes = rmp_serde::to_vec(&number).unwrap();
+        from_slice::<serde_json::Value>(&bytes).expect_err("a number that JSON does not have");
+        let listed = rmp_serde::to_vec(&[1.5, number]).unwrap();
+        from_slice::<Vec<serde_json::Value>>(&listed).expect_err("one in a list");
+        assert!(from_slice::<f64>(&bytes).is_ok_and(|read| read.is_nan() == number.is_nan()));
+    }
+}
+
+/// serde reads these into a form of its own before it is known whether a `Value` or an `f64` takes them.
+#[test]
+fn below_flatten_and_untagged_it_becomes_null() {
+    #[derive(Deserialize)]
+    struct Flat {
+        #[serde(flatten)]
+        rest: std::collections::BTreeMap<String, serde_json::Value>,
+    }
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Any(serde_json::Value),
+    }
+    let bytes = rmp_serde::to_vec_named(&std::collections::BTreeMap::from([("x", f64::NAN)])).unwrap();
+    assert!(from_slice::<Flat>(&bytes).unwrap().rest["x"].is_null());
+    let Either::Any(value) = from_slice(&rmp_serde::to_vec(&f64::NAN).unwrap()).unwrap();
+    assert!(value.is_null());
 }

@@ -143,6 +143,7 @@ fn no_meta_is_the_form_of_go() {
         b"\xc0",
         &Meta {
             attempts: 300,
+            backoff: Some(Backoff::Fixed(Duration::from_secs(90))),
             deadline_ms: Some(0),
             id,
             by_place: true,
@@ -150,8 +151,12 @@ fn no_meta_is_the_form_of_go() {
             timeout_ms: Some(0),
         },
     );
-    let meta = [&b"\x86\xa1a\xcd\x01\x2c\xa1d\0\xa1i\xc4\x10"[..], &[7; 16], b"\xa1k\x80\xa1r\xff\xa1t\x01"]
-        .concat();
+    let meta = [
+        &b"\x87\xa1a\xcd\x01\x2c\xa1b\xabfixed:1m30s\xa1d\0\xa1i\xc4\x10"[..],
+        &[7; 16],
+        b"\xa1k\x80\xa1r\xff\xa1t\x01",
+    ]
+    .concat();
     assert_eq!(message, [b"\x93\xa1f\xc4\x01\xc0", &meta[..]].concat());
     assert_eq!(native("f", b"", &Meta { retry: Some(0), ..Meta::default() }), b"\x93\xa1f\xc4\0\x81\xa1r\0");
 }

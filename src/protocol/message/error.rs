@@ -1,4 +1,4 @@
-//! Why are bytes not a message?
+//! Explains why bytes are not a message.
 
 use crate::protocol::decode::{DecodeError, bytes_of};
 

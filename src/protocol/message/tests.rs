@@ -1,5 +1,6 @@
 use super::*;
 use crate::protocol::arguments::{Param, Presence};
+use crate::protocol::encode;
 
 const ADD: &[Param] = &[
     Param { name: "a", ty: "i64", presence: Presence::Required },
@@ -124,6 +125,7 @@ fn what_a_message_says_of_itself() {
         "x::f",
         b"\x05",
         &encode::Meta {
+            backoff: None,
             by_place: false,
             attempts: 2,
             deadline_ms: Some(1 << 40),
@@ -189,7 +191,7 @@ fn a_revived_message_forgets_its_attempts() {
 }
 
 #[test]
-fn keywords_in_an_array_are_a_message_whose_arguments_say_what_go_did() {
+fn keywords_in_an_array_decode_and_name_the_mistake_of_go() {
     let bytes = b"\x93\xa1f\xc0\x92\x01\xa2hi";
     assert_eq!(Message::decode(bytes).unwrap().task(), "f");
     let sentence = add(bytes).unwrap_err();

@@ -67,3 +67,58 @@ fn formats_for_humans_have_its_fields() {
     assert_eq!(serde_json::from_str::<Timestamp>("1.5").unwrap(), Timestamp::new(1, 500_000_000).unwrap());
     assert!(serde_json::from_str::<Timestamp>("18446744073709551615").is_err());
 }
+
+#[test]
+fn a_moment_is_read_from_the_text_that_it_is_written_as() {
+    for (seconds, nanoseconds) in [
+        (0, 0),
+        (951_782_399, 999_999_999),
+        (951_782_400, 1),
+        (-62_167_219_200, 0),
+        (253_402_300_799, 500_000_000),
+        (253_402_300_800, 5),
+        (-62_167_219_201, 0),
+        (i64::MIN, 1),
+    ] {
+        let moment = Timestamp::new(seconds, nanoseconds).unwrap();
+        assert_eq!(Timestamp::parse(&moment.to_string()), Some((moment, 0)), "{moment}");
+    }
+}
+
+#[test]
+fn a_moment_is_read_from_any_text_of_rfc_3339() {
+    for (text, seconds, nanoseconds, offset) in [
+        ("2023-11-14T22:13:20Z", 1_700_000_000, 0, 0),
+        ("2023-11-14t22:13:20z", 1_700_000_000, 0, 0),
+        ("2023-11-15T03:43:20.25+05:30", 1_700_000_000, 250_000_000, 19_800),
+        ("2023-11-14T14:13:20.1234567899-08:00", 1_700_000_000, 123_456_789, -28_800),
+        ("2016-12-31T23:59:60Z", 1_483_228_800, 0, 0),
+        ("2024-02-29T00:00:00-00:00", 1_709_164_800, 0, 0),
+    ] {
+        let moment = Timestamp::new(seconds, nanoseconds).unwrap();
+        assert_eq!(Timestamp::parse(text), Some((moment, offset)), "{text}");
+        assert_eq!(serde_json::from_value::<Timestamp>(text.into()).unwrap(), moment, "{text}");
+    }
+    for text in [
+        "",
+        "2023-11-14",
+        "2023-11-14T22:13:20",
+        "2023-11-14T22:13Z",
+        "2023-02-29T00:00:00Z",
+        "2023-13-01T00:00:00Z",
+        "2023-11-14T24:00:00Z",
+        "2023-11-14T22:60:00Z",
+        "2023-11-14T22:13:61Z",
+        "2023-11-14T22:13:20.Z",
+        "2023-11-14T22:13:20+0100",
+        "2023-11-14T22:13:20+24:00",
+        "2023-11-14T22-13-20Z",
+        "2023-11-14T22:13:20Zé",
+        "2023-11-14T22:13:2éZ",
+        "+023-11-14T22:13:20Z",
+        "5.1.2 s",
+        "99999999999999999999 s",
+    ] {
+        assert_eq!(Timestamp::parse(text), None, "{text}");
+    }
+}

@@ -1,23 +1,47 @@
-//! What are arguments for a program that knows no types here? Values as JSON has them.
+//! Shows values without a type as JSON does.
+
+use std::collections::HashSet;
 
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-use super::{Timestamp, describe, timestamp};
 use crate::protocol::decode::{Head, Reader, skip};
 use crate::protocol::message::Message;
+use crate::protocol::timestamp::{self, Timestamp};
 
-/// How many characters of a key are shown that is no text.
-const KEY: usize = 1000;
+/// Bytes in hexadecimal: `{"$hex": "00ff"}`.
+pub const HEX: &str = "$hex";
+/// Beside [`HEX`], the type of an extension: `{"$ext": 5, "$hex": "00ff"}`.
+pub const EXTENSION: &str = "$ext";
+/// The timestamp extension: `{"$time": "2023-11-14T22:13:20Z"}`.
+pub const TIME: &str = "$time";
+/// A float that is not finite: `{"$float": "NaN"}`, `"inf"` or `"-inf"`.
+pub const FLOAT: &str = "$float";
+/// A float of 32 bits: `{"$float32": 1.5}`, or a name as of [`FLOAT`].
+pub const FLOAT_32: &str = "$float32";
+/// A map that is no object of JSON, as its pairs: `{"$map": [[1, "one"]]}`.
+pub const MAP: &str = "$map";
 
-/// One MessagePack value. It is serialized as it is; bytes become `{"hex": "00ff"}`, a moment its text, a float that is no
-/// number its name, another extension `{"ext": 5, "hex": "00ff"}`, and a key that is no text its text.
+/// Whether an object of JSON with these names stands for a value that JSON does not have.
+#[must_use]
+pub fn is_notation<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
+    matches!(
+        (names.next(), names.next(), names.next()),
+        (Some(HEX | TIME | FLOAT | FLOAT_32 | MAP), None, None)
+            | (Some(EXTENSION), Some(HEX), None)
+            | (Some(HEX), Some(EXTENSION), None)
+    )
+}
+
+/// One MessagePack value. It is serialized as it is. What JSON does not have becomes an object of one name that begins with
+/// `$`: [`HEX`], [`EXTENSION`], [`TIME`], [`FLOAT`], [`FLOAT_32`], [`MAP`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlainValue(Vec<u8>);
 
 impl PlainValue {
     /// The arguments of a message by place, an array; none when its payload is no value. A payload that is no array is
     /// one argument.
+    #[doc(hidden)]
     #[must_use]
     pub fn by_place(message: &Message<'_>) -> Option<Self> {
         let (payload, _) = message.arguments().parts();
@@ -32,6 +56,7 @@ impl PlainValue {
     }
 
     /// The arguments of a message by keyword; none when there are none.
+    #[doc(hidden)]
     #[must_use]
     pub fn by_keyword(message: &Message<'_>) -> Option<Self> {
         let (_, keywords) = message.arguments().parts();
@@ -57,10 +82,10 @@ impl Serialize for Plain<'_> {
             Ok(Head::Bool(value)) => to.serialize_bool(value),
             Ok(Head::Unsigned(value)) => to.serialize_u64(value),
             Ok(Head::Negative(value)) => to.serialize_i64(value),
-            Ok(Head::Float32(value)) if value.is_finite() => to.serialize_f32(value),
+            Ok(Head::Float32(value)) if value.is_finite() => single(to, FLOAT_32, &value),
+            Ok(Head::Float32(value)) => single(to, FLOAT_32, &value.to_string()),
             Ok(Head::Float64(value)) if value.is_finite() => to.serialize_f64(value),
-            Ok(Head::Float32(value)) => to.collect_str(&value),
-            Ok(Head::Float64(value)) => to.collect_str(&value),
+            Ok(Head::Float64(value)) => single(to, FLOAT, &value.to_string()),
             Ok(Head::Str(length)) => {
                 let content = reader.take(length);
                 match std::str::from_utf8(content) {
@@ -77,23 +102,18 @@ impl Serialize for Plain<'_> {
                 list.end()
             }
             Ok(Head::Map(count)) => {
-                let mut map = to.serialize_map(Some(count))?;
-                for _ in 0..count {
-                    let (key, value) =
-                        (reader.value().unwrap_or_default(), reader.value().unwrap_or_default());
-                    match crate::protocol::decode::from_slice::<&str>(key) {
-                        Ok(name) => map.serialize_entry(name, &Plain(value))?,
-                        Err(_) => map.serialize_entry(&describe(key, KEY), &Plain(value))?,
-                    }
-                }
-                map.end()
+                let pairs: Vec<_> = (0..count)
+                    .map(|_| (reader.value().unwrap_or_default(), reader.value().unwrap_or_default()))
+                    .collect();
+                let Some(names) = names(&pairs) else { return single(to, MAP, &Listed(&pairs)) };
+                to.collect_map(names.into_iter().zip(pairs.iter().map(|(_, value)| Plain(value))))
             }
             Ok(Head::Ext(kind, length)) => {
                 let content = reader.take(length);
                 let moment =
                     (kind == timestamp::EXTENSION).then(|| Timestamp::from_extension(content)).flatten();
                 match moment {
-                    Some(moment) => to.collect_str(&moment),
+                    Some(moment) => single(to, TIME, &moment.to_string()),
                     None => bytes(to, Some(kind), content),
                 }
             }
@@ -101,12 +121,41 @@ impl Serialize for Plain<'_> {
     }
 }
 
-fn bytes<S: Serializer>(to: S, kind: Option<i8>, bytes: &[u8]) -> Result<S::Ok, S::Error> {
-    let mut map = to.serialize_map(None)?;
-    if let Some(kind) = kind {
-        map.serialize_entry("ext", &kind)?;
+/// The names of an object of JSON; none where a key is no text, comes twice, or where the object would stand for another
+/// value.
+fn names<'a>(pairs: &[(&'a [u8], &[u8])]) -> Option<Vec<&'a str>> {
+    let mut seen = HashSet::with_capacity(pairs.len());
+    let names: Vec<&str> = pairs
+        .iter()
+        .map(|(key, _)| {
+            let mut reader = Reader::new(key);
+            let Ok(Head::Str(length)) = reader.head() else { return None };
+            std::str::from_utf8(reader.take(length)).ok().filter(|name| seen.insert(*name))
+        })
+        .collect::<Option<_>>()?;
+    (!is_notation(names.iter().copied())).then_some(names)
+}
+
+/// The pairs of a map.
+struct Listed<'a>(&'a [(&'a [u8], &'a [u8])]);
+
+impl Serialize for Listed<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.iter().map(|(key, value)| (Plain(key), Plain(value))))
     }
+}
+
+fn single<S: Serializer, T: Serialize + ?Sized>(to: S, name: &str, value: &T) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(Some(1))?;
+    map.serialize_entry(name, value)?;
+    map.end()
+}
+
+fn bytes<S: Serializer>(to: S, kind: Option<i8>, bytes: &[u8]) -> Result<S::Ok, S::Error> {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    map.serialize_entry("hex", &hex)?;
+    let Some(kind) = kind else { return single(to, HEX, &hex) };
+    let mut map = to.serialize_map(Some(2))?;
+    map.serialize_entry(EXTENSION, &kind)?;
+    map.serialize_entry(HEX, &hex)?;
     map.end()
 }

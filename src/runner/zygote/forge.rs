@@ -1,12 +1,12 @@
 //! What does the zygote do? It forks on request, signals, and tells who ended.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpid, setpgid};
 
 use crate::isolation::Limits;
@@ -16,37 +16,43 @@ use crate::runner::zygote::warden::sweep;
 use crate::sys::descriptors;
 use crate::sys::fork::{Side, SingleThreaded, children, exit_now, name_process};
 use crate::sys::packets::{self, MAX_PACKET};
-use crate::sys::signals::{adopt_orphans, kill_process, signal_group};
+use crate::sys::signals::{ChildSignals, adopt_orphans, kill_process, signal_group};
 use crate::sys::wait::{Ended, peek_ended, reap};
 
 /// The zygote, and its children by their numbers.
+///
+/// Nothing here or in `child::prepare` may use a thread-local value that is drawn at random, as a `HashMap` does: each
+/// child would have a copy of it.
 struct Forge {
     alone: SingleThreaded,
     control: OwnedFd,
     household: Household,
-    by_pid: HashMap<i32, u64>,
-    by_child: HashMap<u64, Pid>,
+    by_pid: BTreeMap<i32, u64>,
+    by_child: BTreeMap<u64, Pid>,
     buffer: Vec<u8>,
 }
 
 /// Serves until the worker or the warden is gone; then kills all and ends.
-pub(super) fn run(alone: SingleThreaded, control: OwnedFd, lifeline: OwnedFd, household: Household) -> ! {
+pub(super) fn run(
+    alone: SingleThreaded,
+    control: OwnedFd,
+    lifeline: OwnedFd,
+    household: Household,
+) -> Infallible {
     name_process(c"delayed-zygote");
     // Its own group: what a terminal sends to the worker's does not come here.
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
-    let mut mask = SigSet::empty();
-    mask.add(Signal::SIGCHLD);
     let prepared = adopt_orphans()
         .and_then(|()| descriptors::set_blocking(&control))
         .and_then(|()| descriptors::empty_standard_input())
-        .and_then(|()| SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC));
+        .and_then(|()| ChildSignals::new());
     let Ok(ended) = prepared else { exit_now(1) };
     let mut forge = Forge {
         alone,
         control,
         household,
-        by_pid: HashMap::new(),
-        by_child: HashMap::new(),
+        by_pid: BTreeMap::new(),
+        by_child: BTreeMap::new(),
         buffer: vec![0; MAX_PACKET],
     };
     // Without it a child only takes longer.
@@ -69,7 +75,7 @@ pub(super) fn run(alone: SingleThreaded, control: OwnedFd, lifeline: OwnedFd, ho
             break;
         }
         if died {
-            while let Ok(Some(_)) = ended.read_signal() {}
+            ended.clear();
             forge.reap_all();
         }
         if orders && !forge.obey() {

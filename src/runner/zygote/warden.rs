@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 
 use crate::runner::child::Household;
 use crate::runner::zygote::forge;
-use crate::sys::fork::{Side, SingleThreaded, children, exit_now, name_process};
+use crate::sys::fork::{SingleThreaded, children, exit_now, name_process};
 use crate::sys::signals::{adopt_orphans, block_all, die_with, kill_process, restore_defaults};
 use crate::sys::wait::{Ended, peek_ended, reap};
 use crate::sys::{descriptors, packets};
@@ -24,20 +24,16 @@ pub(super) fn run(alone: SingleThreaded, worker: Pid, control: OwnedFd, househol
     let Some(control) = kept.ok().and_then(|mut kept| kept.pop()) else { exit_now(1) };
     // The zygote sees the end of this when the warden is killed.
     let Ok((lifeline, held)) = packets::pair() else { exit_now(1) };
-    match alone.fork() {
-        Err(_) => exit_now(1),
-        Ok(Side::Child) => {
-            drop(held);
-            forge::run(alone, control, lifeline, household)
-        }
-        Ok(Side::Parent(zygote)) => {
-            drop((control, lifeline));
-            while waitpid(zygote, None) == Err(nix::Error::EINTR) {}
-            sweep();
-            drop(held);
-            exit_now(0)
-        }
-    }
+    // What is kept in thread-local values was copied from the program's first thread. No child is to find that.
+    let forked = alone.fork_untouched(move |alone| {
+        let kept = descriptors::keep_only(vec![control, lifeline]).map(<[OwnedFd; 2]>::try_from);
+        let Ok(Ok([control, lifeline])) = kept else { exit_now(1) };
+        forge::run(alone, control, lifeline, household)
+    });
+    let (Ok(zygote), Ok(_held)) = (forked, descriptors::keep_only(vec![held])) else { exit_now(1) };
+    while waitpid(zygote, None) == Err(nix::Error::EINTR) {}
+    sweep();
+    exit_now(0)
 }
 
 /// Kills all that this process has inherited, until there is nothing left.

@@ -156,6 +156,7 @@ impl<'a> Stage<'a> {
         let mut command = Command::new(WORKER);
         command.args(words).args(["--redis", self.proxy.url()]);
         self.site.furnish(&mut command);
+        command.env("DELAYED_BACKOFF", self.case.scene.backoff);
         if !matches!(self.case.death, Death::Caught(_)) {
             let (of, nth) = (self.case.scene.script, self.case.scene.nth);
             command.env("DELAYED_CRASH_AT", format!("{of}.{}:{nth}", self.case.step));
@@ -179,10 +180,12 @@ impl<'a> Stage<'a> {
     }
 
     fn start_worker_of(&mut self, queues: &[&str], lease: &str) {
+        // Each beat that fails is told.
+        let level = ["--log-level", "info,delayed=debug"];
         let words = ["worker", "--isolation", self.case.mode.name(), "--lease", lease];
         let more = ["--concurrency", "1", "--no-sweep", "--shutdown", "10ms", "--unknown", "requeue"];
         let queues: Vec<&str> = queues.iter().flat_map(|queue| ["--queue", queue]).collect();
-        self.start(&[&words[..], &more, &queues].concat());
+        self.start(&[&words[..], &more, &level, &queues].concat());
     }
 
     /// A worker of the queue that is not to die here, and serves when this returns.
@@ -330,6 +333,7 @@ fn places(state: &State, n: u16) -> Vec<Place> {
     let found = |count: usize, place: Place| std::iter::repeat_n(place, count);
     found(state.waiting.iter().filter(is_it).count(), Place::Waiting)
         .chain(found(state.processing.values().filter(is_it).count(), Place::Owned))
+        .chain(found(state.later.values().filter(is_it).count(), Place::Scheduled))
         .chain(found(letters.filter(is_it).count(), Place::Dead))
         .collect()
 }

@@ -139,7 +139,7 @@ fn play(row: &str, cases: &[Case]) {
 }
 
 #[test]
-fn a_process_that_dies_at_any_point_loses_nothing_and_repeats_only_what_it_must() {
+fn death_at_any_point_loses_nothing_and_repeats_little() {
     let _alone = alone();
     let mut rows = generate(&lifecycle());
     if let Ok(only) = std::env::var("POINTS") {
@@ -196,7 +196,7 @@ fn mistakes(document: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_transition_has_its_points_and_every_point_its_combinations() {
+fn every_transition_has_points_and_every_point_its_cases() {
     let document = lifecycle();
     let mistakes = mistakes(&document);
     assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
@@ -216,7 +216,7 @@ fn what_is_missing_in_the_document_is_found() {
         ("| purge | operator |", "| urge | operator |", "expected \"purge\" in docs"),
         ("| purge | operator |", "| purge | worker |", "a operator die in \"purge\""),
         ("| dead, never | waiting, once | waiting", "| dead, never | – | waiting", "\"sent\" of \"revive\""),
-        ("| 8 | bury |", "| 9 | bury |", "the number 8 instead of 9"),
+        ("| 9 | bury |", "| 10 | bury |", "the number 9 instead of 10"),
         ("    waiting --> [*]: purge", "    waiting --> [*]: forget", "the crash points of forget"),
         ("| middle | owned, again |", "| centre | owned, again |", "\"middle\" of a run"),
         ("| its child dies, a retry is left |", "| its child dies |", "other columns"),

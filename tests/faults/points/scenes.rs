@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use delayed::__private::script_text;
+use delayed::CallId;
 use delayed::testing::{Fault, Requests, Side};
 use nix::sys::signal::Signal;
 use redis::Commands;
@@ -11,7 +13,7 @@ use super::table::Place;
 use crate::support::process::Program;
 use crate::support::redis::read;
 use crate::support::trial::PATIENCE;
-use crate::support::{root, wait};
+use crate::support::wait;
 
 /// Which process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub(super) struct Scene {
     /// At which time it comes there.
     pub(super) nth: u32,
     pub(super) task: &'static str,
+    /// How long its worker lets a failed call wait.
+    pub(super) backoff: &'static str,
     /// Whether it makes a difference where the worker runs its calls.
     pub(super) by_mode: bool,
     /// Whose workers may have owned the message before.
@@ -68,6 +72,7 @@ const USUAL: Scene = Scene {
     script: "",
     nth: 1,
     task: "points:note",
+    backoff: "none",
     by_mode: true,
     owners: &[Party::Rust],
     can_inherit: |_, _| true,
@@ -81,7 +86,7 @@ const USUAL: Scene = Scene {
 /// Only Rust's workers have something to do with it.
 const OURS: fn(Party, Place) -> bool = |party, _| party == Party::Rust;
 
-pub(super) static REQUESTS: [Scene; 21] = [
+pub(super) static REQUESTS: [Scene; 27] = [
     Scene {
         row: "enqueue",
         who: Who::Producer,
@@ -91,6 +96,20 @@ pub(super) static REQUESTS: [Scene; 21] = [
             let (task, n, queue) = (stage.case.task, format!("[{}]", stage.case.n), stage.case.queue());
             stage.push(&[call("points:note", stage.case.n + 1)]);
             stage.start(&["enqueue", task, &n, "--queue", &queue]);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "schedule",
+        who: Who::Producer,
+        script: "schedule",
+        by_mode: false,
+        // Others cannot read a message that has an id.
+        can_inherit: OURS,
+        play: |stage| {
+            let (task, n, queue) = (stage.case.task, format!("[{}]", stage.case.n), stage.case.queue());
+            stage.push(&[call("points:note", stage.case.n + 1)]);
+            stage.start(&["enqueue", task, &n, "--queue", &queue, "--after", "10ms"]);
         },
         ..USUAL
     },
@@ -137,6 +156,14 @@ pub(super) static REQUESTS: [Scene; 21] = [
         script: "retry",
         task: "points:retried",
         // Others cannot read a message that says how often it was tried.
+        can_inherit: |party, place| party == Party::Rust || place == Place::Owned,
+        ..USUAL
+    },
+    Scene {
+        row: "retry_later",
+        script: "retry_later",
+        task: "points:retried",
+        backoff: "fixed:100ms",
         can_inherit: |party, place| party == Party::Rust || place == Place::Owned,
         ..USUAL
     },
@@ -234,21 +261,16 @@ pub(super) static REQUESTS: [Scene; 21] = [
         ..USUAL
     },
     Scene {
-        row: "requeue_lost at the third death",
+        row: "requeue_lost at the third death of a run alone",
         who: Who::Sweeper,
         script: "requeue_lost",
         task: "points:held",
         by_mode: false,
-        owners: &[Party::Rust, Party::Python, Party::Go],
         buries: |_| true,
         can_inherit: OURS,
         play: |stage| {
+            suspect(stage, "=2 ");
             die_while_it_runs(stage);
-            let deaths = format!("{}_deaths", stage.case.queue());
-            let digest = sha1(stage, &stage.case.hit());
-            let (now, _): (u64, u64) = redis::cmd("TIME").query(&mut stage.redis).unwrap();
-            let () = stage.redis.hset(&deaths, digest, format!("2 {}000 one another", now - 60)).unwrap();
-            let () = stage.redis.expire(&deaths, 3600).unwrap();
             sweep(stage);
         },
         ..USUAL
@@ -260,6 +282,21 @@ pub(super) static REQUESTS: [Scene; 21] = [
         by_mode: false,
         play: |stage| {
             let () = stage.redis.rpush(stage.case.queue(), stage.case.hit()).unwrap();
+            sweep(stage);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "promote",
+        who: Who::Sweeper,
+        script: "promote",
+        by_mode: false,
+        play: |stage| {
+            let (queue, hit) = (stage.case.queue(), stage.case.hit());
+            let () = stage.redis.zadd(format!("{queue}_due"), "cid", 1).unwrap();
+            let () = stage.redis.hset(format!("{queue}_later"), "id", hit).unwrap();
+            let bystander = call("points:note", stage.case.n + 1);
+            stage.push(&[bystander]);
             sweep(stage);
         },
         ..USUAL
@@ -302,7 +339,7 @@ pub(super) static REQUESTS: [Scene; 21] = [
         can_inherit: OURS,
         play: |stage| {
             leave_dead(stage);
-            stage.start(&["dead", "delete", "--all", "--queue", &stage.case.queue()]);
+            stage.start(&["dead", "delete", "--all", "--yes", "--queue", &stage.case.queue()]);
         },
         ..USUAL
     },
@@ -314,6 +351,39 @@ pub(super) static REQUESTS: [Scene; 21] = [
         play: |stage| {
             stage.push(&[stage.case.hit()]);
             stage.start(&["purge", &stage.case.queue(), "--yes"]);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "cancel",
+        who: Who::Operator,
+        script: "cancel",
+        by_mode: false,
+        play: |stage| {
+            let id = leave_scheduled(stage);
+            stage.start(&["calls", "cancel", &id, "--queue", &stage.case.queue()]);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "run_now",
+        who: Who::Operator,
+        script: "run_now",
+        by_mode: false,
+        play: |stage| {
+            let id = leave_scheduled(stage);
+            stage.start(&["calls", "run", &id, "--queue", &stage.case.queue()]);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "begin a suspect",
+        script: "begin",
+        by_mode: false,
+        play: |stage| {
+            suspect(stage, "");
+            stage.push_both();
+            stage.start_worker("1s");
         },
         ..USUAL
     },
@@ -337,7 +407,7 @@ fn order(stage: &mut Stage<'_>) {
     let mut given = None;
     wait::until_ok(PATIENCE, || {
         let said = stage.victim().printed();
-        let failed = said.matches("heartbeat failed").count();
+        let failed = said.matches("\"request\":\"heartbeat\"").count();
         if stage.has_arrived() {
             return Ok(());
         }
@@ -350,7 +420,7 @@ fn order(stage: &mut Stage<'_>) {
 }
 
 fn give_order(stage: &mut Stage<'_>, first: bool) {
-    let script = std::fs::read_to_string(root().join("lua/kill.lua")).unwrap();
+    let script = script_text("kill").unwrap();
     let Some((slot, message)) = stage.state().processing.into_iter().next() else {
         assert!(!first, "expected a run to own its message: {:?}", stage.case);
         return;
@@ -372,6 +442,15 @@ fn sha1(stage: &mut Stage<'_>, message: &[u8]) -> String {
     read(&mut stage.redis, command.arg("return redis.sha1hex(ARGV[1])").arg(0).arg(message))
 }
 
+/// Two processes died while they owned the call, and what is known of it by itself.
+fn suspect(stage: &mut Stage<'_>, own: &str) {
+    let deaths = format!("{}_deaths", stage.case.queue());
+    let digest = sha1(stage, &stage.case.hit());
+    let (now, _): (u64, u64) = redis::cmd("TIME").query(&mut stage.redis).unwrap();
+    let () = stage.redis.hset(&deaths, digest, format!("2 {}000 {own}one another", now - 60)).unwrap();
+    let () = stage.redis.expire(&deaths, 3600).unwrap();
+}
+
 /// A worker of the owner's kind dies while it runs the call.
 fn die_while_it_runs(stage: &mut Stage<'_>) {
     stage.push(&[stage.case.hit()]);
@@ -388,6 +467,17 @@ fn die_while_it_runs(stage: &mut Stage<'_>) {
 
 fn sweep(stage: &mut Stage<'_>) {
     stage.start(&["sweeper", "--interval", "100ms", "--queue", &stage.case.queue()]);
+}
+
+/// The call is due, and nobody has moved it yet; and another waits. Gives its id.
+fn leave_scheduled(stage: &mut Stage<'_>) -> String {
+    let (queue, hit, id) = (stage.case.queue(), stage.case.hit(), CallId::new());
+    let member = [b"c", &id.as_bytes()[..]].concat();
+    let () = stage.redis.zadd(format!("{queue}_due"), member, 1).unwrap();
+    let () = stage.redis.hset(format!("{queue}_later"), &id.as_bytes()[..], hit).unwrap();
+    let bystander = call("points:note", stage.case.n + 1);
+    stage.push(&[bystander]);
+    id.to_string()
 }
 
 /// A dead letter of the call, and somebody who waits.

@@ -69,7 +69,7 @@ impl Site {
         } else {
             command = Command::new(python::interpreter());
             let script = if queues.contains(',') { "heirs.py" } else { "work.py" };
-            command.arg(root().join("tests/python").join(script));
+            command.arg(root().join("tests/peers/python").join(script));
             command.args(["--queue", &queues, "--redis", &url]).env("PYTHONDONTWRITEBYTECODE", "1");
         }
         self.furnish(&mut command);

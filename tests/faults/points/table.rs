@@ -11,6 +11,8 @@ pub(super) enum Place {
     Nowhere,
     Waiting,
     Owned,
+    /// In the timetable.
+    Scheduled,
     Dead,
 }
 
@@ -90,6 +92,7 @@ impl Table {
             "nowhere" | "gone" => Place::Nowhere,
             "waiting" => Place::Waiting,
             "owned" => Place::Owned,
+            "scheduled" => Place::Scheduled,
             "dead" => Place::Dead,
             _ => panic!("expected a place in {text:?}"),
         };

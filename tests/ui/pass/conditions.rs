@@ -26,7 +26,7 @@ fn conditional_attribute() {}
 fn old() {}
 
 fn main() {
-    let tasks = delayed::task::Registry::collect().unwrap();
+    let tasks = delayed::Registry::collect().unwrap();
     assert_eq!(tasks.iter().map(|task| task.signature()).collect::<Vec<_>>(), [
         "conditional_attribute()",
         "old()",

@@ -26,6 +26,6 @@ fn nothing() {}
 
 fn main() {
     assert_eq!(tasks::add(1, 2), 3);
-    assert_eq!(delayed::task::Registry::collect().map(|tasks| tasks.len()), Ok(4));
+    assert_eq!(delayed::Registry::collect().map(|tasks| tasks.len()), Ok(4));
     assert_eq!(tasks::send::call("ann".into(), vec![]).task(), "mail.send");
 }

@@ -16,7 +16,7 @@ async fn crawl(context: Context, page: String, limits: State<Limits>, #[task(var
 fn only_state(_: delayed::State<Limits>, _: State<std::collections::HashMap<String, (i64, [u8; 3])>>) {}
 
 fn main() {
-    let tasks = delayed::task::Registry::collect().unwrap();
+    let tasks = delayed::Registry::collect().unwrap();
     assert_eq!(tasks.iter().map(|task| task.signature()).collect::<Vec<_>>(), [
         "async crawl(page: String, more: ...String)",
         "only_state()",

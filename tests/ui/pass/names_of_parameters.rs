@@ -34,7 +34,7 @@ macro_rules! task {
 task!(optional, Option<String>, delayed::Context);
 
 fn main() {
-    let tasks = delayed::task::Registry::collect().unwrap();
+    let tasks = delayed::Registry::collect().unwrap();
     assert_eq!(tasks.iter().map(|task| task.signature()).collect::<Vec<_>>(), [
         "count(from: i64, _step: i64, type: String) -> i64",
         "async loop(arguments: i64, reader: i64, scope: i64, encoder: i64, value: i64, future: i64, returned: i64) \

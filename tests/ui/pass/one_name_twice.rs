@@ -1,6 +1,6 @@
 //! Two tasks of one name are refused where the program starts, with the places of both.
 
-use delayed::task::{Registry, RegistryError};
+use delayed::{Registry, RegistryError};
 
 #[delayed::task(name = "mail.send")]
 fn send() {}

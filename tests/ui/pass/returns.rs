@@ -57,5 +57,5 @@ fn optional() -> Option<i64> {
 }
 
 fn main() {
-    assert_eq!(delayed::task::Registry::collect().map(|tasks| tasks.len()), Ok(9));
+    assert_eq!(delayed::Registry::collect().map(|tasks| tasks.len()), Ok(9));
 }

@@ -43,7 +43,7 @@ func main() {
 	words := os.Args[1:]
 	switch words[0] {
 	case "version":
-		fmt.Printf("tests/go, redigo, %s\n", runtime.Version())
+		fmt.Printf("tests/peers/go, redigo, %s\n", runtime.Version())
 	case "send":
 		send(words[1])
 	case "worker":

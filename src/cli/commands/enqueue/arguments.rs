@@ -3,9 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::exact;
+use super::notation::{self, Argument};
 use crate::cli::exit::{Code, Failure};
 use crate::protocol::arguments::{Arguments, Param, Presence};
-use crate::protocol::encode::{Encoder, array_head};
+use crate::protocol::encode::{Encoder, array_head, map_head};
 use crate::task::Registration;
 
 /// Arguments as they were given.
@@ -17,7 +18,16 @@ pub(super) enum Given {
 
 impl Given {
     pub(super) fn parse(text: Option<&str>) -> Result<Self, Failure> {
-        match text.map(exact::parse) {
+        let parsed = text.map(exact::parse);
+        if let Some(Ok(value)) = &parsed {
+            let wrong = match value {
+                // Its names are those of parameters.
+                Value::Object(values) => values.values().try_for_each(notation::check),
+                value => notation::check(value),
+            };
+            wrong.map_err(|wrong| Failure::usage(format!("the arguments cannot be read: {wrong}")))?;
+        }
+        match parsed {
             None => Ok(Self::ByPlace(Vec::new())),
             Some(Ok(Value::Array(values))) => Ok(Self::ByPlace(values)),
             Some(Ok(Value::Object(values))) => Ok(Self::ByName(values)),
@@ -78,7 +88,13 @@ pub(super) fn payload(values: &[Value]) -> Result<Vec<u8>, Failure> {
 
 /// Arguments by keyword, as a map.
 pub(super) fn keywords(values: &Map<String, Value>) -> Result<Vec<u8>, Failure> {
-    encode(&[Value::Object(values.clone())], 1)
+    let mut bytes = Vec::new();
+    map_head(&mut bytes, values.len());
+    for (name, value) in values {
+        bytes.extend(encode(&[Value::String(name.clone())], 1)?);
+        bytes.extend(encode(std::slice::from_ref(value), 1)?);
+    }
+    Ok(bytes)
 }
 
 fn places(params: &[Param], values: &[Value]) -> Result<Vec<u8>, Failure> {
@@ -99,7 +115,7 @@ fn array(values: &[Value]) -> Result<Vec<u8>, Failure> {
 
 fn encode(values: &[Value], count: usize) -> Result<Vec<u8>, Failure> {
     let mut encoder = Encoder::new(count);
-    values.iter().for_each(|value| encoder.argument("JSON", value));
+    values.iter().for_each(|value| encoder.argument("JSON", &Argument(value)));
     encoder.finish().map_err(|error| Failure::usage(error.to_string()))
 }
 

@@ -1,0 +1,81 @@
+-- promote: move calls whose time has come from the timetable to the tail of the queue.
+--
+-- One process at a time does so, as long as it knows of a call that is due within its lease; others are told how long
+-- that lasts, and need not ask sooner. That saves work and decides nothing: whoever moves a call, it moves once.
+-- Entries that a newer version wrote, of another kind than a call, stay. A due time without a message is dropped.
+--
+-- KEYS[1]  queue          LIST    waiting messages, oldest first
+-- KEYS[2]  notifications  LIST    one token for each waiting message
+-- KEYS[3]  due            ZSET    the timetable: `c` and an id -> when the call is due, in milliseconds since 1970
+-- KEYS[4]  later          HASH    id -> the message of a call in the timetable
+-- KEYS[5]  timetable      STRING  the process that moves what is due; expires
+-- ARGV[1]  process  who asks
+-- ARGV[2]  lease    in milliseconds
+-- ARGV[3]  count    how many calls to move at the most, up to 1000
+--
+-- Returns an array: how many calls were moved, and after how many milliseconds to ask again; -1 when the timetable is
+-- empty.
+
+--! include now
+
+local lease, count = tonumber(ARGV[2]), tonumber(ARGV[3])
+local ENOUGH = 8388608 -- bytes that one call moves, and one message more
+local now = now_ms()
+local function first_due()
+  local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
+  return first[2] and math.max(0, math.ceil(tonumber(first[2])) - now)
+end
+
+local wait = first_due()
+if not wait then
+  return { 0, -1 }
+end
+redis.call('LLEN', KEYS[1])
+redis.call('LLEN', KEYS[2])
+redis.call('HLEN', KEYS[4])
+local holder, left = redis.pcall('GET', KEYS[5]), redis.call('PTTL', KEYS[5])
+local is_text = type(holder) == 'string' -- else it is not there, or somebody else's key
+if is_text and holder ~= ARGV[1] and left >= 0 and left <= lease then -- a clock that was set back makes it longer
+  return { 0, math.max(wait, left, 1) }
+end
+
+local moved = 0
+if wait == 0 then
+  redis.call('ZREM', KEYS[3], ' ') -- nobody's entry: the first write needs no memory, and the last ones are allowed
+  redis.call('HDEL', KEYS[4], ' ')
+  local members, ids = {}, {}
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, count)) do
+    if string.sub(member, 1, 1) == 'c' then
+      members[#members + 1], ids[#ids + 1] = member, string.sub(member, 2)
+    end
+  end
+  local bytes, done = 0, 0
+  while done < #ids and bytes < ENOUGH do
+    local last = math.min(done + 100, #ids)
+    local messages, tokens = {}, {}
+    for _, message in ipairs(redis.call('HMGET', KEYS[4], unpack(ids, done + 1, last))) do
+      if message then
+        messages[#messages + 1], tokens[#tokens + 1] = message, '1'
+        bytes = bytes + #message
+      end
+    end
+    if #messages > 0 then
+      redis.call('RPUSH', KEYS[1], unpack(messages))
+      redis.call('RPUSH', KEYS[2], unpack(tokens))
+    end
+    -- Last, so that nothing is lost.
+    redis.call('ZREM', KEYS[3], unpack(members, done + 1, last))
+    redis.call('HDEL', KEYS[4], unpack(ids, done + 1, last))
+    done, moved = last, moved + #messages
+  end
+  wait = first_due()
+  if wait == 0 and done == 0 then
+    wait = lease -- none of what is due is ours to move
+  end
+end
+if wait and wait <= lease and (is_text or not holder) then
+  redis.call('SET', KEYS[5], ARGV[1], 'PX', lease)
+elseif is_text then
+  redis.call('UNLINK', KEYS[5])
+end
+return { moved, wait or -1 }

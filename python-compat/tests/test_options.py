@@ -1,0 +1,197 @@
+"""Do the options of a call become the bytes that Rust makes, and which are refused?"""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import msgpack
+import pytest
+
+from delayed_compat import Backoff, InvalidTaskError, RustTask
+
+VECTORS = Path(__file__).parents[2] / "tests" / "wire" / "native.json"
+PATH = "demo::tasks::add"
+ID = UUID("018bcfe5-687b-7b5c-8a3e-0123456789ab")
+SECOND = timedelta(seconds=1)
+
+
+def vectors_of_rust_tasks() -> list[Any]:
+    cases = [case for case in json.loads(VECTORS.read_text())["cases"] if case.get("rust_task")]
+    assert len(cases) >= 20
+    return [pytest.param(case, id=case["name"]) for case in cases]
+
+
+@pytest.mark.parametrize("case", vectors_of_rust_tasks())
+def test_it_is_the_bytes_of_the_vector(case: dict[str, Any]) -> None:
+    milliseconds = case.get("deadline_ms"), case.get("timeout_ms")
+    deadline, timeout = (None if one is None else one / 1000 for one in milliseconds)
+    task = RustTask(
+        case["func_path"],
+        case["args"],
+        dict(case["kwargs"]["$map"]),
+        case["retry"],
+        id=case["id"],
+        backoff=case.get("backoff"),
+        deadline=deadline,
+        timeout=timeout,
+    )
+    assert task.serialize().hex() == case["hex"]
+
+
+def meta(**options: Any) -> Any:
+    """Return what the message of a call with these options says beside path and arguments."""
+    path, payload, meta = msgpack.unpackb(RustTask(PATH, (1,), **options).serialize())
+    assert (path, payload, meta.pop("k")) == (PATH, b"\x91\x01", {})
+    return meta
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"id": ID}, {"i": ID.bytes}),
+        ({"id": ID.bytes}, {"i": ID.bytes}),
+        ({"id": str(ID).upper()}, {"i": ID.bytes}),
+        ({"id": ID.hex}, {"i": ID.bytes}),
+        ({"retry": 0}, {"r": 0}),
+        ({"max_attempts": 1}, {"r": 0}),
+        ({"max_attempts": 0}, {"r": 0}),
+        ({"max_attempts": 2**32 - 1, "id": ID}, {"r": 2**32 - 2, "i": ID.bytes}),
+        ({"timeout": 0.0011}, {"t": 2}),
+        ({"timeout": 0}, {"t": 1}),
+        ({"timeout": 30}, {"t": 30_000}),
+        ({"timeout": timedelta(hours=1)}, {"t": 3_600_000}),
+        ({"deadline": 1.0001}, {"d": 1001}),
+        ({"deadline": datetime(2023, 11, 14, 22, 13, 20, tzinfo=timezone.utc)}, {"d": 17 * 10**11}),
+        ({"deadline": datetime(1969, 1, 1, tzinfo=timezone.utc)}, {"d": 0}),
+        ({"deadline": datetime.max.replace(tzinfo=timezone.utc)}, {"d": 253_402_300_800_000}),
+        ({"deadline": -5}, {"d": 0}),
+        ({"backoff": "none"}, {"b": "none"}),
+        ({"backoff": Backoff.none()}, {"b": "none"}),
+        ({"backoff": Backoff.fixed(90)}, {"b": "fixed:1m30s"}),
+        ({"backoff": Backoff.linear(SECOND, 300)}, {"b": "linear:1s..5m"}),
+        ({"backoff": Backoff.exponential(0.25, SECOND)}, {"b": "exponential:250ms..1s"}),
+        ({"backoff": " fixed: 1 hour 30min "}, {"b": "fixed:1h30m"}),
+        ({"backoff": "fixed:1.5weeks"}, {"b": "fixed:10days12h"}),
+    ],
+)
+def test_an_option_on_the_wire(options: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert meta(**options) == expected
+
+
+@pytest.mark.parametrize("options", [{}, {"retry": 3}, {"max_attempts": 4}, {"retry": -1}])
+def test_what_the_original_can_say_is_said_as_it_does(options: dict[str, Any]) -> None:
+    assert msgpack.unpackb(RustTask(PATH, (1,), **options).serialize())[:2] == [PATH, [1]]
+
+
+BAD_IDS = ["", "018bcfe5", ID.hex + "0", "g" * 32, "{" + str(ID) + "}", b"", b"x" * 15, b"x" * 17]
+BAD_IDS += [bytearray(16), 5, ID.int, True, "\u0660" * 32, "x" * 10_000, 10**5000]  # type: ignore[list-item]
+NOT_FINITE = [math.nan, math.inf, -math.inf, 1.7e308]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        *[({"id": id}, "id is .*; give a UUID, its 16 bytes") for id in BAD_IDS],
+        *[({"after": bad}, "after is .*; give a timedelta or") for bad in NOT_FINITE],
+        *[({"at": bad}, "at is .*; give a datetime") for bad in NOT_FINITE],
+        *[({"timeout": bad}, "timeout is .*; give a timedelta") for bad in NOT_FINITE],
+        *[({"deadline": bad}, "deadline is .*; give a datetime") for bad in NOT_FINITE],
+        ({"after": -1}, r"after is negative \(-1\); give a duration of 0 or more"),
+        ({"after": -0.001}, "after is negative"),
+        ({"after": timedelta(microseconds=-1)}, "after is negative"),
+        ({"after": "5s"}, "after is a str; give a timedelta or a number of seconds"),
+        ({"after": True}, "after is a bool"),
+        ({"after": 10**400}, "after is 10{79}… seconds, which is too long"),
+        ({"after": timedelta.max}, "a hundred years from now at the most"),
+        ({"after": timedelta(days=101 * 366, seconds=1)}, "a hundred years from now at the most"),
+        ({"at": datetime(9999, 12, 31, tzinfo=timezone.utc)}, "a hundred years from now"),
+        ({"at": 253_402_300_800}, "a hundred years from now"),  # the year 10000
+        ({"at": 10**5000}, "a hundred years from now"),
+        ({"at": 1e300}, "a hundred years from now"),
+        ({"at": datetime(2030, 1, 1)}, "at is the naive datetime 2030-01-01 00:00:00; give it a"),
+        ({"at": timedelta(1)}, "at is a timedelta; give a datetime with a time zone or seconds"),
+        ({"at": "2030-01-01"}, "at is a str"),
+        ({"at": 1, "after": 1}, "after and at are both given; give one of them"),
+        ({"deadline": datetime(2030, 1, 1)}, "deadline is the naive datetime"),
+        ({"deadline": 10**20}, "deadline is 10{20}, beyond 64 bits"),
+        ({"timeout": -1}, "timeout is negative"),
+        ({"timeout": 1e15}, "timeout is .* seconds, which is too long"),
+        ({"after": 10**5000}, "after is a int of too many digits seconds"),
+        ({"retry": 10**5000}, "retry is a int of too many digits, beyond 64 bits"),
+        ({"retry": 1, "max_attempts": 2}, "retry and max_attempts are both given"),
+        ({"max_attempts": -1}, "max_attempts is -1; give a whole number from 1"),
+        ({"max_attempts": 2**32}, "max_attempts is 4294967296; give a whole number from 1"),
+        ({"max_attempts": True}, "max_attempts is a bool"),
+        ({"max_attempts": 1.0}, "max_attempts is a float"),
+        ({"backoff": 5}, "backoff is a int; give a Backoff or a str"),
+        ({"backoff": ""}, "'' is not a back-off: use none, fixed:30s, linear:10s..5m or"),
+        ({"backoff": "soon"}, "is not a back-off"),
+        ({"backoff": "none:"}, "is not a back-off"),
+        ({"backoff": "fixed"}, "is no duration"),
+        ({"backoff": "fixed:0s"}, "a wait is longer than 0"),
+        ({"backoff": "fixed:1x"}, "unknown unit 'x'"),
+        ({"backoff": "fixed:10"}, "is no duration such as"),
+        ({"backoff": "fixed:-5s"}, "is no duration such as"),
+        ({"backoff": "fixed:1s 5"}, "is no duration such as"),
+        ({"backoff": "fixed:0.5us"}, "not a whole number of microseconds"),
+        ({"backoff": "fixed:" + "9" * 5000 + "y"}, "is no duration"),
+        ({"backoff": "fixed:9999999999y"}, "at most 365d"),
+        ({"backoff": "linear:10s"}, "is not a back-off"),
+        ({"backoff": "exponential:2s..1s"}, "the first wait is longer than the last"),
+        ({"backoff": "exponential:1s..400d"}, "at most 365d"),
+        ({"backoff": Backoff("soon")}, "'soon' is not a back-off"),
+    ],
+)
+def test_an_option_that_cannot_be_meant_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidTaskError, match=said) as caught:
+        RustTask(PATH, **options)
+    assert str(caught.value).startswith("RustTask 'demo::tasks::add': ")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Backoff.fixed(0), "longer than 0"),
+        (lambda: Backoff.fixed(math.nan), "delay is nan"),
+        (lambda: Backoff.linear(2, 1), "the first wait is longer than the last"),
+        (lambda: Backoff.exponential(1, 366 * 86400), "at most 365d"),
+        (lambda: Backoff.exponential(-1, 5), "first is negative"),
+    ],
+)
+def test_a_back_off_that_cannot_be_meant_is_refused(make: Any, said: str) -> None:
+    with pytest.raises(InvalidTaskError, match=said):
+        make()
+
+
+def test_a_back_off_is_read_as_it_is_written() -> None:
+    for text in ("none", "fixed:30s", "linear:10s..5m", "exponential:1s..10m"):
+        assert str(Backoff.parse(text)) == text
+    for days in range(1, 365):
+        backoff = Backoff.fixed(timedelta(days=days, seconds=days, microseconds=days))
+        assert Backoff.parse(backoff.text) == backoff
+
+
+def test_a_scheduled_call_gets_an_id_ordered_by_time() -> None:
+    tasks = [RustTask(PATH, after=1) for _ in range(1000)]
+    ids = [task.id for task in tasks if task.id]
+    assert len(set(ids)) == 1000
+    assert {id.version for id in ids} == {7}
+    assert {id.variant for id in ids} == {"specified in RFC 4122"}
+    now = datetime.now(timezone.utc).timestamp() * 1000
+    assert all(now - 60_000 < id.int >> 80 <= now for id in ids)
+    assert ids[0] < ids[-1]
+    assert RustTask(PATH).id is None
+    assert RustTask(PATH, after=1, id=ID).id == ID
+
+
+def test_a_task_with_options_can_be_pickled() -> None:
+    task = RustTask(PATH, after=1, retry=2)
+    copy = pickle.loads(pickle.dumps(task))
+    assert (copy.id, copy.retry, repr(copy)) == (task.id, 2, repr(task))
+    assert "scheduled as" in repr(task)

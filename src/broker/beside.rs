@@ -1,0 +1,223 @@
+//! The keys beside a queue, and whether what stands there is ours or another program's.
+//!
+//! Every suffix is in [`Beside::ALL`], so that `doctor` looks at it.
+
+use redis::{RedisResult, Value};
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::token::TOKEN;
+use crate::protocol::message::Message;
+use crate::protocol::names::{QueueName, WorkerId};
+
+/// A key beside a queue, by what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beside {
+    Notifications,
+    Hand,
+    Processing,
+    Workers,
+    Dead,
+    Deaths,
+    Sweep,
+    Due,
+    Later,
+    Timetable,
+}
+
+impl Beside {
+    /// All of them.
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Notifications,
+        Self::Hand,
+        Self::Processing,
+        Self::Workers,
+        Self::Dead,
+        Self::Deaths,
+        Self::Sweep,
+        Self::Due,
+        Self::Later,
+        Self::Timetable,
+    ];
+
+    /// What is appended to the queue's name.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::Notifications => "_noti",
+            Self::Hand => "_hand",
+            Self::Processing => "_processing",
+            Self::Workers => "_workers",
+            Self::Dead => "_dead",
+            Self::Deaths => "_deaths",
+            Self::Sweep => "_sweep",
+            Self::Due => "_due",
+            Self::Later => "_later",
+            Self::Timetable => "_timetable",
+        }
+    }
+
+    /// What it holds, in words.
+    pub(crate) fn content(self) -> &'static str {
+        match self {
+            Self::Notifications | Self::Hand => "notifications",
+            Self::Processing => "messages by the slots that own them",
+            Self::Workers => "the ids of workers",
+            Self::Dead => "dead letters",
+            Self::Deaths => "counts of deaths",
+            Self::Sweep | Self::Timetable => "the id of a worker",
+            Self::Due => "when calls are due",
+            Self::Later => "calls that are to run later",
+        }
+    }
+
+    /// Which of these a key is, and of which queue.
+    pub(crate) fn of_key<'a>(key: &'a str, kinds: &[Self]) -> Option<(Self, &'a str)> {
+        kinds.iter().find_map(|kind| Some((*kind, key.strip_suffix(kind.suffix())?)))
+    }
+
+    /// The two commands that show what stands there. Each answers with an error where the key has another type.
+    fn ask(self, pipe: &mut redis::Pipeline, key: &str) {
+        match self {
+            Self::Notifications | Self::Hand => {
+                pipe.cmd("LINDEX").arg(key).arg(0).cmd("LINDEX").arg(key).arg(-1);
+                return;
+            }
+            Self::Processing | Self::Deaths | Self::Later => {
+                pipe.cmd("HRANDFIELD").arg(key).arg(1).arg("WITHVALUES")
+            }
+            Self::Workers | Self::Due => pipe.cmd("ZRANGE").arg(key).arg(0).arg(0),
+            Self::Dead => pipe.cmd("XRANGE").arg(key).arg("-").arg("+").arg("COUNT").arg(1),
+            Self::Sweep | Self::Timetable => pipe.cmd("GET").arg(key),
+        };
+        pipe.cmd("EXISTS").arg(key);
+    }
+
+    /// Whether the answers are as they should be; none when nothing stands there.
+    fn fits(self, key: &str, answers: &[RedisResult<Value>]) -> Option<bool> {
+        let [Ok(first), Ok(second)] = answers else { return Some(false) };
+        match (self, first) {
+            (_, Value::Nil) => None,
+            (_, Value::Array(found)) if found.is_empty() => None,
+            (Self::Notifications | Self::Hand, first) => Some(is_token(first) && is_token(second)),
+            (Self::Processing, Value::Array(pair)) => {
+                Some(is_owned(key.strip_suffix(self.suffix()).unwrap_or_default(), pair))
+            }
+            (Self::Deaths, Value::Array(pair)) => Some(is_count(pair)),
+            (Self::Workers, Value::Array(ids)) => Some(ids.first().is_some_and(is_worker)),
+            (Self::Dead, Value::Array(entries)) => Some(begins_with_a_letter(entries)),
+            (Self::Sweep | Self::Timetable, who) => Some(is_worker(who)),
+            (Self::Due, Value::Array(members)) => Some(members.first().is_some_and(is_entry)),
+            (Self::Later, Value::Array(pair)) => Some(is_scheduled(pair)),
+            _ => Some(false),
+        }
+    }
+}
+
+fn is_token(value: &Value) -> bool {
+    matches!(value, Value::BulkString(bytes) if bytes == TOKEN)
+}
+
+fn is_worker(value: &Value) -> bool {
+    matches!(value, Value::BulkString(id) if std::str::from_utf8(id).ok().and_then(WorkerId::parse).is_some())
+}
+
+/// A slot of ours, whatever it owns, or anybody's that owns a message.
+fn is_owned(queue: &str, pair: &[Value]) -> bool {
+    let [Value::BulkString(wire_id), Value::BulkString(message)] = pair else { return false };
+    let is_ours = || {
+        let queue = QueueName::parse(queue).ok()?;
+        WorkerId::of_wire_id(&queue, std::str::from_utf8(wire_id).ok()?)
+    };
+    Message::decode(message).is_ok() || is_ours().is_some()
+}
+
+fn is_count(pair: &[Value]) -> bool {
+    let [Value::BulkString(digest), Value::BulkString(count)] = pair else { return false };
+    digest.len() == 40
+        && digest.iter().all(u8::is_ascii_hexdigit)
+        && count.first().is_some_and(u8::is_ascii_digit)
+}
+
+/// A call by its id, or an entry of a later version, which begins with another letter.
+fn is_entry(value: &Value) -> bool {
+    matches!(value, Value::BulkString(member) if member.len() > 1 && member[0].is_ascii_lowercase())
+}
+
+fn is_scheduled(pair: &[Value]) -> bool {
+    let [Value::BulkString(id), Value::BulkString(message)] = pair else { return false };
+    id.len() == 16 && Message::decode(message).is_ok()
+}
+
+fn begins_with_a_letter(entries: &[Value]) -> bool {
+    let Some(Value::Array(entry)) = entries.first() else { return false };
+    let Some(Value::Array(fields)) = entry.get(1) else { return false };
+    matches!(fields.first(), Some(Value::BulkString(name)) if name == b"message")
+}
+
+impl Broker {
+    /// Whether each of these keys holds what it should; none when it is not there.
+    pub(crate) async fn look(&self, keys: &[(&str, Beside)]) -> Result<Vec<Option<bool>>, BrokerError> {
+        let mut pipe = redis::pipe();
+        keys.iter().for_each(|(key, kind)| kind.ask(&mut pipe, key));
+        let answers: Vec<RedisResult<Value>> = pipe
+            .ignore_errors()
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("look", &error))?;
+        Ok(keys.iter().zip(answers.chunks(2)).map(|((key, kind), seen)| kind.fits(key, seen)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::names::SUFFIXES;
+
+    #[test]
+    fn every_suffix_has_its_content() {
+        // Nothing stands under this one: it is kept free.
+        let used = SUFFIXES.into_iter().filter(|suffix| *suffix != "_scheduled");
+        for suffix in used {
+            assert!(
+                Beside::ALL.iter().any(|kind| kind.suffix() == suffix),
+                "expected {suffix} in `Beside::ALL`"
+            );
+        }
+    }
+
+    #[test]
+    fn keys_that_hold_something_else_do_not_fit() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let texts = |words: &[&str]| Value::Array(words.iter().map(|word| text(word)).collect());
+        let fits = |kind: Beside, first: Value| {
+            kind.fits(&format!("q{}", kind.suffix()), &[Ok(first), Ok(text("1"))])
+        };
+        let worker = "abcdefghijklmn27";
+        let digest = "da39a3ee5e6b4b0d3255bfef95601890afd80709";
+        let entry = |field: &str| Value::Array(vec![Value::Array(vec![text("1-0"), texts(&[field, "x"])])]);
+        for (kind, ours, foreign) in [
+            (Beside::Notifications, text("1"), text("2")),
+            (Beside::Hand, text("1"), text("\u{e9}")),
+            (Beside::Processing, texts(&[&format!("q:{worker}:3"), "{}"]), texts(&["4711", "{}"])),
+            (Beside::Workers, texts(&[worker]), texts(&["anna"])),
+            (Beside::Dead, entry("message"), entry("temperature")),
+            (Beside::Deaths, texts(&[digest, "1 2 3"]), texts(&[digest, "x"])),
+            (Beside::Sweep, text(worker), text("dust")),
+            (Beside::Due, texts(&["c0123456789abcdef"]), texts(&["2026-11-26"])),
+            (
+                Beside::Later,
+                Value::Array(vec![text("0123456789abcdef"), Value::BulkString(vec![0xa1, b'f'])]),
+                texts(&["anna", "x"]),
+            ),
+            (Beside::Timetable, text(worker), text("dust")),
+        ] {
+            assert_eq!(fits(kind, ours), Some(true), "{kind:?}");
+            assert_eq!(fits(kind, foreign), Some(false), "{kind:?}");
+            assert_eq!(kind.fits("q", &[Ok(Value::Nil), Ok(Value::Nil)]), None, "{kind:?}");
+            assert_eq!(kind.fits("q", &[]), Some(false), "{kind:?}");
+        }
+        let last = Beside::Notifications.fits("q_noti", &[Ok(text("1")), Ok(text("x"))]);
+        assert_eq!(last, Some(false), "expected the last one to be looked at");
+        assert_eq!(fits(Beside::Workers, Value::Array(Vec::new())), None);
+    }
+}

@@ -1,0 +1,261 @@
+//! Tells what an error of Redis, or of the connection to it, means for the caller.
+//!
+//! Redis says much in words alone: all words that are looked for stand in [`TEXTS`].
+
+use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
+
+use crate::broker::cause::{self, NotSent};
+use crate::broker::error::{BrokerError, BrokerErrorKind as Kind, RIGHTS};
+use crate::broker::tls;
+
+/// Where a text comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The reply to a request. Before Redis 7 that of a script has the word of its error in the middle.
+    Reply,
+    /// The reply to a script that was stopped on its way, perhaps behind its first write.
+    Script,
+    /// What a server says as soon as it is connected to, before it closes the connection.
+    Greeting,
+    /// What keeps a connection from being made.
+    Connecting,
+    /// The library, in its own words.
+    Library,
+}
+
+/// A text, what it means, and what to do about it where that is more than its kind says.
+type Text = (Origin, &'static str, Kind, Option<&'static str>);
+
+/// What an error says: the first that it contains.
+const TEXTS: [Text; 20] = [
+    (Origin::Reply, "STALE", Kind::Stale, None),
+    (Origin::Reply, "OOM", Kind::Full, None),
+    (Origin::Reply, "WRONGTYPE", Kind::WrongType, None),
+    (Origin::Reply, READONLY, Kind::ReadOnly, None),
+    (Origin::Reply, "MISCONF", Kind::ReadOnly, None),
+    (Origin::Reply, "NOREPLICAS", Kind::ReadOnly, None),
+    (Origin::Reply, "NOAUTH", Kind::Denied, None),
+    (Origin::Reply, WRONGPASS, Kind::Denied, Some(LOGIN)),
+    (Origin::Reply, "NOPERM", Kind::Denied, Some(RIGHTS)),
+    // Of a user that may call a script, and may not do what it does: by Redis 6.2 and 7.0, and by later ones and Valkey.
+    (Origin::Script, "The user executing the script can't", Kind::Denied, Some(RIGHTS)),
+    (Origin::Script, "ACL failure in script", Kind::Denied, Some(RIGHTS)),
+    (Origin::Reply, "LOADING", Kind::NotReady, None),
+    (Origin::Reply, "MASTERDOWN", Kind::NotReady, None),
+    (Origin::Reply, "BUSY", Kind::NotReady, None),
+    (Origin::Reply, "CLUSTERDOWN", Kind::NotReady, None),
+    (
+        Origin::Greeting,
+        "DENIED",
+        Kind::Denied,
+        Some("Redis refuses programs of other machines: give it a password, or as its own words say"),
+    ),
+    (
+        Origin::Greeting,
+        "max number of clients",
+        Kind::Unreachable,
+        Some("Redis takes no more connections: close some, or raise its `maxclients`"),
+    ),
+    (
+        Origin::Connecting,
+        "DB index is out of range",
+        Kind::Address,
+        Some("Redis has fewer databases: write a lower number into the address, or none"),
+    ),
+    (
+        Origin::Connecting,
+        "Too many open files",
+        Kind::Unreachable,
+        Some("this process may open no more files: raise its limit (`ulimit -n`)"),
+    ),
+    (Origin::Library, "uthentication", Kind::Denied, Some(LOGIN)),
+];
+
+/// What Redis says to a user or password that it does not know.
+const WRONGPASS: &str = "WRONGPASS";
+
+/// What to do about that.
+const LOGIN: &str = "Redis refused the user or the password: check both in `redis.url`, where characters such as # / ? @ % are \
+                     percent-encoded";
+
+/// What a replica says to a write.
+const READONLY: &str = "READONLY";
+
+/// What to do about keys of a Redis Cluster that have no slot in common.
+const HASH_TAG: &str = "in a Redis Cluster the name of a queue carries a hash tag, such as `{mail}`, and all queues of a worker \
+                        the same: rename the queue, or use a Redis that is no Cluster";
+
+/// What to do about keys that are at another node of a Redis Cluster.
+const ONE_SHARD: &str = "this node of a Redis Cluster is not the one for all keys: connect to the master of a Cluster of one \
+                         shard, since several shards are not supported, or use a Redis that is no Cluster";
+
+fn find(origins: &[Origin], code: Option<&str>, text: &str) -> Option<&'static Text> {
+    let says = |words: &str| code == Some(words) || text.contains(words);
+    TEXTS.iter().find(|(origin, words, ..)| origins.contains(origin) && says(words))
+}
+
+/// Whether a user and password were given, and are wrong.
+pub(super) fn is_login_refused(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::AuthenticationFailed
+        || error.code() == Some(WRONGPASS)
+        || error.to_string().contains(WRONGPASS)
+}
+
+/// Whether the server was a master and is none any more: its address may lead to the new one by now. A node of a Redis
+/// Cluster says where the master is.
+pub(super) fn is_refused_by_replica(error: &ServerError) -> bool {
+    is_word_of_replica(error.code()) || error.details().is_some_and(|details| details.contains(READONLY))
+}
+
+/// The same by the first word of an error.
+pub(super) fn is_word_of_replica(code: &str) -> bool {
+    matches!(code, READONLY | "MOVED")
+}
+
+impl BrokerError {
+    /// An error that was met while a connection was being made: nothing was sent yet.
+    pub(super) fn connecting(op: &'static str, error: &RedisError) -> Self {
+        Self::unconnected(op, error).unsent()
+    }
+
+    fn unconnected(op: &'static str, error: &RedisError) -> Self {
+        if let Some(advice) = tls::refused_by_us(error).or_else(|| tls::refused_by_server(error)) {
+            return Self::new(op, Kind::Tls, error.to_string()).because_of(cause::of(error)).advised(advice);
+        }
+        // What the parser says of a foreign reply has several lines.
+        let detail = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        if let Some(text) = find(&[Origin::Connecting], None, &detail) {
+            return Self::by_text(op, error, detail, Some(text));
+        }
+        let found = Self::from_redis(op, error);
+        if found.kind() != Kind::Uncertain {
+            return found;
+        }
+        let found = Self::new(op, Kind::Unreachable, detail).because_of(cause::of(error));
+        match error.kind() {
+            ErrorKind::Parse => found.advised("what answers there is no Redis: check the address"),
+            _ => found,
+        }
+    }
+
+    /// The server closed a connection as soon as it was made, with these words.
+    pub(super) fn turned_away(op: &'static str, words: &str) -> Self {
+        let (kind, advice) = match find(&[Origin::Greeting], None, words) {
+            Some((_, _, kind, Some(advice))) => (*kind, *advice),
+            _ => (Kind::Unreachable, "Redis does not let us in: its own words say why"),
+        };
+        Self::new(op, kind, words).advised(advice)
+    }
+
+    /// An error of a request.
+    pub(super) fn from_redis(op: &'static str, error: &RedisError) -> Self {
+        use ServerErrorKind::{Ask, CrossSlot, Moved, TryAgain};
+        if let Some(error) = NotSent::inside(error) {
+            return Self::connecting(op, error);
+        }
+        let text = error.to_string();
+        let of_kind = |kind| Self::new(op, kind, text.as_str()).because_of(cause::of(error));
+        // Of a connection that is made anew.
+        if let Some(advice) = tls::refused_by_us(error) {
+            return of_kind(Kind::Tls).advised(advice);
+        }
+        match error.kind() {
+            // Only met while a connection is being made: nothing was sent.
+            ErrorKind::Io if error.is_connection_refusal() => of_kind(Kind::Unreachable),
+            // What cannot be read, or belongs to another request, ends the connection too.
+            ErrorKind::Io | ErrorKind::Parse => of_kind(Kind::Uncertain),
+            ErrorKind::AuthenticationFailed => of_kind(Kind::Denied).advised(LOGIN),
+            ErrorKind::InvalidClientConfig => of_kind(Kind::Address),
+            ErrorKind::Server(CrossSlot) => of_kind(Kind::Unsupported).advised(HASH_TAG),
+            ErrorKind::Server(Moved | Ask) => of_kind(Kind::Unsupported).advised(ONE_SHARD),
+            ErrorKind::Server(TryAgain) => of_kind(Kind::NotReady),
+            ErrorKind::Server(_) | ErrorKind::Extension => {
+                let found = find(&[Origin::Reply, Origin::Script], error.code(), &text);
+                Self::by_text(op, error, text, found)
+            }
+            _ => {
+                let found = find(&[Origin::Library], None, &text);
+                Self::by_text(op, error, text, found)
+            }
+        }
+    }
+
+    fn by_text(op: &'static str, error: &RedisError, detail: String, found: Option<&Text>) -> Self {
+        let (origin, _, kind, advice) = found.copied().unwrap_or((Origin::Reply, "", Kind::Reply, None));
+        let mut told = Self::new(op, kind, detail).because_of(cause::of(error));
+        if origin == Origin::Script {
+            told = told.partial();
+        }
+        match advice {
+            Some(advice) => told.advised(advice),
+            None => told,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+    use std::io;
+
+    use super::*;
+
+    fn refused(text: &str) -> BrokerError {
+        let reply =
+            redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).expect("an error of the server");
+        BrokerError::from_redis("retry", &reply.extract_error().expect_err("an error"))
+    }
+
+    #[test]
+    fn a_right_that_is_missing_is_told_by_each_server() {
+        for (text, may_be_done) in [
+            ("NOPERM this user has no permissions to run the 'evalsha' command", false),
+            (
+                "ERR The user executing the script can't run this command or subcommand script: f7, on @user_script:1.",
+                true,
+            ),
+            (
+                "ERR Error running script (call to f_f7): @user_script:1: The user executing the script can't run this command",
+                true,
+            ),
+            (
+                "ERR ACL failure in script: User poor has no permissions to run the 'rpush' command script: f7",
+                true,
+            ),
+        ] {
+            let error = refused(text);
+            assert_eq!(error.kind(), Kind::Denied, "{error}");
+            let (advice, _) = error.advice_and_detail();
+            assert_eq!((advice, error.may_have_been_applied()), (RIGHTS, may_be_done), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_text_of_a_reply_is_found_alone_and_in_a_scripts_error() {
+        for (origin, words, kind, _) in TEXTS {
+            let alone = match origin {
+                Origin::Reply => format!("{words} and prose"),
+                Origin::Script => format!("ERR {words}"),
+                _ => continue,
+            };
+            for text in [alone, format!("ERR Error running script: @user_script: 7: -{words}")] {
+                assert_eq!(refused(&text).kind(), kind, "{text}");
+            }
+        }
+        assert_eq!(refused("ERR syntax error").kind(), Kind::Reply);
+    }
+
+    #[test]
+    fn source_is_the_error_of_the_connection_or_of_redis() {
+        let broken = || RedisError::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        for error in [broken(), NotSent::wrap(broken())] {
+            let error = BrokerError::from_redis("claim", &error);
+            let source = error.source().expect("a source").downcast_ref::<io::Error>();
+            assert_eq!(source.expect("an I/O error").kind(), io::ErrorKind::BrokenPipe);
+        }
+        let error = refused("OOM command not allowed").without_effect();
+        let source = error.source().expect("a source").downcast_ref::<RedisError>();
+        assert_eq!(source.expect("an error of Redis").code(), Some("OOM"));
+        assert!(BrokerError::new("claim", Kind::Reply, "x").source().is_none());
+    }
+}

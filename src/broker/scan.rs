@@ -1,0 +1,156 @@
+//! Finds queues that nobody registered, by the keys beside them: scans all keys of the database.
+//!
+//! What such a scan costs depends on other people's keys. A sweeper rests after each step for so long that Redis spends one
+//! part in a hundred on it; a tool stops after a while and says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use crate::broker::Broker;
+use crate::broker::beside::Beside;
+use crate::broker::error::BrokerError;
+use crate::protocol::names::{NameError, QueueName};
+
+/// How many keys one step looks at.
+const KEYS: u32 = 1000;
+/// A gentle scan rests after each step for so many times as long as the step took, and for no longer than that.
+const RESTS: u32 = 99;
+const LONGEST_REST: Duration = Duration::from_secs(10);
+/// How many keys are looked into at a time.
+const LOOKS: usize = 100;
+
+/// How a scan goes about it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Pace {
+    /// Rests between its steps.
+    Gentle,
+    /// Without rests, for so long at the most.
+    Within(Duration),
+}
+
+/// What a scan has found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) queues: BTreeSet<QueueName>,
+    /// Names of others' queues that end as a key of ours does, and why they are refused.
+    pub(crate) refused: BTreeMap<String, NameError>,
+    /// Keys that end as one beside a queue, and hold something else.
+    pub(crate) foreign: BTreeSet<String>,
+    /// How many steps were made, and whether they were all.
+    pub(crate) steps: u32,
+    pub(crate) is_complete: bool,
+}
+
+/// How long the last steps took: the shortest of them is nearest to what Redis spent on one, without what the network and
+/// this process were late.
+#[derive(Debug, Default)]
+struct Times {
+    last: [Option<Duration>; 16],
+    steps: usize,
+}
+
+impl Times {
+    fn add(&mut self, took: Duration) -> Duration {
+        self.last[self.steps % self.last.len()] = Some(took);
+        self.steps += 1;
+        self.last.iter().flatten().min().copied().unwrap_or(took)
+    }
+}
+
+/// A pattern that the keys of all these match, and few others.
+fn pattern(beside: &[Beside]) -> String {
+    let class = |at: &dyn Fn(&str) -> Option<char>| -> String {
+        let found: BTreeSet<char> = beside.iter().filter_map(|kind| at(kind.suffix())).collect();
+        found.into_iter().collect()
+    };
+    let (first, second) = (class(&|text| text.chars().nth(1)), class(&|text| text.chars().nth(2)));
+    format!("*_[{first}][{second}]*[{}]", class(&|text| text.chars().last()))
+}
+
+impl Broker {
+    /// Scans for queues that have a key of these kinds beside them.
+    ///
+    /// Cancel-safe: it only reads.
+    pub(crate) async fn scan_queues(&self, beside: &[Beside], pace: Pace) -> Result<Found, BrokerError> {
+        let (mut found, mut cursor, began) = (Found::default(), 0, Instant::now());
+        let (pattern, mut times) = (pattern(beside), Times::default());
+        loop {
+            let step = Instant::now();
+            let (next, keys) = self.scan_step(cursor, &pattern, None).await?;
+            let took = times.add(step.elapsed());
+            self.look_into(&keys, beside, &mut found).await?;
+            found.steps += 1;
+            cursor = next;
+            found.is_complete = cursor == 0;
+            match pace {
+                _ if found.is_complete => return Ok(found),
+                Pace::Gentle => tokio::time::sleep((took * RESTS).min(LONGEST_REST)).await,
+                Pace::Within(time) if began.elapsed() >= time => return Ok(found),
+                Pace::Within(_) => {}
+            }
+        }
+    }
+
+    /// Takes those of these keys in that stand beside queues.
+    async fn look_into(
+        &self,
+        keys: &[Vec<u8>],
+        beside: &[Beside],
+        found: &mut Found,
+    ) -> Result<(), BrokerError> {
+        let texts = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
+        let candidates: Vec<_> = texts.filter_map(|key| Some((key, Beside::of_key(key, beside)?))).collect();
+        for part in candidates.chunks(LOOKS) {
+            let looks: Vec<(&str, Beside)> = part.iter().map(|(key, (kind, _))| (*key, *kind)).collect();
+            for ((key, (_, name)), fits) in part.iter().zip(self.look(&looks).await?) {
+                let Some(fits) = fits else { continue };
+                match QueueName::parse(name) {
+                    Ok(_) if !fits => drop(found.foreign.insert((*key).to_owned())),
+                    Ok(queue) => drop(found.queues.insert(queue)),
+                    Err(error @ NameError::Suffix { .. }) if fits => {
+                        found.refused.insert((*name).to_owned(), error);
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One step of a scan: the next cursor, and the keys that match, of that type only where one is given.
+    pub(crate) async fn scan_step(
+        &self,
+        cursor: u64,
+        pattern: &str,
+        kind: Option<&str>,
+    ) -> Result<(u64, Vec<Vec<u8>>), BrokerError> {
+        let mut command = redis::cmd("SCAN");
+        command.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(KEYS);
+        if let Some(kind) = kind {
+            command.arg("TYPE").arg(kind);
+        }
+        self.read("scan_keys", &command).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_of_the_last_steps_counts() {
+        let (mut times, ms) = (Times::default(), Duration::from_millis);
+        assert_eq!([3, 2, 5].map(|took| times.add(ms(took))), [3, 2, 2].map(ms));
+        for _ in 0..14 {
+            assert_eq!(times.add(ms(9)), ms(2));
+        }
+        assert_eq!(times.add(ms(9)), ms(5), "expected an old one to be forgotten");
+    }
+
+    #[test]
+    fn the_pattern_has_the_beginnings_and_ends_of_all_suffixes() {
+        use Beside::{Dead, Notifications, Processing};
+        assert_eq!(pattern(&[Notifications, Processing]), "*_[np][or]*[gi]");
+        assert_eq!(pattern(&[Notifications, Processing, Dead]), "*_[dnp][eor]*[dgi]");
+    }
+}

@@ -1,0 +1,46 @@
+//! What a server says of itself.
+
+use std::collections::HashMap;
+
+use crate::broker::error::{BrokerError, BrokerErrorKind};
+
+/// The oldest server that has all the commands that the scripts use (`LPOP` with a count).
+const OLDEST: (u32, u32) = (6, 2);
+
+/// What the server says of itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ServerFacts {
+    /// The version of Redis that it is compatible with, such as `7.2.4`.
+    pub(crate) redis_version: String,
+    /// All fields that `INFO` told.
+    pub(crate) fields: HashMap<String, String>,
+}
+
+impl ServerFacts {
+    /// What `INFO` answered.
+    pub(super) fn parse(text: &str) -> Self {
+        let fields: HashMap<String, String> = text
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .map(|(field, value)| (field.to_owned(), value.trim().to_owned()))
+            .collect();
+        let redis_version = fields.get("redis_version").cloned().unwrap_or_default();
+        Self { redis_version, fields }
+    }
+
+    /// Whether it is a node of a Redis Cluster.
+    pub(super) fn is_cluster(&self) -> bool {
+        self.fields.get("redis_mode").is_some_and(|mode| mode == "cluster")
+    }
+
+    /// An error where it is older than the oldest that has all commands of the scripts.
+    pub(super) fn check_version(&self) -> Result<(), BrokerError> {
+        let mut numbers = self.redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        if version < OLDEST {
+            let detail = format!("the server says version {}", self.redis_version);
+            return Err(BrokerError::new("connect", BrokerErrorKind::Unsupported, detail));
+        }
+        Ok(())
+    }
+}

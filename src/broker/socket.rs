@@ -1,0 +1,233 @@
+//! Opens connections to Redis, and watches what goes over them.
+//!
+//! The library reports a connection that broke in one way, whether a request was on its way or not. The socket knows better:
+//! it counts the bytes that the kernel has taken, and before it writes on a connection that was quiet it asks the kernel
+//! whether the server has closed it, which the runtime may not have noticed yet.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use futures_util::future::select_ok;
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::SockRef;
+use redis::{AsyncConnectionConfig, ConnectionAddr, ErrorKind, RedisResult};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
+
+use crate::broker::target::Target;
+#[cfg(feature = "tls")]
+use crate::broker::tls::Secure;
+
+/// How many requests may wait to be written.
+const BUFFERED: usize = 1024;
+
+/// A connection that was used so recently is not looked at before it is written to.
+const QUIET: Duration = Duration::from_micros(20);
+
+/// A connection on which many requests can be under way. The last clone closes it.
+#[derive(Clone)]
+pub(super) struct Live {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) traffic: Arc<Traffic>,
+    _driver: Arc<Driver>,
+}
+
+/// What drives a connection ends with it.
+struct Driver(tokio::task::AbortHandle);
+
+/// What is known of a connection beside its replies.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    /// How many bytes the kernel has taken.
+    written: AtomicU64,
+    /// How many requests are under way.
+    requests: AtomicUsize,
+    /// Nothing can be sent any more.
+    closed: AtomicBool,
+}
+
+/// A request that is under way.
+pub(super) struct UnderWay<'a> {
+    traffic: &'a Traffic,
+    written_before: u64,
+}
+
+/// A connection to Redis, as its bytes go.
+struct Socket {
+    stream: Stream,
+    traffic: Arc<Traffic>,
+    used: Instant,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<Secure>),
+}
+
+/// Connects, and says who we are. The caller limits how long that may take.
+pub(super) async fn open(target: &Target) -> RedisResult<Live> {
+    let info = target.client().get_connection_info();
+    let stream = match info.addr() {
+        ConnectionAddr::Tcp(host, port) => Stream::Tcp(tcp(host, *port, info.tcp_settings()).await?),
+        ConnectionAddr::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
+        #[cfg(feature = "tls")]
+        ConnectionAddr::TcpTls { host, port, .. } => {
+            let stream = tcp(host, *port, info.tcp_settings()).await?;
+            Stream::Tls(Box::new(target.tls()?.connect(host, stream).await?))
+        }
+        _ => return Err(io::Error::from(io::ErrorKind::Unsupported).into()),
+    };
+    let traffic = Arc::new(Traffic::default());
+    let socket = Socket { stream, traffic: Arc::clone(&traffic), used: Instant::now() };
+    // How long a reply may take is for those who wait for it.
+    let settings = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(BUFFERED);
+    let (connection, driver) =
+        MultiplexedConnection::new_with_config(info.redis_settings(), socket, settings).await?;
+    let driver = Arc::new(Driver(tokio::spawn(driver).abort_handle()));
+    Ok(Live { connection, traffic, _driver: driver })
+}
+
+/// Connects to the first address of a host that takes it.
+pub(super) async fn tcp(host: &str, port: u16, settings: &TcpSettings) -> RedisResult<TcpStream> {
+    let connect = async |address| {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(settings.nodelay())?;
+        let socket = SockRef::from(&stream);
+        if let Some(keepalive) = settings.keepalive() {
+            socket.set_tcp_keepalive(keepalive)?;
+        }
+        #[cfg(target_os = "linux")]
+        socket.set_tcp_user_timeout(settings.user_timeout())?;
+        io::Result::Ok(stream)
+    };
+    let connects: Vec<_> =
+        lookup_host((host, port)).await?.map(|address| Box::pin(connect(address))).collect();
+    if connects.is_empty() {
+        return Err((ErrorKind::InvalidClientConfig, "the host has no address").into());
+    }
+    Ok(select_ok(connects).await?.0)
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Traffic {
+    /// Whether nothing can be sent any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Begins a request; it ends when what this gives is dropped.
+    pub(super) fn begin(&self) -> UnderWay<'_> {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        UnderWay { traffic: self, written_before: self.written.load(Ordering::Acquire) }
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+}
+
+impl UnderWay<'_> {
+    /// Whether nothing was written since it began. Bytes of other requests count too: then it may have been written.
+    pub(super) fn is_unwritten(&self) -> bool {
+        self.traffic.written.load(Ordering::Acquire) == self.written_before
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.traffic.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Socket {
+    /// Whether the server has closed a quiet connection: then there is an end to be read, or something that nobody asked for.
+    /// While we say who we are there is no request under way, and TLS may send something by itself.
+    fn is_useless(&self) -> bool {
+        let is_quiet = self.traffic.requests.load(Ordering::Relaxed) == 1 && self.used.elapsed() > QUIET;
+        is_quiet && !matches!(self.stream.peek(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+impl Stream {
+    fn peek(&self) -> io::Result<usize> {
+        let mut byte = [MaybeUninit::uninit()];
+        match self {
+            Self::Tcp(stream) => SockRef::from(stream).peek(&mut byte),
+            Self::Unix(stream) => SockRef::from(stream).peek(&mut byte),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => SockRef::from(stream.get_ref().0).peek(&mut byte),
+        }
+    }
+}
+
+/// Calls a method of the stream that is inside.
+macro_rules! inside {
+    ($socket:expr, $stream:ident => $call:expr) => {
+        match &mut $socket.stream {
+            Stream::Tcp($stream) => $call,
+            Stream::Unix($stream) => $call,
+            #[cfg(feature = "tls")]
+            Stream::Tls($stream) => $call,
+        }
+    };
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = ready!(inside!(self, stream => Pin::new(stream).poll_read(cx, buffer)));
+        if read.is_err() || buffer.filled().len() == before {
+            self.traffic.close();
+        }
+        self.used = Instant::now();
+        Poll::Ready(read)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.is_useless() {
+            self.traffic.close();
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let written = ready!(inside!(self, stream => Pin::new(stream).poll_write(cx, bytes)));
+        match &written {
+            Ok(written) => drop(self.traffic.written.fetch_add(*written as u64, Ordering::Release)),
+            Err(_) => self.traffic.close(),
+        }
+        self.used = Instant::now();
+        Poll::Ready(written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        inside!(self, stream => Pin::new(stream).poll_flush(cx))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        inside!(self, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Also when its runtime ends.
+        self.traffic.close();
+    }
+}

@@ -1,0 +1,135 @@
+//! Where Redis is, how long we wait for it, and why there is no connection to it.
+
+#[cfg(feature = "tls")]
+use std::io;
+use std::io::Read;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{Client, ConnectionAddr, ErrorKind, RedisError};
+
+use crate::broker::address;
+use crate::broker::cause;
+use crate::broker::classify::is_login_refused;
+use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::outage::Outage;
+#[cfg(feature = "tls")]
+use crate::broker::tls;
+use crate::config::RedisConfig;
+
+/// How long a server may take to say why it closes a connection.
+const SHORT: Duration = Duration::from_millis(200);
+
+/// Where Redis is, and how long we wait for it.
+pub(crate) struct Target {
+    client: Client,
+    #[cfg(feature = "tls")]
+    tls: Option<tls::Connector>,
+    pub(super) timeout: Duration,
+    /// What fails there, shared by all that ask.
+    pub(crate) outage: Outage,
+}
+
+impl Target {
+    /// Reads the settings; connects to nothing.
+    pub(crate) fn new(config: &RedisConfig) -> Result<Arc<Self>, BrokerError> {
+        let client = address::client(config)?;
+        Ok(Arc::new(Self {
+            #[cfg(feature = "tls")]
+            tls: match client.get_connection_info().addr() {
+                ConnectionAddr::TcpTls { .. } => Some(tls::Connector::new(config)?),
+                _ => None,
+            },
+            outage: Outage::at(address_of(&client)),
+            client,
+            timeout: config.timeout,
+        }))
+    }
+
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What speaks TLS, where the address asks for it.
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(&self) -> io::Result<&tls::Connector> {
+        self.tls.as_ref().ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// Why there is no connection. Which of the two sides speaks TLS can only be guessed from how it failed.
+    pub(super) fn not_connected(&self, op: &'static str, error: &RedisError) -> BrokerError {
+        let found = BrokerError::connecting(op, error).at(&self.address());
+        let info = self.client.get_connection_info();
+        match info.addr() {
+            _ if is_login_refused(error) => BrokerError::connecting(op, error)
+                .login_refused(info.redis_settings().username(), &self.address()),
+            ConnectionAddr::TcpTls { .. } if error.kind() == ErrorKind::InvalidClientConfig => {
+                BrokerError::new(op, BrokerErrorKind::Tls, error.to_string()).because_of(cause::of(error))
+            }
+            ConnectionAddr::TcpTls { .. } if error.is_timeout() => found.advised(
+                "Redis does not answer: check that it runs, and that it speaks TLS at this port, or use redis://",
+            ),
+            address if error.is_connection_dropped() && !error.is_connection_refusal() => {
+                match (first_words(address), address) {
+                    (Some(words), _) => BrokerError::turned_away(op, &words).at(&self.address()),
+                    (None, ConnectionAddr::Tcp(..)) => found.advised(
+                        "the server closed the connection at once: if it speaks TLS, the address begins with rediss://",
+                    ),
+                    _ => found,
+                }
+            }
+            _ => found,
+        }
+    }
+
+    /// A connection that blocks its thread, for up to `longest` at a time.
+    pub(super) fn connect_blocking(&self, longest: Duration) -> Result<redis::Connection, BrokerError> {
+        let timeout = self.timeout.min(longest);
+        let connect = || {
+            let connection = self.client.get_connection_with_timeout(timeout)?;
+            connection.set_read_timeout(Some(timeout))?;
+            connection.set_write_timeout(Some(timeout))?;
+            Ok(connection)
+        };
+        connect().map_err(|error| self.not_connected("beat", &error))
+    }
+
+    /// Where Redis is, without user and password.
+    pub(super) fn address(&self) -> String {
+        address_of(&self.client)
+    }
+}
+
+fn address_of(client: &Client) -> String {
+    match client.get_connection_info().addr() {
+        ConnectionAddr::Tcp(host, port) => format!("{host}:{port}"),
+        ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port} (TLS)"),
+        ConnectionAddr::Unix(path) => path.display().to_string(),
+        _ => "elsewhere".to_owned(),
+    }
+}
+
+/// What a server says to whoever connects, before it closes the connection: one that has too many, or is protected. The
+/// library has no ear for it while it still says who it is.
+fn first_words(address: &ConnectionAddr) -> Option<String> {
+    let mut words = [0; 2048];
+    let length = match address {
+        ConnectionAddr::Tcp(host, port) => {
+            let mut addresses = (host.as_str(), *port).to_socket_addrs().ok()?;
+            let mut stream =
+                addresses.find_map(|address| TcpStream::connect_timeout(&address, SHORT).ok())?;
+            stream.set_read_timeout(Some(SHORT)).ok()?;
+            stream.read(&mut words).ok()?
+        }
+        ConnectionAddr::Unix(path) => {
+            let mut stream = UnixStream::connect(path).ok()?;
+            stream.set_read_timeout(Some(SHORT)).ok()?;
+            stream.read(&mut words).ok()?
+        }
+        _ => return None,
+    };
+    let words = String::from_utf8_lossy(&words[..length]);
+    words.strip_prefix('-').map(|words| words.trim_end().to_owned())
+}

@@ -1,0 +1,55 @@
+//! Reads of the timetable of a queue: calls that are not to run yet.
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::protocol::call_id::CallId;
+use crate::protocol::keys::QueueKeys;
+
+impl Broker {
+    /// Up to `count` ids in the timetable, the first due first, without the first `start`, and when each is due, in
+    /// milliseconds since 1970. What is no call is left out; none: there are no more.
+    pub(crate) async fn dues(
+        &self,
+        keys: &QueueKeys,
+        start: u64,
+        count: u64,
+    ) -> Result<Option<Vec<(CallId, u64)>>, BrokerError> {
+        let mut command = redis::cmd("ZRANGE");
+        let last = start.saturating_add(count).saturating_sub(1);
+        command.arg(&keys.due).arg(start).arg(last).arg("WITHSCORES");
+        let members: Vec<(Vec<u8>, f64)> = self.read("scheduled", &command).await?;
+        if members.is_empty() {
+            return Ok(None);
+        }
+        let call = |(member, due): (Vec<u8>, f64)| {
+            let id = member.strip_prefix(b"c").and_then(|id| <[u8; 16]>::try_from(id).ok())?;
+            Some((CallId::from_bytes(id), due.max(0.0) as u64))
+        };
+        Ok(Some(members.into_iter().filter_map(call).collect()))
+    }
+
+    /// When a call is due, in milliseconds since 1970, unless it is not in the timetable.
+    pub(crate) async fn due(&self, keys: &QueueKeys, id: CallId) -> Result<Option<u64>, BrokerError> {
+        let mut command = redis::cmd("ZSCORE");
+        command.arg(&keys.due).arg([b"c", &id.as_bytes()[..]].concat());
+        let due: Option<f64> = self.read("scheduled", &command).await?;
+        Ok(due.map(|due| due.max(0.0) as u64))
+    }
+
+    /// The messages of calls in the timetable, none for one that is gone.
+    pub(crate) async fn later(
+        &self,
+        keys: &QueueKeys,
+        ids: &[CallId],
+    ) -> Result<Vec<Option<Vec<u8>>>, BrokerError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut command = redis::cmd("HMGET");
+        command.arg(&keys.later);
+        for id in ids {
+            command.arg(&id.as_bytes()[..]);
+        }
+        self.read("scheduled", &command).await
+    }
+}

@@ -1,0 +1,179 @@
+//! Claim: releases the messages of slots that finished, and moves waiting ones into free slots.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::Value;
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::script::{self, Script, milliseconds};
+use crate::broker::token::Token;
+use crate::protocol::keys::QueueKeys;
+
+/// The most slots, or messages, that one call moves.
+pub(crate) const MAX_BATCH: usize = 512;
+
+/// What a worker asks of `claim`: see `lua/claim.lua`.
+#[derive(Debug)]
+pub(crate) struct ClaimRequest<'a> {
+    /// HASH of the worker.
+    pub(crate) worker_key: &'a str,
+    /// The number of this call.
+    pub(crate) seq: u64,
+    /// How long a live key is good for.
+    pub(crate) lease: Duration,
+    /// The token that the caller was woken with.
+    pub(crate) in_hand: Option<Token>,
+    /// Whether the live keys of the free slots need a new lease.
+    pub(crate) renew: bool,
+    /// Released slots that succeeded and may be suspects; they stand first.
+    pub(crate) forgive: usize,
+    /// Released slots; they stand first.
+    pub(crate) released: usize,
+    /// Released slots that are not claimed again; they stand first.
+    pub(crate) kept: usize,
+    /// At most [`MAX_BATCH`] wire ids: released ones first, free ones last.
+    pub(crate) wire_ids: &'a [&'a str],
+}
+
+/// What `claim` or `pick_up` answered.
+#[derive(Debug)]
+pub(crate) struct Claimed {
+    /// Released messages that this worker owned no more.
+    pub(crate) lost: u64,
+    /// Messages that still wait.
+    pub(crate) waiting: u64,
+    /// Whether messages are known that died with their workers.
+    pub(crate) suspects: bool,
+    /// Whether the claimed message is one of them that is to run alone.
+    pub(crate) alone: bool,
+    /// The claimed messages, in the order of the free slots.
+    pub(crate) messages: Vec<Bytes>,
+}
+
+impl Claimed {
+    pub(super) fn read(script: &Script, reply: Value) -> Result<Self, BrokerError> {
+        let values = <[Value; 4]>::try_from(script.array(reply)?);
+        let [lost, waiting, suspects, messages] =
+            values.map_err(|values| script.unexpected(&Value::Array(values)))?;
+        let number = |value| match value {
+            Value::Int(number) => Ok(number.unsigned_abs()),
+            other => Err(script.unexpected(&other)),
+        };
+        let (lost, waiting, suspects) = (number(lost)?, number(waiting)?, number(suspects)?);
+        let messages = match messages {
+            Value::BulkString(packed) => {
+                let packed = Bytes::from(packed);
+                unpack(&packed).ok_or_else(|| script.unexpected(&Value::BulkString(packed.into())))?
+            }
+            messages => {
+                let values = script.array(messages)?;
+                let mut messages = Vec::with_capacity(values.len());
+                for value in values {
+                    match value {
+                        Value::BulkString(message) => messages.push(message.into()),
+                        other => return Err(script.unexpected(&other)),
+                    }
+                }
+                messages
+            }
+        };
+        Ok(Self { lost, waiting, suspects: suspects > 0, alone: suspects == 2, messages })
+    }
+}
+
+/// The strings of an array of MessagePack. They stay where they are: none asks for memory of its own.
+fn unpack(packed: &Bytes) -> Option<Vec<Bytes>> {
+    let mut rest = packed.as_ref();
+    let count = usize::try_from(rmp::decode::read_array_len(&mut rest).ok()?).ok()?;
+    let mut strings = Vec::with_capacity(count.min(MAX_BATCH));
+    for _ in 0..count {
+        let length = usize::try_from(rmp::decode::read_str_len(&mut rest).ok()?).ok()?;
+        let (string, behind) = rest.split_at_checked(length)?;
+        strings.push(packed.slice_ref(string));
+        rest = behind;
+    }
+    rest.is_empty().then_some(strings)
+}
+
+impl Broker {
+    /// Releases what finished and claims for the slots that are free.
+    pub(crate) async fn claim(
+        &self,
+        keys: &QueueKeys,
+        ask: &ClaimRequest<'_>,
+    ) -> Result<Claimed, BrokerError> {
+        let script_keys =
+            [&keys.queue, &keys.notifications, &keys.processing, ask.worker_key, &keys.deaths, &keys.hand];
+        let bytes = ask.wire_ids.iter().map(|id| id.len()).sum::<usize>() + 64;
+        let mut command = script::CLAIM.command(&script_keys, ask.wire_ids.len() + 7, bytes);
+        let in_hand = match ask.in_hand {
+            None => 0,
+            Some(Token::Popped) => 1,
+            Some(Token::Moved) => 2,
+        };
+        command
+            .arg(ask.seq)
+            .arg(milliseconds(ask.lease))
+            .arg(in_hand)
+            .arg(u8::from(ask.renew))
+            .arg(ask.forgive)
+            .arg(ask.released)
+            .arg(ask.kept);
+        for id in ask.wire_ids {
+            command.arg(*id);
+        }
+        let reply = script::CLAIM.run(&mut self.commands.clone(), command).await?;
+        Claimed::read(&script::CLAIM, reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::BrokerErrorKind;
+
+    #[test]
+    fn packed_messages_are_read_in_place_and_broken_ones_refused() {
+        let read = |packed: &[u8]| unpack(&Bytes::copy_from_slice(packed));
+        for (head, length) in [(&[0xda, 1, 0][..], 256), (&[0xdb, 0, 1, 0, 0], 65_536)] {
+            let message = vec![7; length];
+            let packed = [&[0x91], head, &message].concat();
+            assert_eq!(read(&packed), Some(vec![Bytes::from(message)]), "of {length} bytes");
+        }
+        let long = [&[0xdc, 0, 2, 0xd9, 40][..], &[7; 40], &[0xa2, 0xc1, 0]].concat();
+        assert_eq!(read(&long), Some(vec![Bytes::from(vec![7; 40]), Bytes::from(vec![0xc1, 0])]));
+        assert_eq!(read(&[0x90]), Some(vec![]));
+        for cut in 0..long.len() {
+            assert_eq!(read(&long[..cut]), None, "of {cut} bytes");
+        }
+        for broken in [&[0x91, 0xa1, 1, 2][..], &[0x91, 1], &[0xa1, 1], &[0xdd, 255, 255, 255, 255, 0xa0]] {
+            assert_eq!(read(broken), None, "{broken:?}");
+        }
+        let packed = Bytes::from(long);
+        let inside = packed.as_ptr_range();
+        assert!(unpack(&packed).expect("it is whole").iter().all(|one| inside.contains(&one.as_ptr())));
+    }
+
+    #[test]
+    fn what_claim_does_not_answer_is_refused_without_its_bytes() {
+        let (one, bytes) = (Value::Int(1), Value::BulkString(b"secret".to_vec()));
+        let whole = |messages| Value::Array(vec![one.clone(), one.clone(), one.clone(), messages]);
+        let read = |reply| Claimed::read(&script::CLAIM, reply);
+        assert!(read(whole(Value::Array(vec![bytes.clone()]))).is_ok());
+        for wrong in [
+            bytes.clone(),
+            Value::Array(vec![one.clone(); 3]),
+            Value::Array(vec![bytes.clone(); 4]),
+            whole(bytes),
+            whole(Value::Nil),
+            whole(Value::Array(vec![Value::Nil])),
+        ] {
+            let shown = format!("{wrong:?}");
+            let error = read(wrong).expect_err(&shown);
+            assert_eq!(error.kind(), BrokerErrorKind::Reply, "{shown}");
+            assert!(!error.to_string().contains("secret") && !error.to_string().contains("115"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Kill: orders a worker to end what a slot runs.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::script::{self, milliseconds};
+use crate::protocol::keys::{self, QueueKeys};
+
+/// How many orders may stand for one worker on one queue.
+const MOST: usize = 100;
+
+/// What an operator asks of `kill`.
+#[derive(Debug)]
+pub(crate) struct OrderRequest<'a> {
+    pub(crate) worker_key: &'a str,
+    pub(crate) orders_key: &'a str,
+    pub(crate) wire_id: &'a str,
+    /// SHA-1 of the message that is to be ended.
+    pub(crate) digest: &'a str,
+    pub(crate) by: &'a str,
+    /// After this time it stands no more.
+    pub(crate) expiry: Duration,
+}
+
+/// What `kill` did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ordered {
+    /// The order stands.
+    Yes,
+    /// The slot owns nothing or another message.
+    Moved,
+    /// The slot's worker is dead.
+    Dead,
+    /// Too many orders stand already.
+    TooMany,
+}
+
+impl Broker {
+    /// Orders the worker of a slot to end what it runs, if it is still that message.
+    pub(crate) async fn kill(
+        &self,
+        keys: &QueueKeys,
+        ask: &OrderRequest<'_>,
+    ) -> Result<Ordered, BrokerError> {
+        let answer = keys::answer(ask.wire_id);
+        let script_keys =
+            [keys.processing.as_str(), ask.worker_key, ask.wire_id, ask.orders_key, answer.as_str()];
+        let bytes = ask.wire_id.len() + ask.digest.len() + ask.by.len() + 32;
+        let mut command = script::KILL.command(&script_keys, 5, bytes);
+        command.arg(ask.wire_id).arg(ask.digest).arg(ask.by).arg(milliseconds(ask.expiry)).arg(MOST);
+        match script::KILL.run(&mut self.commands.clone(), command).await? {
+            Value::Int(1) => Ok(Ordered::Yes),
+            Value::Int(0) => Ok(Ordered::Moved),
+            Value::Int(-1) => Ok(Ordered::Dead),
+            Value::Int(-2) => Ok(Ordered::TooMany),
+            reply => Err(script::KILL.unexpected(&reply)),
+        }
+    }
+}

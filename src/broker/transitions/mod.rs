@@ -1,0 +1,39 @@
+//! One file for each transition in the life of a message: its request, the keys and arguments of its script in the order of
+//! the script's header, and the reading of the reply.
+//!
+//! `balance.rs` calls `lua/balance.lua`, and so on; an enqueue alone is a transaction.
+
+mod balance;
+mod beat;
+mod begin;
+mod bury;
+mod cancel;
+mod claim;
+mod enqueue;
+mod kill;
+mod pick_up;
+mod promote;
+mod purge;
+mod put_back;
+mod reconcile;
+mod requeue_lost;
+mod resign;
+mod retry;
+mod retry_later;
+mod revive;
+mod run_now;
+mod schedule;
+
+pub(crate) use self::beat::Foreign;
+pub(crate) use self::bury::{Buried, BuryRequest, DeadLimits};
+pub(crate) use self::claim::{ClaimRequest, Claimed, MAX_BATCH};
+pub(crate) use self::enqueue::Ready;
+pub(crate) use self::kill::{OrderRequest, Ordered};
+pub(crate) use self::pick_up::PickUpRequest;
+pub(super) use self::pick_up::pick_up;
+pub(crate) use self::promote::Promoted;
+pub(crate) use self::put_back::Place;
+pub(crate) use self::reconcile::{Owned, ReconcileRequest, Reconciled};
+pub(crate) use self::requeue_lost::DeathLimits;
+pub(crate) use self::retry_later::{RetryLaterRequest, Scheduled};
+pub(crate) use self::schedule::{Entry, MAX_SCHEDULED};

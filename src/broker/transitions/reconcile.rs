@@ -1,0 +1,132 @@
+//! Reconcile: finds out what became of calls whose replies were lost.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::Value;
+
+use crate::broker::Broker;
+use crate::broker::commands::Transaction;
+use crate::broker::error::BrokerError;
+use crate::broker::script::{self, milliseconds};
+use crate::protocol::keys::QueueKeys;
+
+/// The most slots that one call asks after.
+const MAX_RECONCILED: usize = 2000;
+
+/// What a worker asks of `reconcile`: see `lua/reconcile.lua`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReconcileRequest<'a> {
+    /// HASH of the worker.
+    pub(crate) worker_key: &'a str,
+    /// The number of this call, beyond any before.
+    pub(crate) seq: u64,
+    pub(crate) lease: Duration,
+    /// At least one wire id: the slots in question.
+    pub(crate) wire_ids: &'a [&'a str],
+}
+
+/// What `reconcile` answered.
+#[derive(Debug)]
+pub(crate) struct Reconciled {
+    /// The number of the last call that was applied; none when Redis does not know.
+    pub(crate) applied: Option<u64>,
+    /// Which of the slots, from 0 on, own a suspect that is to run alone.
+    pub(crate) alone: Vec<usize>,
+    /// What each slot owns now.
+    pub(crate) owned: Vec<Option<Owned>>,
+}
+
+/// What a slot owns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Owned {
+    Message(Bytes),
+    /// A message that was not read, of so many bytes.
+    Unread(u64),
+}
+
+impl Broker {
+    /// Finds out what became of calls whose replies were lost, and refuses those still on their way. Many slots are asked
+    /// after, and large messages come, in several parts.
+    pub(crate) async fn reconcile(
+        &self,
+        keys: &QueueKeys,
+        ask: &ReconcileRequest<'_>,
+    ) -> Result<Reconciled, BrokerError> {
+        let mut all = self.reconcile_some(keys, ask).await?;
+        while all.owned.len() < ask.wire_ids.len() {
+            let left = ReconcileRequest { wire_ids: &ask.wire_ids[all.owned.len()..], ..*ask };
+            let more = self.reconcile_some(keys, &left).await?;
+            let before = all.owned.len();
+            all.alone.extend(more.alone.into_iter().map(|place| before + place));
+            all.owned.extend(more.owned);
+        }
+        Ok(all)
+    }
+
+    /// The same without the messages, whose reply may be more than the connection takes.
+    pub(crate) async fn reconcile_unread(
+        &self,
+        keys: &QueueKeys,
+        ask: &ReconcileRequest<'_>,
+    ) -> Result<Reconciled, BrokerError> {
+        // No slot is called so. From then on no call of this worker changes what its slots own.
+        let nothing = ReconcileRequest { wire_ids: &[ask.worker_key], ..*ask };
+        let Reconciled { applied, .. } = self.reconcile_some(keys, &nothing).await?;
+        let length = |id: &&str| redis::cmd("HSTRLEN").arg(&keys.processing).arg(*id).to_owned();
+        let lengths = Transaction::new(ask.wire_ids.iter().map(length));
+        let lengths = self.commands.clone().transact(&lengths).await;
+        let failed = |error| BrokerError::from_redis("reconcile", &error);
+        let owned = lengths.map_err(failed)?.into_iter().map(|length| match length.extract_error() {
+            Ok(Value::Int(0)) => Ok(None),
+            Ok(Value::Int(length)) => Ok(Some(Owned::Unread(length.unsigned_abs()))),
+            Ok(other) => Err(script::RECONCILE.unexpected(&other)),
+            Err(error) => Err(failed(error)),
+        });
+        Ok(Reconciled { applied, alone: Vec::new(), owned: owned.collect::<Result<_, _>>()? })
+    }
+
+    /// Does so for at least the first of these slots.
+    async fn reconcile_some(
+        &self,
+        keys: &QueueKeys,
+        ask: &ReconcileRequest<'_>,
+    ) -> Result<Reconciled, BrokerError> {
+        let ReconcileRequest { worker_key, seq, lease, wire_ids } = *ask;
+        let wire_ids = &wire_ids[..wire_ids.len().min(MAX_RECONCILED)];
+        let bytes = wire_ids.iter().map(|id| id.len()).sum::<usize>() + 32;
+        let mut command = script::RECONCILE.command(
+            &[&keys.processing, worker_key, &keys.deaths],
+            wire_ids.len() + 2,
+            bytes,
+        );
+        command.arg(seq).arg(milliseconds(lease));
+        for id in wire_ids {
+            command.arg(*id);
+        }
+        let reply = script::RECONCILE.run(&mut self.commands.clone(), command).await?;
+        let mut values = script::RECONCILE.array(reply)?.into_iter();
+        let (Some(Value::Int(applied)), Some(Value::Array(places))) = (values.next(), values.next()) else {
+            return Err(script::RECONCILE.unexpected(&Value::Nil));
+        };
+        let mut alone = Vec::with_capacity(places.len());
+        for place in places {
+            match place {
+                Value::Int(place @ 1..) => alone.push(place.unsigned_abs() as usize - 1),
+                other => return Err(script::RECONCILE.unexpected(&other)),
+            }
+        }
+        let mut owned = Vec::with_capacity(wire_ids.len());
+        for value in values {
+            owned.push(match value {
+                Value::BulkString(message) => Some(Owned::Message(message.into())),
+                Value::Nil => None,
+                other => return Err(script::RECONCILE.unexpected(&other)),
+            });
+        }
+        if owned.is_empty() {
+            return Err(script::RECONCILE.unexpected(&Value::Nil));
+        }
+        Ok(Reconciled { applied: u64::try_from(applied).ok(), alone, owned })
+    }
+}

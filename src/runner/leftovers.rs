@@ -1,0 +1,139 @@
+//! Decides whether a run has left a preforked child as it was, so that the child may be given another one.
+//!
+//! What could end the process or write for it while another run goes on is looked for before the end of the run is
+//! reported: threads, futures and an alarm. All else is looked at behind that, before the next run begins.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+
+use crate::sys::process_state::{Attributes, Descriptors, has_alarm, has_threads, threads};
+use crate::sys::sessions;
+use crate::task::{Registration, States};
+
+/// How long a thread that is about to end may take.
+const ENDING: Duration = Duration::from_millis(3);
+/// Between two looks at it.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// For how long a thread of a child's runtime waits for more blocking work: not until the end of the run.
+pub(super) const KEEP_ALIVE: Duration = Duration::from_micros(200);
+
+/// What a child was like when it was set up.
+pub(super) struct Leftovers {
+    attributes: Attributes,
+    descriptors: Descriptors,
+    threads: usize,
+    /// Futures that live in the runtime.
+    futures: usize,
+    /// How often clients had connected at the last look, and whether one has in this run: what it opens and starts is for
+    /// later runs too.
+    sessions: u64,
+    has_connected: bool,
+}
+
+/// What a task may leave to later runs.
+#[derive(Clone, Copy)]
+struct Keeps {
+    /// Descriptors and futures: what a state may need.
+    open: bool,
+    /// Threads: what a state may start that was made in this process.
+    threads: bool,
+}
+
+impl Keeps {
+    fn of(task: &Registration, states: &States) -> Self {
+        Self {
+            open: !task.states.is_empty(),
+            threads: task.states.iter().any(|state| states.is_made_here(state)),
+        }
+    }
+}
+
+impl Leftovers {
+    /// What this process is like before its first run.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub(super) fn before_any() -> io::Result<Self> {
+        Ok(Self {
+            attributes: Attributes::now()?,
+            descriptors: Descriptors::now()?,
+            threads: threads().ok_or(io::ErrorKind::Unsupported)?,
+            futures: 0,
+            sessions: sessions::count(),
+            has_connected: false,
+        })
+    }
+
+    /// Does something by which the child itself opens descriptors that it keeps, and starts so many threads.
+    pub(super) fn keep<T>(this: Option<&mut Self>, threads: usize, open: impl FnOnce() -> T) -> T {
+        let Some(this) = this else { return open() };
+        this.threads += threads;
+        this.descriptors.keep(open)
+    }
+
+    /// Looks, before the end of a run is told, for what could end this process or write for it later. Gives what there is.
+    pub(super) fn after_run(
+        &mut self,
+        task: &Registration,
+        states: &States,
+        runtime: Option<&Runtime>,
+    ) -> Option<&'static str> {
+        let sessions = sessions::count();
+        let has_connected = std::mem::replace(&mut self.sessions, sessions) != sessions;
+        self.has_connected |= has_connected;
+        let keeps = if has_connected { Keeps { open: true, threads: true } } else { Keeps::of(task, states) };
+        let futures = runtime.map_or(0, |runtime| runtime.metrics().num_alive_tasks());
+        if futures > self.futures && !keeps.open {
+            return Some("a future");
+        }
+        self.futures = futures;
+        if keeps.threads {
+            self.threads = threads().unwrap_or(self.threads);
+        } else if !self.has_its_threads() {
+            return Some("a thread");
+        }
+        has_alarm().then_some("an alarm")
+    }
+
+    /// Looks, after the end of a run was told, for everything else. Gives what there is.
+    pub(super) fn before_next(&mut self, task: &Registration, states: &States) -> Option<&'static str> {
+        const UNKNOWN: &str = "something that cannot be looked at";
+        match self.attributes.are_unchanged() {
+            Ok(true) => {}
+            Ok(false) => {
+                return Some(
+                    "another attribute, such as its directory, a limit, a timer or what a signal does",
+                );
+            }
+            Err(_) => return Some(UNKNOWN),
+        }
+        let may_open = std::mem::take(&mut self.has_connected) || Keeps::of(task, states).open;
+        match self.descriptors.have_others() {
+            Ok(have_others) => (have_others && !may_open).then_some("a descriptor"),
+            Err(_) => Some(UNKNOWN),
+        }
+    }
+
+    /// Whether there are no more threads than there should be, or will be soon: one that was waited for may not be quite
+    /// gone.
+    fn has_its_threads(&mut self) -> bool {
+        if has_threads(self.threads) {
+            return true;
+        }
+        let until = Instant::now() + ENDING;
+        loop {
+            match threads() {
+                Some(count) if count <= self.threads => {
+                    self.threads = count;
+                    return true;
+                }
+                _ if Instant::now() >= until => return false,
+                _ => thread::sleep(LOOK),
+            }
+        }
+    }
+}

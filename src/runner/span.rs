@@ -1,0 +1,68 @@
+//! Makes the `tracing` span of a run, which every event of the task is in.
+//!
+//! While no subscriber wants it, that is one comparison, and nothing is allocated.
+
+use tracing::{Instrument, Level, Span};
+
+use crate::protocol::call_id::CallId;
+use crate::protocol::message::Message;
+use crate::task::Scope;
+use crate::task::handler::RunFuture;
+
+/// The target of the span, for filters such as `info,delayed::run=debug`.
+pub(super) const TARGET: &str = "delayed::run";
+
+/// What the fields of the span are made of.
+struct Fields<'a> {
+    task: &'a str,
+    call_id: Option<CallId>,
+    slot: Option<usize>,
+    queue: &'a str,
+    attempt: u32,
+    worker: Option<&'a str>,
+}
+
+/// A call without an id is known by where it runs.
+impl Fields<'_> {
+    /// The span of a run in this process, disabled where no subscriber wants it: a span for each takes longer than an empty
+    /// task.
+    #[inline]
+    fn inline(&self) -> Span {
+        let Self { task, call_id, slot, queue, attempt, worker } = *self;
+        let (slot, call_id) = (slot.filter(|_| call_id.is_none()), call_id.map(tracing::field::display));
+        tracing::debug_span!(target: TARGET, "run", task, call_id, slot, queue, attempt, worker)
+    }
+
+    /// The span of a run in a process of its own.
+    fn isolated(&self) -> Span {
+        let Self { task, call_id, slot, queue, attempt, worker } = *self;
+        let (slot, call_id) = (slot.filter(|_| call_id.is_none()), call_id.map(tracing::field::display));
+        tracing::info_span!(target: TARGET, "run", task, call_id, slot, queue, attempt, worker)
+    }
+}
+
+/// The span of a run with this scope.
+#[inline]
+pub(super) fn of_scope(scope: &Scope<'_>) -> Span {
+    let Scope { task, queue, attempt, id: call_id, worker, slot, .. } = *scope;
+    let worker = worker.map(|worker| worker.as_str());
+    Fields { task, call_id, slot, queue: queue.as_str(), attempt, worker }.inline()
+}
+
+/// The same future, within the span of its run.
+#[inline]
+pub(super) fn within(future: RunFuture, scope: &Scope<'_>) -> RunFuture {
+    let span = of_scope(scope);
+    if span.is_disabled() { future } else { Box::pin(future.instrument(span)) }
+}
+
+/// The span of a run in a child, for what the child sends to the log of its worker.
+pub(super) fn of_message(task: &str, message: &[u8], queue: &str, worker: &str, slot: usize) -> Span {
+    if !tracing::span_enabled!(target: TARGET, Level::INFO) {
+        return Span::none();
+    }
+    // One that cannot be read does not run.
+    let Ok(message) = Message::decode(message) else { return Span::none() };
+    let attempt = message.attempts().saturating_add(1);
+    Fields { task, call_id: message.id(), slot: Some(slot), queue, attempt, worker: Some(worker) }.isolated()
+}

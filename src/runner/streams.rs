@@ -1,0 +1,86 @@
+//! Keeps the standard streams of a worker writable: `println!` panics where nobody reads its pipe or its disk is full, and that
+//! is no fault of the task. Such a stream is reported once, and what is written there is discarded from then on.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use crate::sys::streams::{Stream, wait_until_broken};
+
+/// A panic that says that a stream could not be written is excused for so long after that was mended.
+const LATE: Duration = Duration::from_secs(10);
+/// How often a stream is made to wait that somebody else keeps making not to.
+const MOST_UNBLOCKED: u32 = 100;
+
+static KEEPER: OnceLock<Keeper> = OnceLock::new();
+
+/// What keeps them.
+#[derive(Debug)]
+struct Keeper {
+    /// Opened ahead: there may be no descriptor left when it is needed.
+    nothing: File,
+    streams: Mutex<[State; 2]>,
+}
+
+/// What was done about a stream.
+#[derive(Debug, Clone, Copy, Default)]
+struct State {
+    unblocked: u32,
+    is_discarded: bool,
+    mended: Option<Instant>,
+}
+
+/// Keeps the streams of this process from now on, for good. For a process that is a worker and nothing else.
+#[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "for `delayed::main()`"))]
+pub(crate) fn keep() -> io::Result<()> {
+    let nothing = OpenOptions::new().write(true).open("/dev/null")?;
+    if KEEPER.set(Keeper { nothing, streams: Mutex::default() }).is_ok() {
+        std::thread::Builder::new().name("delayed-streams".into()).stack_size(64 << 10).spawn(watch)?;
+    }
+    Ok(())
+}
+
+/// Replaces a stream before anybody finds out that nobody reads it.
+fn watch() {
+    let mut watched = Stream::BOTH.to_vec();
+    while let Some(broken) = wait_until_broken(&watched) {
+        watched.retain(|stream| *stream != broken);
+        mend(broken, "whoever read it is gone");
+    }
+}
+
+/// Whether a panic with this text says that a stream could not be written, which can be written by now: the call is to be run
+/// again, and has used no attempt.
+pub(crate) fn excuses(panic: &str) -> bool {
+    Stream::of_panic(panic).is_some_and(|(stream, error)| mend(stream, error))
+}
+
+/// Sees to it that the stream can be written. False when nobody keeps it, or it was mended before that and long ago.
+fn mend(stream: Stream, error: &str) -> bool {
+    let Some(keeper) = KEEPER.get() else { return false };
+    let mut streams = keeper.streams.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = &mut streams[stream as usize - 1];
+    let now = Instant::now();
+    if !state.is_discarded && state.unblocked < MOST_UNBLOCKED && stream.make_blocking() {
+        (state.unblocked, state.mended) = (state.unblocked + 1, Some(now));
+        return true;
+    }
+    // Asked once more about the same panic, or about another of that moment.
+    let was_mended = state.mended.is_some_and(|mended| now - mended < LATE);
+    let would_block = error.ends_with(&format!("(os error {})", Errno::EAGAIN as i32));
+    if state.is_discarded || (would_block && was_mended) {
+        return was_mended;
+    }
+    stream.discard(&keeper.nothing);
+    (state.is_discarded, state.mended) = (true, Some(now));
+    drop(streams);
+    tracing::warn!(
+        stream = stream.name(),
+        error,
+        "standard stream cannot be written; its output is discarded"
+    );
+    true
+}

@@ -1,0 +1,153 @@
+//! Moves calls whose time has come into their queues.
+//!
+//! A process knows when the next call of a queue is due from the calls that it scheduled, from its sweeps, and from each
+//! reply to `promote`. It sleeps until then: nobody polls.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::broker::{Broker, BrokerError, Channels, Promoted};
+use crate::protocol::keys::{DUE_CHANNEL, QueueKeys};
+use crate::protocol::names::{QueueName, WorkerId};
+
+/// For how long one process has the timetable of a queue to itself, and by how much its death can delay a call.
+const LEASE: Duration = Duration::from_secs(1);
+/// What the log calls it.
+const PROMOTE: &str = "moving calls that are due";
+/// After an error.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// When the next call of each queue is due, as far as this process knows.
+#[derive(Debug)]
+pub(crate) struct Timetable {
+    broker: Broker,
+    process: WorkerId,
+    /// By queue.
+    next: Mutex<BTreeMap<String, (QueueKeys, Instant)>>,
+    sooner: Notify,
+}
+
+impl Timetable {
+    pub(crate) fn new(broker: Broker, process: WorkerId) -> Self {
+        Self { broker, process, next: Mutex::default(), sooner: Notify::new() }
+    }
+
+    /// Notes that a call of this queue is due after that time, or that one may be.
+    pub(crate) fn note(&self, keys: &QueueKeys, after: Duration) {
+        let at = Instant::now() + after;
+        let is_first = {
+            let mut next = self.next();
+            let is_first = next.values().all(|(_, other)| at < *other);
+            match next.entry(keys.queue.clone()) {
+                Entry::Vacant(entry) => {
+                    entry.insert((keys.clone(), at));
+                }
+                Entry::Occupied(mut entry) => {
+                    let known = &mut entry.get_mut().1;
+                    *known = at.min(*known);
+                }
+            }
+            is_first
+        };
+        if is_first {
+            self.sooner.notify_one();
+        }
+    }
+
+    /// Moves what is due, for ever.
+    ///
+    /// Cancel-safe: each move is one step of Redis.
+    pub(crate) async fn run(self: Arc<Self>) {
+        loop {
+            let first = self.next().values().map(|(_, at)| *at).min();
+            match first {
+                None => self.sooner.notified().await,
+                Some(at) => tokio::select! {
+                    () = self.sooner.notified() => continue,
+                    () = tokio::time::sleep_until(at.into()) => {}
+                },
+            }
+            for keys in self.take_due() {
+                match self.promote(&keys).await {
+                    Ok(_) => self.broker.outage().succeeded(PROMOTE, &keys.queue),
+                    Err(error) => {
+                        self.broker.outage().failed(PROMOTE, &keys.queue, &error);
+                        self.note(&keys, PAUSE);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hears for ever of calls that others schedule before all that were known. Where nothing can be heard, sweeps find
+    /// them, later.
+    ///
+    /// Cancel-safe: it changes nothing.
+    pub(crate) async fn listen(self: Arc<Self>, channels: Channels) {
+        let mut is_failing = false;
+        loop {
+            match self.broker.listen(&channels).await {
+                Ok(mut listener) => {
+                    is_failing = false;
+                    if let Channels::Named(names) = &channels {
+                        // What was said before that went unheard.
+                        names.iter().for_each(|name| self.hear(name, Duration::ZERO));
+                    }
+                    while let Some((channel, after)) = listener.next().await {
+                        self.hear(&channel, after);
+                    }
+                }
+                Err(error) => {
+                    if !is_failing {
+                        tracing::debug!(%error, "subscription to scheduled calls failed; retrying");
+                    }
+                    is_failing = true;
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// A call of the queue that has this channel is due after that time.
+    fn hear(&self, channel: &str, after: Duration) {
+        let queue = channel.strip_suffix(DUE_CHANNEL).and_then(|name| QueueName::parse(name).ok());
+        if let Some(queue) = queue {
+            self.note(&QueueKeys::new(&queue), after);
+        }
+    }
+
+    /// Moves all calls of one queue that are due, and notes when the next one is. Gives how many were moved.
+    pub(crate) async fn promote(&self, keys: &QueueKeys) -> Result<u64, BrokerError> {
+        let mut total = 0;
+        loop {
+            let Promoted { moved, next } = self.broker.promote(keys, self.process.as_str(), LEASE).await?;
+            total += moved;
+            match next {
+                None => return Ok(total),
+                Some(Duration::ZERO) => {}
+                Some(after) => {
+                    self.note(keys, after);
+                    return Ok(total);
+                }
+            }
+        }
+    }
+
+    /// The queues with calls that are due now, which are forgotten until their replies say when the next one is.
+    fn take_due(&self) -> Vec<QueueKeys> {
+        let now = Instant::now();
+        let mut next = self.next();
+        let due: Vec<String> =
+            next.iter().filter(|(_, (_, at))| *at <= now).map(|(queue, _)| queue.clone()).collect();
+        due.iter().filter_map(|queue| next.remove(queue)).map(|(keys, _)| keys).collect()
+    }
+
+    fn next(&self) -> MutexGuard<'_, BTreeMap<String, (QueueKeys, Instant)>> {
+        // No code of others runs under the lock, so what it guards is whole.
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

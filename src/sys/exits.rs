@@ -1,0 +1,21 @@
+//! Has a function called when this process exits by `exit`, before any exit handler that was registered earlier.
+
+use std::sync::OnceLock;
+
+static HOOK: OnceLock<fn()> = OnceLock::new();
+
+extern "C" fn call_hook() {
+    if let Some(hook) = HOOK.get() {
+        // A panic must not leave this function, and has said what it has to say.
+        let _ = std::panic::catch_unwind(hook);
+    }
+}
+
+/// Registers the function; only the first is.
+#[expect(unsafe_code, reason = "atexit")]
+pub(crate) fn on_exit(hook: fn()) {
+    if HOOK.set(hook).is_ok() {
+        // SAFETY: The function is there as long as the program, and does not unwind. Without room for it, nothing is said.
+        unsafe { libc::atexit(call_hook) };
+    }
+}

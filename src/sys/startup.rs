@@ -1,0 +1,108 @@
+//! What a process does about signals before it serves: it takes what it relies on from whatever its parent left, and ends at
+//! once when it is told to.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask};
+use nix::unistd::getpid;
+
+use crate::sys::fork::exit_now;
+
+/// What ends a process that serves.
+const STOPS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+/// SIGTERM, SIGINT and SIGHUP are left to others.
+const LEAVE: i32 = -1;
+/// A signal ends this process with 128 and its number, as a shell tells of it.
+const TOOL: i32 = -2;
+
+/// With which code a signal ends this process at once, or one of the above.
+static CODE: AtomicI32 = AtomicI32::new(LEAVE);
+
+extern "C" fn on_stop(signal: libc::c_int) {
+    match CODE.load(Ordering::Relaxed) {
+        LEAVE => {}
+        TOOL => exit_now(128 + signal),
+        code => exit_now(code),
+    }
+}
+
+/// Prepares this process, which has one thread. Until [`leave_signals`], one that serves ends at once with 0 when it is told
+/// to stop: it owns nothing yet, and what it has started ends with it. A tool does by default, but for the first process of a
+/// container, for which the kernel does nothing by default.
+#[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "for `delayed::main()`"))]
+#[expect(unsafe_code, reason = "sigaction")]
+pub(crate) fn prepare(serves: bool) {
+    if is_ignored(Signal::SIGCHLD) {
+        let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+        // Else the kernel would not tell how a child has ended.
+        // SAFETY: No handler is installed.
+        let _ = unsafe { sigaction(Signal::SIGCHLD, &default) };
+    }
+    if serves || getpid().as_raw() == 1 {
+        CODE.store(if serves { 0 } else { TOOL }, Ordering::Relaxed);
+        let action = SigAction::new(SigHandler::Handler(on_stop), SaFlags::SA_RESTART, SigSet::empty());
+        for signal in STOPS.into_iter().filter(|signal| hears(*signal)) {
+            // SAFETY: The handler calls nothing but `_exit`, and touches nothing but an atomic number.
+            let _ = unsafe { sigaction(signal, &action) };
+        }
+    }
+    // What has come meanwhile comes now. A process has its mask from its parent, which may have forgotten to empty it.
+    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
+}
+
+/// From now on others hear SIGTERM, SIGINT and SIGHUP.
+pub(crate) fn leave_signals() {
+    CODE.store(LEAVE, Ordering::Relaxed);
+}
+
+/// Nobody hears them any more: they end this process, which has served, at once.
+#[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "for `delayed::main()`"))]
+pub(crate) fn take_signals_back() {
+    CODE.store(0, Ordering::Relaxed);
+}
+
+/// Whether a worker is to hear this signal. One that the parent ignores stays ignored, as SIGHUP under `nohup` and SIGINT of a
+/// job in the background; but SIGTERM is how a supervisor ends a worker.
+pub(crate) fn hears(signal: Signal) -> bool {
+    signal == Signal::SIGTERM || !is_ignored(signal)
+}
+
+/// Lets the calling thread take these signals, which its parent may have blocked.
+pub(crate) fn unblock(signals: &[Signal]) {
+    let mut set = SigSet::empty();
+    signals.iter().for_each(|signal| set.add(*signal));
+    let _ = set.thread_unblock();
+}
+
+#[expect(unsafe_code, reason = "sigaction that changes nothing")]
+fn is_ignored(signal: Signal) -> bool {
+    // SAFETY: All-zero bytes are a valid `sigaction`; the struct lives through the call, which writes it.
+    let found = unsafe {
+        let mut found: libc::sigaction = std::mem::zeroed();
+        let told = libc::sigaction(signal as libc::c_int, std::ptr::null(), &raw mut found);
+        (told == 0).then_some(found.sa_sigaction)
+    };
+    found == Some(libc::SIG_IGN)
+}
+
+/// Whether this process is in the foreground of a terminal, where Ctrl-Z sends SIGTSTP.
+#[expect(unsafe_code, reason = "tcgetpgrp and getpgrp")]
+pub(crate) fn is_in_foreground() -> bool {
+    use std::os::fd::AsRawFd;
+    let Ok(terminal) = std::fs::File::open("/dev/tty") else { return false };
+    // SAFETY: The descriptor is open during the call; neither touches memory of ours.
+    unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) == libc::getpgrp() }
+}
+
+/// Stops this process as SIGTSTP does by default, until SIGCONT comes.
+#[expect(unsafe_code, reason = "sigaction and raise")]
+pub(crate) fn stop_until_continued() {
+    let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: No handler is installed, and the one of before was installed by whoever answers for it.
+    unsafe {
+        if let Ok(before) = sigaction(Signal::SIGTSTP, &default) {
+            libc::raise(libc::SIGTSTP);
+            let _ = sigaction(Signal::SIGTSTP, &before);
+        }
+    }
+}

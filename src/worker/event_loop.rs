@@ -1,0 +1,403 @@
+//! The event loop: waits for the next event and hands it to the owner that it concerns.
+//!
+//! [`Queues`] claims messages and settles them, [`Executor`] runs them, and [`decide`] says what happens to a message after
+//! its run. A message goes one way: it arrives from a queue, is held by the executor, its [`RunEnd`] is decided about, and
+//! the settlement goes back to its queue.
+
+mod drain;
+mod kill;
+mod settle;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::watch;
+use tokio::task::yield_now;
+
+use crate::broker::Place;
+use crate::protocol::message::Message;
+use crate::runner::Done;
+use crate::worker::busy_poll::BusyPoll;
+use crate::worker::decide::Policy;
+use crate::worker::event_loop::kill::Kills;
+use crate::worker::executor::{Batch, Executor, ExecutorParts, FinishedRun, NextPrefetched};
+use crate::worker::exits::Question;
+use crate::worker::failures::Failures;
+use crate::worker::last_sweep::{LastSweep, Left};
+use crate::worker::phase::{Phase, StopReason};
+use crate::worker::queue::{Came, Demand, QueueEvent, QueueParts, Queues, Reply};
+use crate::worker::stats::Counters;
+
+pub(super) use self::kill::{KillChannels, answer_all};
+
+/// How many reports of ended runs are taken at once.
+const REPORTS: usize = 256;
+
+/// How the loop ended.
+pub(super) struct Ended {
+    pub(super) reason: StopReason,
+    /// Runs of functions that block and cannot be stopped; their messages were put back.
+    pub(super) still_running: usize,
+}
+
+/// What the loop is made of.
+pub(super) struct Parts {
+    pub(super) queues: QueueParts,
+    pub(super) executor: ExecutorParts,
+    pub(super) kills: KillChannels,
+    pub(super) policy: Policy,
+    pub(super) counters: Arc<Counters>,
+    pub(super) phase: watch::Receiver<Phase>,
+    pub(super) question: Arc<Question>,
+    pub(super) is_burst: bool,
+    pub(super) last_sweep: LastSweep,
+}
+
+/// Ties queues and executor together.
+pub(super) struct EventLoop {
+    queues: Queues,
+    executor: Executor,
+    kills: Kills,
+    policy: Policy,
+    failures: Failures,
+    counters: Arc<Counters>,
+    phase: watch::Receiver<Phase>,
+    question: Arc<Question>,
+    busy_poll: BusyPoll,
+    is_burst: bool,
+    /// Before a burst ends.
+    last_sweep: LastSweep,
+    /// The loop is over; only what is left is settled.
+    is_draining: bool,
+    /// Runs that ended badly since the loop is over: their messages are put back with those that still run.
+    cancelled: Vec<FinishedRun>,
+}
+
+impl EventLoop {
+    pub(super) fn new(parts: Parts) -> Self {
+        Self {
+            queues: Queues::new(parts.queues),
+            executor: Executor::new(parts.executor),
+            kills: Kills::new(parts.kills),
+            policy: parts.policy,
+            failures: Failures::new(),
+            counters: parts.counters,
+            phase: parts.phase,
+            question: parts.question,
+            busy_poll: BusyPoll::new(),
+            is_burst: parts.is_burst,
+            last_sweep: parts.last_sweep,
+            is_draining: false,
+            cancelled: Vec::new(),
+        }
+    }
+
+    /// Runs until the worker is told to end, and everything is settled or put back.
+    pub(super) async fn run(mut self) -> Ended {
+        let mut reports = Vec::with_capacity(REPORTS);
+        let reason = loop {
+            if self.executor.has_timers() {
+                // Not left to the timer alone: a busy loop seldom comes to it.
+                self.on_timer();
+            }
+            self.flush();
+            self.queues.hand_on().await;
+            while let Some(reply) = self.queues.early_reply() {
+                self.on_reply(reply);
+                self.flush();
+                self.queues.hand_on().await;
+            }
+            if let Some(reason) = self.is_over() {
+                break reason;
+            }
+            let timer = self.next_timer();
+            let polls = self.executor.can_begin_prefetched() || self.busy_poll.looks(self.only_waits());
+            // Not in a fixed order: a queue of quick tasks always has the next reply ready.
+            tokio::select! {
+                Ok(()) = self.phase.changed() => self.on_phase(),
+                came = self.queues.next() => self.on_came(came),
+                _ = self.executor.ended(&mut reports, REPORTS) => {
+                    reports.drain(..).for_each(|done| self.on_end(done));
+                }
+                Some((queue, kill)) = self.kills.requested() => self.on_kill(queue, kill),
+                left = self.last_sweep.ended() => self.on_last_sweep(&left),
+                () = sleep_until(timer), if timer.is_some() => self.on_timer(),
+                () = yield_now(), if polls => continue,
+            }
+            self.busy_poll.came();
+        };
+        let still_running = self.drain().await;
+        self.failures.print_all();
+        Ended { reason, still_running }
+    }
+
+    fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Whether anything may be claimed now.
+    fn accepts(&self) -> bool {
+        !self.is_draining && self.phase() == Phase::Running && !self.executor.has_one_alone()
+    }
+
+    /// Whether the loop may end: nothing runs and nothing is left to settle, or there is no more time.
+    fn is_over(&mut self) -> Option<StopReason> {
+        let is_idle = self.executor.running() == 0 && !self.queues.have_work();
+        match self.phase() {
+            Phase::Now => Some(StopReason::Requested),
+            Phase::Stopping { deadline } if is_idle || Instant::now() >= deadline => {
+                Some(StopReason::Requested)
+            }
+            Phase::Running if self.is_burst && is_idle => {
+                let is_drained = self.queues.have_nothing() && self.has_swept();
+                is_drained.then_some(StopReason::Drained)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a sweep has found nothing in queues that were drained already. Begins one.
+    fn has_swept(&mut self) -> bool {
+        let claimed = self.counters.snapshot().claimed;
+        self.last_sweep.is_done(claimed, self.queues.all_served())
+    }
+
+    /// The sweep before the end has ended: what it moved is claimed, and so is what others have brought meanwhile.
+    fn on_last_sweep(&mut self, left: &[Left]) {
+        let mut found_nothing = true;
+        for (queue, Left { moved, waits }) in left.iter().enumerate() {
+            if *moved || (*waits && !self.queues.is_unknown(queue)) {
+                found_nothing = false;
+                self.queues.wake(queue);
+            }
+        }
+        if found_nothing {
+            self.last_sweep.note_nothing();
+        }
+    }
+
+    /// Whether there is nothing to do until a claim is answered, and more is to be expected of it.
+    fn only_waits(&self) -> bool {
+        self.executor.running() == 0 && self.queues.expect_messages()
+    }
+
+    fn next_timer(&mut self) -> Option<Instant> {
+        let deadline = match self.phase() {
+            Phase::Stopping { deadline } => Some(deadline),
+            _ => None,
+        };
+        let timers = [self.queues.next_timer(), self.executor.next_timer(), self.failures.due(), deadline];
+        timers.into_iter().flatten().min()
+    }
+
+    fn on_timer(&mut self) {
+        let now = Instant::now();
+        self.queues.on_timer(now);
+        self.failures.print_due(now);
+        for overdue in self.executor.on_timer(now) {
+            self.on_overdue(overdue);
+        }
+        if let Some(queue) = self.executor.overdue_prefetched(now) {
+            let put_back = self.put_back_prefetched();
+            tracing::debug!(queue = %self.queues.name(queue), messages = put_back, "run takes long; prefetched messages put back");
+        }
+    }
+
+    fn on_phase(&mut self) {
+        self.question.answer(|| self.executor.names_of_running());
+        if let Phase::Stopping { deadline } = self.phase() {
+            self.executor.announce(deadline);
+        }
+    }
+
+    fn on_came(&mut self, came: Came) {
+        match came {
+            Came::Reply(reply) => self.on_reply(reply),
+            Came::Woken(woken) => {
+                let demand = demand(&self.executor, self.accepts());
+                self.queues.woken(woken, demand);
+                // The reply of a pick-up behind the wait is here, too.
+                if let Some(reply) = self.queues.ready_reply() {
+                    self.on_reply(reply);
+                }
+            }
+        }
+    }
+
+    fn on_reply(&mut self, reply: Reply) {
+        let took = reply.took();
+        self.queues.on_reply(reply);
+        while let Some(event) = self.queues.next_event() {
+            self.on_queue_event(event);
+        }
+        if let Some((took, slots)) = took {
+            self.busy_poll.answered(took, slots, self.executor.begun() == 0);
+        }
+        self.on_early_kills();
+    }
+
+    fn on_queue_event(&mut self, event: QueueEvent) {
+        match event {
+            QueueEvent::Arrived { .. } => self.on_arrived(event),
+            QueueEvent::Begun { slot } => self.executor.note_begun(slot),
+            // One that was killed meanwhile is settled already.
+            QueueEvent::NotOwned { queue, slot } => {
+                if self.executor.take(slot).is_some() {
+                    self.queues.forget(queue, slot);
+                }
+            }
+            QueueEvent::Settled { slot, is_done } => self.kills.on_settled(slot, is_done),
+            QueueEvent::Buried { queue, burial, letter } => {
+                self.failures.buried(self.queues.name(queue), &burial, letter.as_deref());
+            }
+        }
+    }
+
+    /// Begins what can begin now, sends every request that can be sent, and waits for tokens where a queue is empty.
+    fn flush(&mut self) {
+        self.executor.update_limiter();
+        self.begin_alone();
+        let mut batch = Batch::new();
+        loop {
+            let more = self.begin_prefetched(&mut batch);
+            self.send_requests();
+            if !more {
+                break;
+            }
+        }
+        self.executor.watch_prefetched();
+        let demand = demand(&self.executor, self.accepts());
+        self.queues.wait_for_tokens(demand);
+    }
+
+    fn send_requests(&mut self) {
+        let demand = demand(&self.executor, self.accepts());
+        self.queues.flush(demand);
+    }
+
+    /// Runs messages that arrived in their slots. Requests are sent in between, so that Redis has work meanwhile.
+    ///
+    /// One that is to run alone begins in [`Self::begin_alone`], and is put back while there is such a one already, or as
+    /// many run as may: claims that were in flight may bring it all the same.
+    fn on_arrived(&mut self, arrived: QueueEvent) {
+        let QueueEvent::Arrived { queue, slots, messages, alone, suspects } = arrived else { return };
+        let mut batch = Batch::new();
+        for (slot, message) in slots.into_iter().zip(messages) {
+            let has_no_room = self.executor.has_one_alone() || self.executor.is_busy();
+            if alone && has_no_room && !self.is_draining {
+                self.queues.put_back(queue, slot, Place::Head);
+                continue;
+            }
+            self.executor.hold(slot, queue, message, suspects, alone);
+            if alone || self.is_draining {
+                continue; // It begins later; or it does not, and is put back.
+            }
+            if self.executor.is_full() || batch.is_over() {
+                self.executor.leave_prefetched(slot);
+                continue;
+            }
+            self.begin(slot, &mut batch);
+            if self.queues.should_release(queue, self.executor.limiter()) {
+                self.flush();
+                batch.lap();
+            }
+        }
+        self.executor.hand_over();
+    }
+
+    fn begin(&mut self, slot: usize, batch: &mut Batch) {
+        if let Some(end) = self.executor.begin(slot, batch) {
+            self.settle(end);
+        }
+    }
+
+    /// Begins a message that is to run alone, when no request is in flight or to be sent: one may bring another suspect, or
+    /// put it back, and all that this process owns when it dies counts a death and runs again, also what has ended. Redis
+    /// notes first that it begins, as this process may not live to report it; a message of another worker's task is not
+    /// noted.
+    fn begin_alone(&mut self) {
+        if self.is_draining || self.executor.is_full() || self.executor.to_begin_alone().is_none() {
+            return;
+        }
+        self.take_ended();
+        if !self.queues.are_quiet() {
+            return;
+        }
+        let Some((queue, slot, message, is_noted)) = self.executor.to_begin_alone() else { return };
+        let is_known = Message::decode(message).is_ok_and(|message| self.executor.knows(message.task()));
+        if is_known && !is_noted && !self.queues.is_blocked(queue) {
+            // While Redis is away, it waits.
+            self.queues.begin(queue, slot);
+            return;
+        }
+        self.begin(slot, &mut Batch::new());
+        self.executor.hand_over();
+    }
+
+    /// Begins messages that were claimed ahead, as far as runs have ended, until so many are to be released that Redis should
+    /// have them. Gives whether more can begin now.
+    fn begin_prefetched(&mut self, batch: &mut Batch) -> bool {
+        if !self.executor.has_prefetched() {
+            return false;
+        }
+        if self.is_draining {
+            // They are put back with what runs.
+            self.executor.clear_prefetched();
+            return false;
+        }
+        if self.phase() > Phase::Quiet {
+            self.put_back_prefetched();
+            return false;
+        }
+        let mut is_enough = false;
+        while !is_enough && !batch.is_over() {
+            match self.executor.next_prefetched() {
+                NextPrefetched::None => break,
+                NextPrefetched::Lapsed => {
+                    self.put_back_prefetched();
+                    break;
+                }
+                NextPrefetched::Slot { queue, slot } => {
+                    self.begin(slot, batch);
+                    is_enough = self.queues.should_release(queue, self.executor.limiter());
+                }
+            }
+        }
+        self.executor.hand_over();
+        is_enough && self.executor.has_prefetched()
+    }
+
+    /// Puts messages that have not begun back to the heads of their queues, for others. Gives how many.
+    fn put_back_prefetched(&mut self) -> usize {
+        // The last first, so that they end up in their old order.
+        let taken = self.executor.take_prefetched();
+        let count = taken.len();
+        taken.into_iter().for_each(|(queue, slot)| self.queues.put_back(queue, slot, Place::Head));
+        count
+    }
+
+    /// Takes in the ends of runs that were reported so far.
+    fn take_ended(&mut self) {
+        while let Some(done) = self.executor.ended_now() {
+            self.on_end(done);
+        }
+    }
+
+    fn on_end(&mut self, done: Done) {
+        if let Some(end) = self.executor.finish(done) {
+            self.settle(end);
+        }
+    }
+}
+
+/// How much the worker wants now.
+fn demand(executor: &Executor, accepts: bool) -> Demand<'_> {
+    Demand { accepts, concurrency: executor.concurrency(), limiter: executor.limiter() }
+}
+
+async fn sleep_until(timer: Option<Instant>) {
+    match timer {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,86 @@
+//! The end of the loop: stops what runs, settles what is left, and puts the rest back.
+
+use std::time::{Duration, Instant};
+
+use crate::worker::event_loop::{EventLoop, demand};
+
+/// How long runs may react to their cancellation before they are dropped.
+const REACT: Duration = Duration::from_millis(100);
+/// How long Redis may take to answer the last requests of a worker.
+const LAST_REQUESTS: Duration = Duration::from_secs(5);
+
+impl EventLoop {
+    /// Cancels what runs, puts it back to the heads of its queues, and settles the rest, as long as Redis answers. Gives the
+    /// number of runs that nothing can stop.
+    pub(super) async fn drain(&mut self) -> usize {
+        self.is_draining = true;
+        self.queues.drain();
+        let last = Instant::now() + LAST_REQUESTS;
+        self.stop_runs().await;
+        let killed = self.give_up_killed();
+        self.queues.give_up_kept();
+        if self.queues.picks_up() {
+            // Its reply comes when the wait before it has ended.
+            self.queues.hang_up(last, demand(&self.executor, false)).await;
+        }
+        self.settle_rest(last).await;
+        let still_running = killed + self.executor.stuck();
+        let mut left = self.executor.take_all();
+        left.append(&mut self.cancelled);
+        left.sort_unstable_by_key(|run| run.order);
+        for queue in 0..self.queues.count() {
+            let slots: Vec<usize> =
+                left.iter().filter(|run| run.queue == queue).map(|run| run.slot).collect();
+            self.queues.put_back_last(queue, &slots, last).await;
+        }
+        self.queues.hang_up(last, demand(&self.executor, false)).await;
+        still_running
+    }
+
+    /// Asks all runs to end, and drops those that do not.
+    async fn stop_runs(&mut self) {
+        self.executor.cancel_all();
+        let react = Instant::now() + REACT;
+        while self.executor.underway() > 0 && Instant::now() < react {
+            let mut reports = Vec::new();
+            let ended = self.executor.ended(&mut reports, 1);
+            if tokio::time::timeout_at(react.into(), ended).await.is_ok() {
+                reports.into_iter().for_each(|done| self.on_end(done));
+            }
+        }
+        // A run that is aborted goes on to its next `await`, and may come to its end there.
+        self.executor.abort_all();
+        let react = Instant::now() + REACT;
+        while self.executor.aborting() > 0 && Instant::now() < react {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        self.take_ended();
+    }
+
+    /// Sends the requests that are left, until all are answered or `until`.
+    async fn settle_rest(&mut self, until: Instant) {
+        loop {
+            self.flush();
+            match tokio::time::timeout_at(until.into(), self.queues.next_reply()).await {
+                Ok(Some(reply)) => self.on_reply(reply),
+                Ok(None) => {
+                    if !self.queues.have_work() {
+                        return;
+                    }
+                    match self.queues.errors_until() {
+                        Some(pause) if pause < until => {
+                            tokio::time::sleep_until(pause.into()).await;
+                            self.on_timer();
+                        }
+                        _ => return,
+                    }
+                }
+                Err(_) => {
+                    tracing::error!("redis did not answer; owned messages are requeued when the lease ends");
+                    return;
+                }
+            }
+            self.take_ended();
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Settles the message of a run that has ended: has it decided about, logs and counts that, and tells its queue.
+
+use tracing::Level;
+use tracing::field::{debug, display};
+
+use crate::crash;
+use crate::excerpt::{LONGEST, excerpt};
+use crate::protocol::message::Message;
+use crate::protocol::names::QueueName;
+use crate::runner::Outcome;
+use crate::task::TaskOptions;
+use crate::worker::decide::{Decision, RunInfo, decide};
+use crate::worker::event_loop::EventLoop;
+use crate::worker::executor::{FinishedRun, Overdue, RunEnd};
+use crate::worker::failures::Ended;
+use crate::worker::phase::Phase;
+use crate::worker::settlement::Settlement;
+use crate::worker::stats::count;
+
+impl EventLoop {
+    /// A run has ended.
+    pub(super) fn settle(&mut self, end: RunEnd) {
+        crash::point("run", "heard");
+        let task = end.run.task.map(|task| self.executor.task(task));
+        let info = RunInfo {
+            options: task.map_or(&TaskOptions::DEFAULT, |task| task.options()),
+            killed_by: self.kills.by(end.run.slot),
+            is_stopping: self.phase() > Phase::Quiet,
+            is_draining: self.is_draining,
+        };
+        let is_isolated = task.is_some_and(|task| task.is_isolated());
+        let Decision { outcome, settlement } = decide(&end, &info, &self.policy);
+        let run = end.run;
+        let (slot, queue) = (run.slot, run.queue);
+        if let Some(deadline) = run.deadline.as_ref().filter(|deadline| deadline.is_overdue()) {
+            let message = Message::decode(&run.message).ok();
+            let (task, call_id) = (message.map(|it| it.task()), message.and_then(|it| it.id()));
+            tracing::info!(queue = %self.queues.name(queue), task, call_id = call_id.map(display), %outcome, duration = ?deadline.elapsed(), "overdue run ended");
+        }
+        let has_run = has_failed(&outcome) || outcome == Outcome::Succeeded;
+        if is_isolated && has_run && self.queues.has_losses(queue) {
+            self.queues.end_losses(queue);
+        }
+        if outcome != Outcome::Unknown {
+            self.queues.note_known(queue);
+        }
+        if outcome == Outcome::Succeeded {
+            count(&self.counters.succeeded, 1);
+            if tracing::enabled!(Level::DEBUG) {
+                log_success(self.queues.name(queue), &run);
+            }
+            self.kills.on_success(slot);
+        } else if self.is_draining && matches!(settlement, Settlement::PutBack { .. }) {
+            // With those that still run, in the order of their claims.
+            self.cancelled.push(run);
+            return;
+        } else {
+            self.record(&run, &outcome, &settlement);
+        }
+        self.queues.settle(queue, slot, settlement);
+    }
+
+    /// Counts and logs what was decided about a message whose run did not succeed.
+    fn record(&mut self, run: &FinishedRun, outcome: &Outcome, settlement: &Settlement) {
+        let message = Message::decode(&run.message).ok();
+        // That of an unknown task may be long.
+        let path = message.map_or("", |message| message.task());
+        let long = (path.len() > LONGEST).then(|| excerpt(path));
+        let task = long.as_deref().unwrap_or(path);
+        let attempt = message.map_or(1, |message| message.attempts().saturating_add(1));
+        let id = message.and_then(|message| message.id());
+        let (call_id, duration) = (id.map(display), run.took.map(debug));
+        let counters = &self.counters;
+        if has_failed(outcome) {
+            count(&counters.failed, 1);
+        }
+        let is_snoozed = matches!(outcome, Outcome::Failed(error) if error.is_snooze());
+        match settlement {
+            Settlement::Release { .. } => {
+                tracing::debug!(queue = %self.queues.name(run.queue), task, call_id, "unknown task ignored");
+            }
+            Settlement::RetryLater { id, delay, .. } if is_snoozed => {
+                count(&counters.snoozed, 1);
+                tracing::debug!(queue = %self.queues.name(run.queue), task, call_id = %id, duration, ?delay, "task snoozed");
+            }
+            Settlement::Retry { .. } | Settlement::RetryLater { .. } => {
+                count(&counters.retried, 1);
+                let queue = self.queues.name(run.queue);
+                let ended = Ended { task, call_id: id, duration: run.took, attempt };
+                self.failures.retried(queue, ended, settlement.delay(), outcome);
+            }
+            // It is logged when it is a dead letter.
+            Settlement::Bury { .. } => count(&counters.buried, 1),
+            Settlement::Leave => {
+                count(&counters.lost, 1);
+                tracing::error!(queue = %self.queues.name(run.queue), task, call_id, duration, error = %outcome, "message left to the sweeper");
+            }
+            Settlement::PutBack { .. } => {
+                count(&counters.put_back, 1);
+                if *outcome == Outcome::Unknown {
+                    self.queues.note_unknown(run.queue);
+                    return;
+                }
+                let repeated = self.queues.rest_after_loss(run.queue);
+                let queue = self.queues.name(run.queue);
+                match repeated {
+                    Some(repeated) => {
+                        tracing::warn!(%queue, task, call_id, error = %outcome, repeated, "call put back; claiming pauses")
+                    }
+                    None => tracing::debug!(%queue, task, call_id, error = %outcome, "call put back"),
+                }
+            }
+        }
+    }
+
+    /// A run goes on although its deadline has passed, and nothing can be done about it.
+    pub(super) fn on_overdue(&mut self, overdue: Overdue) {
+        let Overdue { slot, queue, task, call_id, why, elapsed } = overdue;
+        count(&self.counters.overdue, 1);
+        let (queue, call_id) = (self.queues.name(queue), call_id.map(display));
+        let hint = "`isolation = \"fork\"` would end it";
+        if self.kills.on_overdue(slot) {
+            tracing::warn!(%queue, task, call_id, why, hint, "killed run goes on and keeps its slot");
+        } else {
+            tracing::warn!(%queue, task, call_id, why, duration = ?elapsed, hint, "timed-out run goes on and keeps its slot");
+        }
+    }
+}
+
+/// Logs a success; the caller has checked that somebody wants it.
+fn log_success(queue: &QueueName, run: &FinishedRun) {
+    let Ok(message) = Message::decode(&run.message) else { return };
+    let attempt = message.attempts().saturating_add(1);
+    tracing::debug!(%queue, task = message.task(), call_id = message.id().map(display), attempt, duration = run.took.map(debug), "task succeeded");
+}
+
+/// Whether there was a run, and it came to no good end.
+fn has_failed(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed(error) => !error.is_snooze(),
+        Outcome::Panicked { .. }
+        | Outcome::TimedOut { .. }
+        | Outcome::Killed { .. }
+        | Outcome::Exceeded { .. }
+        | Outcome::Crashed(_) => true,
+        Outcome::Succeeded
+        | Outcome::Expired { .. }
+        | Outcome::Arguments { .. }
+        | Outcome::Unknown
+        | Outcome::Malformed { .. }
+        | Outcome::Lost { .. }
+        | Outcome::Orphaned => false,
+    }
+}

@@ -1,0 +1,387 @@
+//! Runs messages: polled in place, spawned, on blocking threads, or in processes of their own.
+//!
+//! [`Executor`] holds the message of each slot from its claim to the end of its run, with its deadline. It knows nothing of
+//! Redis: how a run ends is a [`RunEnd`], and the event loop decides what that means.
+
+mod batch;
+mod blocking;
+mod deadline;
+mod prefetched;
+mod runs;
+mod start;
+pub(crate) mod task_table;
+mod timers;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+use crate::isolation::Timeouts;
+use crate::protocol::call_id::CallId;
+use crate::protocol::message::Message;
+use crate::runner::{Done, Outcome, Processes};
+use crate::worker::executor::blocking::{BlockingRun, BlockingRuns};
+use crate::worker::executor::prefetched::PrefetchedMessages;
+use crate::worker::executor::runs::{Rung, Runs, Stop};
+use crate::worker::executor::task_table::{TaskEntry, TaskId, TaskTable};
+use crate::worker::executor::timers::Timers;
+use crate::worker::prefetch_limiter::PrefetchLimiter;
+use crate::worker::queue::served::ServedQueue;
+
+pub(super) use self::batch::Batch;
+pub(super) use self::blocking::Shared;
+#[cfg(test)]
+pub(super) use self::deadline::RunDeadline;
+pub(super) use self::prefetched::NextPrefetched;
+pub(super) use self::runs::{FinishedRun, RunEnd};
+
+/// After how long runs of quick blocking tasks that still wait get threads of their own.
+const HELP_AFTER: Duration = Duration::from_millis(2);
+/// How many blocking runs are handed over at most while as many run as may: a thread that is handed one run after another
+/// sleeps in between, and waking it takes longer than a quick run.
+const JOINED: usize = 256;
+
+/// What an executor is made of.
+pub(super) struct ExecutorParts {
+    pub(super) queues: Vec<Arc<ServedQueue>>,
+    pub(super) lease: Duration,
+    pub(super) concurrency: usize,
+    pub(super) limiter: PrefetchLimiter,
+    pub(super) tasks: TaskTable,
+    pub(super) shared: Shared,
+    /// Where tasks run that are isolated.
+    pub(super) processes: Option<Processes>,
+    pub(super) done: UnboundedSender<Done>,
+    pub(super) ended: UnboundedReceiver<Done>,
+}
+
+/// All runs of a worker.
+pub(super) struct Executor {
+    queues: Vec<Arc<ServedQueue>>,
+    lease: Duration,
+    /// How many runs go on at most.
+    concurrency: usize,
+    limiter: PrefetchLimiter,
+    tasks: TaskTable,
+    shared: Shared,
+    processes: Option<Processes>,
+    done: UnboundedSender<Done>,
+    ended: UnboundedReceiver<Done>,
+    runs: Runs,
+    prefetched: PrefetchedMessages,
+    blocking: BlockingRuns,
+    /// Blocking runs that begin together.
+    to_hand_over: Vec<BlockingRun>,
+    /// When blocking runs that still wait get threads of their own.
+    help_at: Option<Instant>,
+    /// Whether blocking runs may be handed over behind others.
+    joins: bool,
+    timers: Timers,
+    /// When all runs are given up, once the worker stops.
+    stop_at: Option<Instant>,
+}
+
+/// A run that goes on although its deadline has passed, and nothing can be done about it.
+pub(super) struct Overdue {
+    pub(super) slot: usize,
+    pub(super) queue: usize,
+    pub(super) task: &'static str,
+    pub(super) call_id: Option<CallId>,
+    pub(super) why: &'static str,
+    pub(super) elapsed: Duration,
+}
+
+/// What became of a run that was to be killed.
+pub(super) enum Killed {
+    /// It has not begun, and does not.
+    NotBegun,
+    /// It ends within that time, or is found to be overdue.
+    Ends(Duration),
+}
+
+impl Executor {
+    pub(super) fn new(parts: ExecutorParts) -> Self {
+        Self {
+            blocking: BlockingRuns::new(parts.done.clone(), parts.shared.clone()),
+            queues: parts.queues,
+            lease: parts.lease,
+            concurrency: parts.concurrency,
+            limiter: parts.limiter,
+            tasks: parts.tasks,
+            shared: parts.shared,
+            processes: parts.processes,
+            done: parts.done,
+            ended: parts.ended,
+            runs: Runs::default(),
+            prefetched: PrefetchedMessages::default(),
+            to_hand_over: Vec::new(),
+            help_at: None,
+            joins: true,
+            timers: Timers::default(),
+            stop_at: None,
+        }
+    }
+
+    pub(super) fn concurrency(&self) -> usize {
+        self.concurrency
+    }
+
+    pub(super) fn limiter(&self) -> &PrefetchLimiter {
+        &self.limiter
+    }
+
+    /// Has the limiter take into account what it learnt.
+    pub(super) fn update_limiter(&mut self) {
+        self.limiter.update();
+    }
+
+    pub(super) fn task(&self, id: TaskId) -> &TaskEntry {
+        self.tasks.get(id)
+    }
+
+    /// Whether a task of that name is known.
+    pub(super) fn knows(&self, task: &str) -> bool {
+        self.tasks.find(task).is_some()
+    }
+
+    /// Holds a message in a slot. One that is to run alone waits for [`Self::to_begin_alone`].
+    pub(super) fn hold(
+        &mut self,
+        slot: usize,
+        queue: usize,
+        message: Bytes,
+        is_suspect: bool,
+        is_alone: bool,
+    ) {
+        self.runs.hold(slot, queue, message, is_suspect, is_alone);
+    }
+
+    /// How many messages run, or are to begin.
+    pub(super) fn running(&self) -> usize {
+        self.runs.running()
+    }
+
+    /// How many have begun and not ended.
+    pub(super) fn begun(&self) -> usize {
+        self.runs.begun()
+    }
+
+    /// Whether as many run as may.
+    pub(super) fn is_busy(&self) -> bool {
+        self.runs.places() >= self.concurrency
+    }
+
+    /// How many blocking threads there may be.
+    fn most_threads(&self) -> usize {
+        let elsewhere = self.runs.begun() - self.runs.handed_over();
+        self.concurrency.saturating_sub(elsewhere).max(1)
+    }
+
+    /// Whether a run of this message may be handed over behind others, though as many run as may: it is quick, and so were
+    /// those before it.
+    fn may_join(&self, message: &[u8]) -> bool {
+        let has_place = (1..JOINED).contains(&self.runs.handed_over()) && self.joins;
+        has_place
+            && Message::decode(message)
+                .ok()
+                .and_then(|message| self.tasks.find(message.task()))
+                .is_some_and(|task| self.tasks.get(task).is_quick_blocking())
+    }
+
+    /// Whether no more may begin now: as many run as may, or others were claimed before.
+    pub(super) fn is_full(&self) -> bool {
+        self.has_prefetched() || self.is_busy()
+    }
+
+    /// Whether a message is to run alone, or does.
+    pub(super) fn has_one_alone(&self) -> bool {
+        self.runs.has_one_alone()
+    }
+
+    /// A message that is to run alone and has not begun: its queue, slot, bytes, and whether Redis has noted it.
+    pub(super) fn to_begin_alone(&self) -> Option<(usize, usize, &Bytes, bool)> {
+        let (slot, running) = self.runs.to_begin_alone()?;
+        Some((running.queue(), slot, running.message(), running.is_noted()))
+    }
+
+    /// Notes that Redis has noted that a suspect begins.
+    pub(super) fn note_begun(&mut self, slot: usize) {
+        if let Some(running) = self.runs.get_mut(slot) {
+            running.note_begun();
+        }
+    }
+
+    /// What a slot holds: the queue and the bytes.
+    pub(super) fn held(&self, slot: usize) -> Option<(usize, &Bytes)> {
+        self.runs.get(slot).map(|running| (running.queue(), running.message()))
+    }
+
+    /// Takes the message out of a slot; `None` when it was emptied before.
+    pub(super) fn take(&mut self, slot: usize) -> Option<FinishedRun> {
+        let run = self.runs.take(slot)?;
+        if let Some(took) = run.took {
+            self.limiter.learn(took, Instant::now(), self.has_prefetched());
+        }
+        Some(run)
+    }
+
+    /// The end of a run that was reported; `None` when its slot was emptied before.
+    pub(super) fn finish(&mut self, done: Done) -> Option<RunEnd> {
+        let Done { slot, outcome, traces } = done;
+        let handed_over = self.runs.handed_over();
+        let run = self.take(slot)?;
+        self.joins |= self.runs.handed_over() < handed_over;
+        Some(RunEnd { run, outcome, traces })
+    }
+
+    /// Ends what a slot holds with this outcome, whatever it does; `None` when it was emptied before.
+    pub(super) fn end_as(&mut self, slot: usize, outcome: Outcome) -> Option<RunEnd> {
+        Some(RunEnd { run: self.take(slot)?, outcome: Some(outcome), traces: None })
+    }
+
+    /// Takes reports of ended runs, up to so many at once. Cancel-safe.
+    pub(super) async fn ended(&mut self, reports: &mut Vec<Done>, most: usize) -> usize {
+        self.ended.recv_many(reports, most).await
+    }
+
+    /// A report that is here already.
+    pub(super) fn ended_now(&mut self) -> Option<Done> {
+        self.ended.try_recv().ok()
+    }
+
+    /// Hands blocking runs that began together over to threads.
+    pub(super) fn hand_over(&mut self) {
+        if self.to_hand_over.is_empty() {
+            return;
+        }
+        self.blocking.push(std::mem::take(&mut self.to_hand_over), self.most_threads());
+        if self.runs.handed_over() > self.blocking.threads() {
+            // Quick ones share a thread, and are looked after a little later.
+            self.help_at.get_or_insert_with(|| Instant::now() + HELP_AFTER);
+        }
+    }
+
+    /// Gives blocking runs that still wait threads of their own, since one before them is not as quick as it used to be.
+    /// Those that get none wait as if they had not begun, so that they can be put back for others.
+    fn help_blocking(&mut self) {
+        let left = self.blocking.help(self.most_threads());
+        self.joins = left.is_empty();
+        for slot in left.into_iter().rev() {
+            self.runs.withdraw(slot);
+            self.leave_prefetched_first(slot);
+        }
+    }
+
+    /// Kills what a slot holds.
+    pub(super) fn kill(&mut self, slot: usize, by: &str) -> Killed {
+        let has_begun = match self.runs.get(slot).map(|running| running.stop()) {
+            None | Some(Stop::NotNeeded) => false,
+            Some(Stop::Impossible) => !self.blocking.withdraw_one(slot),
+            Some(Stop::Abort(_)) => true,
+            Some(Stop::Process(handle)) => {
+                handle.kill(by.to_owned());
+                return Killed::Ends(Duration::ZERO);
+            }
+        };
+        // As when its deadline passes: it is asked, has its grace, and is dropped; or is found to be overdue.
+        if has_begun { Killed::Ends(self.end_now(slot)) } else { Killed::NotBegun }
+    }
+
+    /// Lets the deadline of what runs in a slot pass now. Gives how long it has to end by itself.
+    fn end_now(&mut self, slot: usize) -> Duration {
+        let Some(running) = self.runs.get_mut(slot) else { return Duration::ZERO };
+        let grace = running.task().map_or(Timeouts::GRACE, |task| self.tasks.get(task).timeouts.grace());
+        let (grace, rings) = running.end_now(grace);
+        if let Some(rings) = rings {
+            self.timers.set(rings, slot, &self.runs);
+        }
+        grace
+    }
+
+    /// When something is to be done by [`Self::on_timer`] or [`Self::overdue_prefetched`].
+    pub(super) fn next_timer(&mut self) -> Option<Instant> {
+        let run = self.timers.next(&self.runs);
+        run.into_iter().chain(self.help_at).chain(self.check_prefetched_at()).min()
+    }
+
+    /// Whether timers are due that a busy loop should not leave to the runtime alone.
+    pub(super) fn has_timers(&self) -> bool {
+        let is_due = |at: Instant| at <= Instant::now();
+        self.help_at.is_some() || !self.timers.is_empty() || self.check_prefetched_at().is_some_and(is_due)
+    }
+
+    /// Asks runs to end whose deadlines have passed, and drops those that do not. Gives those that go on all the same.
+    pub(super) fn on_timer(&mut self, now: Instant) -> Vec<Overdue> {
+        let mut overdue = Vec::new();
+        while let Some(slot) = self.timers.take(now, &self.runs) {
+            let Some(running) = self.runs.get_mut(slot) else { continue };
+            match running.ring(now) {
+                Rung::Nothing | Rung::Told(None) => {}
+                Rung::Told(Some(again)) => self.timers.set(again, slot, &self.runs),
+                Rung::Overdue { queue, task, message, why, elapsed } => {
+                    let call_id = Message::decode(&message).ok().and_then(|message| message.id());
+                    let task = task.map_or("", |task| self.tasks.get(task).task.name);
+                    overdue.push(Overdue { slot, queue, task, call_id, why, elapsed });
+                }
+            }
+        }
+        if self.help_at.take_if(|at| *at <= now).is_some() {
+            self.help_blocking();
+        }
+        overdue
+    }
+
+    /// The tasks that run at this moment.
+    pub(super) fn names_of_running(&self) -> String {
+        self.runs.names()
+    }
+
+    /// Tells the runs that they will be given up at `deadline`.
+    pub(super) fn announce(&mut self, deadline: Instant) {
+        self.stop_at = Some(deadline);
+        self.runs.announce(deadline);
+    }
+
+    /// Asks all runs to end, and takes back those that wait for a thread.
+    pub(super) fn cancel_all(&mut self) {
+        self.runs.cancel_all();
+        for slot in self.blocking.withdraw() {
+            self.runs.withdraw(slot);
+        }
+    }
+
+    /// Stops what can be stopped: a future at its next `await`, a process where it is.
+    pub(super) fn abort_all(&self) {
+        self.runs.abort_all();
+    }
+
+    /// How many runs go on at this moment.
+    pub(super) fn underway(&self) -> usize {
+        self.runs.underway()
+    }
+
+    /// How many runs go on that can be stopped.
+    pub(super) fn aborting(&self) -> usize {
+        self.runs.aborting()
+    }
+
+    /// How many runs go on that nothing can stop but the end of this process.
+    pub(super) fn stuck(&self) -> usize {
+        self.runs.stuck()
+    }
+
+    /// Takes the messages out of all slots.
+    pub(super) fn take_all(&mut self) -> Vec<FinishedRun> {
+        self.runs.held().into_iter().filter_map(|slot| self.runs.take(slot)).collect()
+    }
+}
+
+impl Drop for Executor {
+    /// The worker's future was dropped, or the loop has ended: nothing of it runs on.
+    fn drop(&mut self) {
+        self.cancel_all();
+        self.abort_all();
+    }
+}

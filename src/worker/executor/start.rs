@@ -1,0 +1,258 @@
+//! Starts the run of a message: decodes it, finds its task, and polls, spawns or hands it over.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::excerpt::excerpt;
+use crate::isolation::Isolation;
+use crate::protocol::message::Message;
+use crate::runner::{Done, Job, Outcome, Run, Speed, start, start_with_states};
+use crate::task::handler::Handler;
+use crate::task::{Cancellation, Scope};
+use crate::worker::executor::Executor;
+use crate::worker::executor::batch::Batch;
+use crate::worker::executor::blocking::BlockingRun;
+use crate::worker::executor::deadline::{Allotment, RunDeadline};
+use crate::worker::executor::runs::{Control, RunEnd, Stop};
+use crate::worker::executor::task_table::{TaskEntry, TaskId};
+
+/// Up to so many bytes are copied for a run that may go on for long. Longer ones seldom share their memory with others, and
+/// what they keep of those is below 40 KB.
+const COPIED: usize = 1024;
+
+/// How a start went.
+enum Started {
+    /// The run has ended already, or did not begin.
+    Ended(Outcome),
+    /// It goes on: in the runtime, in a process of its own, or on a blocking thread.
+    GoesOn { message: Bytes, stop: Stop, control: Control },
+    /// It is to be handed over to a blocking thread.
+    Blocking { run: BlockingRun, control: Control },
+}
+
+/// A message whose task was found.
+struct Found<'a> {
+    slot: usize,
+    queue: usize,
+    entry: &'a TaskEntry,
+    bytes: &'a Bytes,
+    message: Message<'a>,
+}
+
+impl Executor {
+    /// Begins the run of what a slot holds. Gives its end if it has ended already.
+    pub(in crate::worker) fn begin(&mut self, slot: usize, batch: &mut Batch) -> Option<RunEnd> {
+        let running = self.runs.get(slot)?;
+        let (queue, bytes, before) = (running.queue(), running.message(), batch.last());
+        let (task, started) = self.start(slot, queue, bytes, batch);
+        if let Some(running) = self.runs.get_mut(slot) {
+            running.set_task(task);
+        }
+        match started {
+            Started::Ended(outcome) => {
+                let ran = (batch.last() > before).then(|| batch.last() - before);
+                if let Some(ran) = ran {
+                    self.limiter.learn(ran, batch.last(), self.has_prefetched());
+                }
+                let mut end = self.end_as(slot, outcome)?;
+                end.run.took = ran;
+                return Some(end);
+            }
+            Started::GoesOn { message, stop, control } => {
+                self.runs.begin(slot, message, stop, control, false)
+            }
+            Started::Blocking { run, control } => {
+                let has_joined = self.is_busy();
+                self.runs.begin(slot, run.message.clone(), Stop::Impossible, control, has_joined);
+                self.to_hand_over.push(run);
+            }
+        }
+        if let Some(until) =
+            self.runs.get(slot).and_then(|running| running.deadline()).map(RunDeadline::until)
+        {
+            self.timers.set(until, slot, &self.runs);
+        }
+        None
+    }
+
+    fn start(
+        &self,
+        slot: usize,
+        queue: usize,
+        bytes: &Bytes,
+        batch: &mut Batch,
+    ) -> (Option<TaskId>, Started) {
+        let message = match Message::decode(bytes) {
+            Ok(message) => message,
+            Err(error) => return (None, Started::Ended(Outcome::Malformed { problem: excerpt(error) })),
+        };
+        let Some(task) = self.tasks.find(message.task()) else {
+            return (None, Started::Ended(Outcome::Unknown));
+        };
+        let found = Found { slot, queue, entry: self.tasks.get(task), bytes, message };
+        (Some(task), self.start_found(&found, batch))
+    }
+
+    fn start_found(&self, found: &Found<'_>, batch: &mut Batch) -> Started {
+        let entry = found.entry;
+        let allotment = match Allotment::of(&found.message, entry.timeouts) {
+            Ok(allotment) => allotment,
+            Err(outcome) => return Started::Ended(outcome),
+        };
+        if let (Isolation::Fork | Isolation::Prefork, Some(processes)) = (entry.isolation, &self.processes) {
+            let message = apart(found.bytes);
+            let job = Job {
+                slot: found.slot,
+                task: entry.task.name,
+                queue: self.queues[found.queue].queue.clone(),
+                worker: self.queues[found.queue].worker.clone(),
+                message: message.clone(),
+                timeout: allotment.timeout,
+                deadline: allotment.deadline,
+                grace: entry.timeouts.grace(),
+                limits: entry.limits,
+                speed: Arc::clone(&entry.speed),
+            };
+            let stop = Stop::Process(processes.run(job, entry.isolation));
+            return Started::GoesOn { message, stop, control: Control::default() };
+        }
+        let deadline = RunDeadline::start(allotment, entry.timeouts.grace());
+        self.start_inline(found, deadline, batch)
+    }
+
+    /// Runs a task in this process.
+    fn start_inline(&self, found: &Found<'_>, deadline: Option<RunDeadline>, batch: &mut Batch) -> Started {
+        let Found { slot, entry, bytes, message, .. } = found;
+        let queue = &self.queues[found.queue];
+        let cancellation = entry.task.context.then(|| self.cancellation(deadline));
+        if let Handler::Blocking(_) = entry.task.handler {
+            let message = if entry.speed.is_quick() { (*bytes).clone() } else { apart(bytes) };
+            let run = BlockingRun {
+                slot: *slot,
+                task: entry.task,
+                speed: Arc::clone(&entry.speed),
+                queue: Arc::clone(queue),
+                message,
+                cancellation: cancellation.clone(),
+            };
+            return Started::Blocking { run, control: Control { cancellation, deadline } };
+        }
+        let heard = cancellation.as_ref().unwrap_or(&self.shared.unheard);
+        if !entry.has_states(&self.shared.states) {
+            let message = apart(bytes);
+            let states = Arc::clone(&self.shared.states);
+            let (name, place) = (queue.queue.clone(), (queue.worker.clone(), *slot));
+            let run = start_with_states(entry.task, message.clone(), name, states, heard.clone(), place);
+            let stop = self.spawn(*slot, run, None);
+            return Started::GoesOn { message, stop, control: Control { cancellation, deadline } };
+        }
+        let scope = Scope::new(entry.task.name, &queue.queue, &self.shared.states, heard)
+            .attempt(message.attempts().saturating_add(1))
+            .id(message.id())
+            .place(&queue.worker, *slot);
+        let mut run = match start(entry.task, message.arguments(), &scope) {
+            Ok(run) => run,
+            Err(outcome) => return Started::Ended(outcome),
+        };
+        if entry.speed.is_quick() && batch.has_time() {
+            // The waker is of no use: a run that is not ready is spawned, and polled again there.
+            let polled = run.poll_unpin(&mut Context::from_waker(Waker::noop()));
+            entry.speed.learn(batch.ran());
+            if let Poll::Ready(outcome) = polled {
+                return Started::Ended(outcome);
+            }
+        }
+        let (message, stop) = (apart(bytes), self.spawn(*slot, run, Some(Arc::clone(&entry.speed))));
+        Started::GoesOn { message, stop, control: Control { cancellation, deadline } }
+    }
+
+    fn spawn(&self, slot: usize, run: Run, speed: Option<Arc<Speed>>) -> Stop {
+        let report = Report { done: self.done.clone(), slot, is_made: false };
+        Stop::Abort(tokio::spawn(Spawned { run, speed, report }).abort_handle())
+    }
+
+    /// The means to ask a run to end, with its deadline.
+    fn cancellation(&self, deadline: Option<RunDeadline>) -> Cancellation {
+        let cancellation = Cancellation::new();
+        let own = deadline.map(|deadline| deadline.until());
+        if let Some(deadline) = own.into_iter().chain(self.stop_at).min() {
+            cancellation.set_deadline(deadline);
+        }
+        cancellation
+    }
+}
+
+/// The same message, for a run that may go on for long: it does not keep in memory what came with it.
+fn apart(bytes: &Bytes) -> Bytes {
+    if bytes.len() > COPIED { bytes.clone() } else { Bytes::copy_from_slice(bytes) }
+}
+
+/// A run on the runtime. Its first poll is timed. However it ends, it is reported once, after it was dropped.
+struct Spawned {
+    run: Run,
+    speed: Option<Arc<Speed>>,
+    report: Report,
+}
+
+impl Future for Spawned {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let polled = match self.speed.take() {
+            None => self.run.poll_unpin(cx),
+            Some(speed) => {
+                let began = Instant::now();
+                let polled = self.run.poll_unpin(cx);
+                speed.learn(began.elapsed());
+                polled
+            }
+        };
+        polled.map(|outcome| self.report.make(Some(outcome)))
+    }
+}
+
+/// Tells the loop how a run ended. One that is dropped without a word tells that it was dropped: so a run that ends while
+/// it is being stopped is heard as it ended.
+struct Report {
+    done: UnboundedSender<Done>,
+    slot: usize,
+    is_made: bool,
+}
+
+impl Report {
+    fn make(&mut self, outcome: Option<Outcome>) {
+        if !std::mem::replace(&mut self.is_made, true) {
+            // The loop is gone only when it has put this message back.
+            let _ = self.done.send(Done { slot: self.slot, outcome, traces: None });
+        }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.make(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_message_is_copied_and_a_long_one_is_not() {
+        let whole = Bytes::from(vec![7; 3 * COPIED]);
+        for (length, is_copied) in [(1, true), (COPIED, true), (COPIED + 1, false)] {
+            let message = whole.slice(COPIED..COPIED + length);
+            let own = apart(&message);
+            assert_eq!(own, message);
+            let shares = whole.as_ptr_range().contains(&own.as_ptr());
+            assert_eq!(shares, !is_copied, "{length} bytes");
+        }
+    }
+}

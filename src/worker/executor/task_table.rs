@@ -1,0 +1,123 @@
+//! The tasks of a worker: for each, its own options, and the worker's where it has none.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::config::WorkerConfig;
+use crate::isolation::{Isolation, Limits, Timeouts};
+use crate::runner::Speed;
+use crate::task::handler::Handler;
+use crate::task::{Registration, Registry, States, TaskOptions};
+
+/// A task, and the options of its runs.
+#[derive(Debug)]
+pub(in crate::worker) struct TaskEntry {
+    pub(super) task: &'static Registration,
+    pub(super) speed: Arc<Speed>,
+    pub(super) isolation: Isolation,
+    /// For a call that has none of its own.
+    pub(super) timeouts: Timeouts,
+    pub(super) limits: Limits,
+    /// Whether all states that it asks for were found made.
+    has_states: AtomicBool,
+}
+
+/// The place of a task in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::worker) struct TaskId(usize);
+
+/// All tasks of a worker.
+#[derive(Debug)]
+pub(in crate::worker) struct TaskTable {
+    by_name: HashMap<&'static str, TaskId>,
+    entries: Vec<TaskEntry>,
+}
+
+impl TaskEntry {
+    fn new(task: &'static Registration, config: &WorkerConfig) -> Self {
+        Self {
+            task,
+            speed: Arc::new(Speed::new()),
+            isolation: task.options.isolation.unwrap_or(config.isolation),
+            timeouts: task.options.timeouts.or(config.timeouts()),
+            limits: task.options.limits.or(config.limits),
+            has_states: AtomicBool::new(task.states.is_empty()),
+        }
+    }
+
+    pub(in crate::worker) fn options(&self) -> &TaskOptions {
+        &self.task.options
+    }
+
+    /// Whether its runs have processes of their own.
+    pub(in crate::worker) fn is_isolated(&self) -> bool {
+        self.isolation != Isolation::Inline
+    }
+
+    /// Whether it is a function that blocks, runs in this process, and was quick lately.
+    pub(super) fn is_quick_blocking(&self) -> bool {
+        matches!(self.task.handler, Handler::Blocking(_)) && !self.is_isolated() && self.speed.is_quick()
+    }
+
+    /// Whether a run finds all states that its task asks for, so that it has to wait for none.
+    pub(super) fn has_states(&self, states: &States) -> bool {
+        if self.has_states.load(Ordering::Relaxed) {
+            return true;
+        }
+        let are_made = states.are_made(self.task.states);
+        self.has_states.store(are_made, Ordering::Relaxed);
+        are_made
+    }
+}
+
+impl TaskTable {
+    /// All tasks of the registry. Warns, once, of limits that the worker cannot enforce.
+    pub(in crate::worker) fn new(registry: &Registry, config: &WorkerConfig) -> Self {
+        let entries: Vec<TaskEntry> = registry.iter().map(|task| TaskEntry::new(task, config)).collect();
+        let names = entries.iter().enumerate().map(|(place, entry)| (entry.task.name, TaskId(place)));
+        let table = Self { by_name: names.collect(), entries };
+        table.warn_of_limits(config.limits);
+        table
+    }
+
+    pub(in crate::worker) fn find(&self, name: &str) -> Option<TaskId> {
+        self.by_name.get(name).copied()
+    }
+
+    pub(in crate::worker) fn get(&self, id: TaskId) -> &TaskEntry {
+        &self.entries[id.0]
+    }
+
+    fn warn_of_limits(&self, of_worker: Limits) {
+        let unbounded: Vec<&str> = (self.entries.iter())
+            .filter(|entry| !entry.is_isolated() && entry.task.options.limits != Limits::NONE)
+            .map(|entry| entry.task.name)
+            .collect();
+        if !unbounded.is_empty() {
+            tracing::warn!(
+                tasks = unbounded.join(" "),
+                hint =
+                    "give them `isolation = \"fork\"` or \"prefork\", or start the worker with --isolation",
+                "limits of inline tasks are not enforced"
+            );
+        }
+        if of_worker != Limits::NONE && !self.entries.iter().any(TaskEntry::is_isolated) {
+            tracing::warn!(
+                hint = "all tasks run in the worker's own process: start it with --isolation",
+                "limits of the worker are not enforced"
+            );
+        }
+    }
+}
+
+/// A task that is to run in a process of its own, and how; none when all run in the worker's.
+pub(crate) fn first_isolated(
+    registry: &Registry,
+    config: &WorkerConfig,
+) -> Option<(&'static str, Isolation)> {
+    registry
+        .iter()
+        .map(|task| (task.name, task.options.isolation.unwrap_or(config.isolation)))
+        .find(|(_, isolation)| *isolation != Isolation::Inline)
+}

@@ -1,0 +1,128 @@
+//! Notices that the process exits while its worker serves, as by `std::process::exit` in a task: says what was running, and
+//! ends the process with a code of its own, so that no supervisor takes it for a good end.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::protocol::names::WorkerId;
+use crate::runner::running_here;
+use crate::sys::exits::on_exit;
+use crate::sys::fork::exit_now;
+use crate::worker::phase::WorkerHandle;
+use crate::worker::queue::served::ServedQueue;
+
+/// With what the process ends: `EX_SOFTWARE` of sysexits.h.
+const CODE: i32 = 70;
+/// How long the log may take, and within that the loop to say what runs.
+const TELLING: Duration = Duration::from_secs(2);
+const ANSWER: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Workers that serve.
+static SERVING: Mutex<Vec<Serving>> = Mutex::new(Vec::new());
+/// The process that they are in: one that was forked from it by a task exits as it likes.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// A worker that serves.
+#[derive(Debug, Clone)]
+pub(super) struct Serving {
+    pub(super) worker: WorkerId,
+    pub(super) queues: Vec<Arc<ServedQueue>>,
+    pub(super) handle: WorkerHandle,
+    pub(super) question: Arc<Question>,
+    /// Whether the process is there for the worker alone: then nothing else may end it either.
+    pub(super) owns_process: bool,
+}
+
+/// Asks the loop what it runs.
+#[derive(Debug, Default)]
+pub(super) struct Question {
+    is_asked: AtomicBool,
+    answer: Mutex<Option<String>>,
+}
+
+/// While it is there, the exit of the process is noticed.
+pub(super) struct Watch(Arc<Question>);
+
+impl Watch {
+    pub(super) fn begin(serving: Serving) -> Self {
+        let watch = Self(Arc::clone(&serving.question));
+        PROCESS.store(std::process::id(), Ordering::Relaxed);
+        all().push(serving);
+        on_exit(exiting);
+        watch
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        all().retain(|serving| !Arc::ptr_eq(&serving.question, &self.0));
+    }
+}
+
+impl Question {
+    /// Answers if it was asked.
+    pub(super) fn answer(&self, answer: impl FnOnce() -> String) {
+        if self.is_asked.load(Ordering::Relaxed) {
+            *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer());
+        }
+    }
+
+    /// None where the loop says nothing, as when it is blocked.
+    fn ask(&self, handle: &WorkerHandle) -> Option<String> {
+        self.is_asked.store(true, Ordering::Relaxed);
+        handle.wake();
+        let until = Instant::now() + ANSWER;
+        loop {
+            let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if answer.is_some() || Instant::now() > until {
+                return answer;
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Serving {
+    fn tell(&self, task: Option<&str>) {
+        let running = if task.is_none() { self.question.ask(&self.handle) } else { None };
+        let owned: usize = self.queues.iter().map(|queue| queue.owned()).sum();
+        tracing::error!(
+            worker = %self.worker,
+            task,
+            running,
+            owned,
+            code = CODE,
+            hint = "what it owns is requeued when its lease ends",
+            "process exits while its worker serves"
+        );
+    }
+}
+
+fn all() -> MutexGuard<'static, Vec<Serving>> {
+    SERVING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Called by a thread that exits the process.
+fn exiting() {
+    if PROCESS.load(Ordering::Relaxed) != std::process::id() {
+        return;
+    }
+    let task = running_here();
+    let mut serving = all().clone();
+    // Where a program has a worker among other things, it may exit as it likes; a task may not.
+    serving.retain(|serving| serving.owns_process || task.is_some());
+    if serving.is_empty() {
+        return;
+    }
+    // What this thread has for itself, as the logger needs, is gone by now.
+    let told = std::thread::Builder::new().name("delayed-exit".into()).spawn(move || {
+        serving.iter().for_each(|serving| serving.tell(task));
+    });
+    let until = Instant::now() + TELLING;
+    while told.as_ref().is_ok_and(|told| !told.is_finished()) && Instant::now() < until {
+        std::thread::sleep(LOOK);
+    }
+    exit_now(CODE)
+}

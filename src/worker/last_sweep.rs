@@ -1,0 +1,105 @@
+//! Sweeps once more before a burst ends: what dead workers owned may have come back into a queue that was empty.
+//!
+//! It takes no turn, since another worker's last sweep may be older than the end of a lease. What is owned by a worker whose
+//! lease still runs is that worker's: a burst does not wait for it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+
+use crate::broker::{Broker, BrokerError, BrokerErrorKind};
+use crate::sweeper::Sweeper;
+use crate::worker::queue::cooldown::Cooldown;
+use crate::worker::queue::served::ServedQueue;
+
+/// What a sweep leaves in a queue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Left {
+    /// It has moved something.
+    pub(super) moved: bool,
+    /// Messages wait.
+    pub(super) waits: bool,
+}
+
+/// The sweep before the end, and what it is known to have come to.
+pub(super) struct LastSweep {
+    /// None when the worker does not sweep.
+    sweeper: Option<Arc<(Broker, Sweeper)>>,
+    under_way: Option<Pin<Box<dyn Future<Output = Vec<Left>> + Send>>>,
+    /// How many messages the worker had claimed when the last one began.
+    began: u64,
+    /// It has found nothing.
+    found_nothing: bool,
+}
+
+impl LastSweep {
+    pub(super) fn new(sweeper: Option<(Broker, Sweeper)>) -> Self {
+        Self { sweeper: sweeper.map(Arc::new), under_way: None, began: 0, found_nothing: false }
+    }
+
+    /// Whether a sweep has found nothing, and nothing was claimed since it began, when so many have been claimed by now.
+    /// Where there was none yet, it begins.
+    pub(super) fn is_done(&mut self, claimed: u64, queues: impl Iterator<Item = Arc<ServedQueue>>) -> bool {
+        let Some(sweeper) = &self.sweeper else { return true };
+        if self.under_way.is_some() {
+            return false;
+        }
+        if self.found_nothing && self.began == claimed {
+            return true;
+        }
+        (self.began, self.found_nothing) = (claimed, false);
+        let (sweeper, queues) = (Arc::clone(sweeper), queues.collect::<Vec<_>>());
+        self.under_way =
+            Some(Box::pin(async move { join_all(queues.iter().map(|queue| sweep(&sweeper, queue))).await }));
+        false
+    }
+
+    /// What each queue has, when the sweep has ended. Cancel-safe: the sweep goes on. Never resolves when none is under way.
+    pub(super) async fn ended(&mut self) -> Vec<Left> {
+        let Some(sweep) = &mut self.under_way else { return std::future::pending().await };
+        let left = sweep.await;
+        self.under_way = None;
+        left
+    }
+
+    /// Notes that the sweep has found nothing.
+    pub(super) fn note_nothing(&mut self) {
+        self.found_nothing = true;
+    }
+}
+
+/// The name of such a sweep in the log.
+const LAST_SWEEP: &str = "last sweep";
+
+/// Sweeps one queue, until Redis lets it or will not.
+async fn sweep((broker, sweeper): &(Broker, Sweeper), queue: &ServedQueue) -> Left {
+    let mut backoff = Cooldown::default();
+    loop {
+        let swept = async {
+            let report = sweeper.sweep_queue(&queue.keys, broker.server_time().await?).await?;
+            let moved = report.requeued > 0 || report.balanced > 0;
+            Ok::<_, BrokerError>(Left { moved, waits: broker.waiting_count(&queue.keys).await? > 0 })
+        };
+        let error = match swept.await {
+            Ok(left) => {
+                broker.outage().succeeded(LAST_SWEEP, queue.queue.as_str());
+                return left;
+            }
+            Err(error) => error,
+        };
+        if is_lasting(&error) {
+            tracing::warn!(queue = %queue.queue, %error, "last sweep refused");
+            return Left { moved: false, waits: false };
+        }
+        let pause = backoff.fail();
+        broker.outage().failed(LAST_SWEEP, queue.queue.as_str(), &error);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Whether somebody has to do something before it can succeed.
+fn is_lasting(error: &BrokerError) -> bool {
+    matches!(error.kind(), BrokerErrorKind::Denied | BrokerErrorKind::WrongType)
+}

@@ -1,0 +1,380 @@
+//! The queues of a worker: claims messages from them, and carries out what is decided about each.
+//!
+//! [`Queues`] owns all requests and all slots. The event loop tells it how much it wants ([`Demand`]) and what becomes of
+//! each message ([`Settlement`]), and takes what came of that as [`QueueEvent`]s. Requests of a queue are numbered without
+//! gaps and sent in that order. Up to two claims of a queue are in flight, so that Redis works on one batch while the
+//! worker works on another.
+
+mod claim_size;
+mod client;
+pub(super) mod cooldown;
+mod last_requests;
+mod pending;
+mod replies;
+mod request;
+mod schedule;
+pub(super) mod served;
+mod set_aside;
+mod slots;
+mod supply;
+mod to_settle;
+mod wait;
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::task::{unconstrained, yield_now};
+
+use crate::broker::Place;
+use crate::protocol::names::QueueName;
+use crate::repeats::Repeats;
+use crate::sweeper::Timetable;
+use crate::worker::prefetch_limiter::PrefetchLimiter;
+use crate::worker::queue::client::QueueClient;
+use crate::worker::queue::request::{Request, RequestKind};
+use crate::worker::queue::served::ServedQueue;
+use crate::worker::queue::slots::SlotPool;
+use crate::worker::queue::wait::{NotificationWait, Woken};
+use crate::worker::settlement::Settlement;
+use crate::worker::stats::{Counters, count};
+
+pub(super) use self::request::{Reply, Sender};
+pub(super) use self::slots::SPARES;
+
+/// The name of the event loop's requests in the log.
+const REQUEST: &str = "request";
+
+/// How much the worker wants.
+#[derive(Clone, Copy)]
+pub(super) struct Demand<'a> {
+    /// Whether anything is to be claimed.
+    pub(super) accepts: bool,
+    /// How many runs go on at most.
+    pub(super) concurrency: usize,
+    /// How many messages may be owned.
+    pub(super) limiter: &'a PrefetchLimiter,
+}
+
+/// What came from Redis.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and replies are by far the most")]
+pub(super) enum Came {
+    Reply(Reply),
+    /// The wait for notifications has ended.
+    Woken(Woken),
+}
+
+/// What the event loop is told.
+#[derive(Debug)]
+pub(super) enum QueueEvent {
+    /// These slots own these messages.
+    Arrived {
+        queue: usize,
+        slots: Vec<usize>,
+        messages: Vec<Bytes>,
+        /// Whether the message is a suspect that is to run alone.
+        alone: bool,
+        /// Whether suspects were known, so that a success must say that this one is none.
+        suspects: bool,
+    },
+    /// Redis has noted that the suspect in this slot begins to run.
+    Begun { slot: usize },
+    /// The message of a suspect that was to begin was taken away.
+    NotOwned { queue: usize, slot: usize },
+    /// A message is a dead letter; `letter` is the id of that, if its reply is there.
+    Buried { queue: usize, burial: Settlement, letter: Option<String> },
+    /// The message of a slot is gone: by its settlement, or it was taken away or put back before.
+    Settled { slot: usize, is_done: bool },
+}
+
+/// How many messages were taken away before they were settled.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lost(u64);
+
+/// What the queues of a worker are made of.
+pub(super) struct QueueParts {
+    /// Each with its weight; 0 where queues are served strictly in their order.
+    pub(super) served: Vec<(Arc<ServedQueue>, u32)>,
+    /// How many slots there are beside the spares.
+    pub(super) slots: usize,
+    pub(super) sender: Sender,
+    pub(super) timetable: Arc<Timetable>,
+    pub(super) counters: Arc<Counters>,
+    /// Whether the worker ends when its queues are empty.
+    pub(super) is_burst: bool,
+}
+
+/// All queues of a worker.
+pub(super) struct Queues {
+    clients: Vec<QueueClient>,
+    slots: SlotPool,
+    sender: Sender,
+    in_flight: FuturesUnordered<Pin<Box<dyn Future<Output = Reply> + Send>>>,
+    /// Replies that came while a request was being sent.
+    early: VecDeque<Reply>,
+    /// A claim was sent beside one whose reply may be here.
+    yields: bool,
+    wait: NotificationWait,
+    /// When the wait is asked to end.
+    end_wait_at: Option<Instant>,
+    /// How far the queue that was served last has been served for its weight.
+    virtual_time: u64,
+    troubles: Repeats<(QueueName, &'static str)>,
+    timetable: Arc<Timetable>,
+    counters: Arc<Counters>,
+    is_burst: bool,
+    /// The worker ends: only what it owns is settled.
+    is_draining: bool,
+    events: VecDeque<QueueEvent>,
+}
+
+impl Queues {
+    pub(super) fn new(parts: QueueParts) -> Self {
+        let served = parts.served.iter().map(|(served, _)| Arc::clone(served)).collect();
+        Self {
+            slots: SlotPool::new(parts.slots),
+            wait: NotificationWait::new(&parts.sender.broker, parts.sender.lease, served),
+            clients: (parts.served.into_iter().enumerate())
+                .map(|(index, (served, weight))| QueueClient::new(index, served, weight))
+                .collect(),
+            sender: parts.sender,
+            in_flight: FuturesUnordered::new(),
+            early: VecDeque::new(),
+            yields: false,
+            end_wait_at: None,
+            virtual_time: 0,
+            troubles: Repeats::new(1),
+            timetable: parts.timetable,
+            counters: parts.counters,
+            is_burst: parts.is_burst,
+            is_draining: false,
+            events: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn served(&self, queue: usize) -> &ServedQueue {
+        self.clients[queue].served()
+    }
+
+    pub(super) fn name(&self, queue: usize) -> &QueueName {
+        &self.served(queue).queue
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// All of them, as others share them.
+    pub(super) fn all_served(&self) -> impl Iterator<Item = Arc<ServedQueue>> + '_ {
+        self.clients.iter().map(|client| Arc::clone(client.served()))
+    }
+
+    /// The next thing that happened. Events are made by [`Self::on_reply`] and [`Self::woken`].
+    pub(super) fn next_event(&mut self) -> Option<QueueEvent> {
+        self.events.pop_front()
+    }
+
+    /// Sends every request that can be sent now.
+    pub(super) fn flush(&mut self, demand: Demand<'_>) {
+        while let Some(request) = self.next_request(demand) {
+            self.send(request);
+        }
+    }
+
+    /// Has Redis note that the suspect in a slot begins to run, if requests can be made now.
+    pub(super) fn begin(&mut self, queue: usize, slot: usize) {
+        if self.clients[queue].is_open() {
+            let request = self.clients[queue].number(RequestKind::Begin { slot });
+            self.send(request);
+        }
+    }
+
+    /// Whether Redis refuses to note anything about this queue.
+    pub(super) fn is_blocked(&self, queue: usize) -> bool {
+        self.clients[queue].pending().is_blocked()
+    }
+
+    fn send(&mut self, request: Request) {
+        let client = &mut self.clients[request.queue];
+        self.yields |= client.pending_mut().sent(&request);
+        if let RequestKind::Claim { slots, kept, .. } = &request.kind {
+            // A reply may take longer than a lease. A pick-up owns nothing while it stands, gives its slot a whole lease, and
+            // is not believed when its reply comes late.
+            slots[*kept..].iter().for_each(|slot| client.served().may_own(*slot));
+            client.served().add_uncertain(request.claimed());
+        }
+        self.in_flight.push(Box::pin(self.sender.clone().send(Arc::clone(client.served()), request)));
+        // Polled once, so that requests go out in the order of their numbers, and now.
+        if let Some(Some(reply)) = unconstrained(self.in_flight.next()).now_or_never() {
+            self.early.push_back(reply);
+        }
+    }
+
+    /// Lets the connection write a claim before the reply of another is taken in. Otherwise both claims would go out together
+    /// and be answered together, and Redis would rest while the worker runs.
+    pub(super) async fn hand_on(&mut self) {
+        if std::mem::take(&mut self.yields) {
+            yield_now().await;
+        }
+    }
+
+    /// A reply that came while a request was being sent.
+    pub(super) fn early_reply(&mut self) -> Option<Reply> {
+        self.early.pop_front()
+    }
+
+    /// A reply that is here already.
+    pub(super) fn ready_reply(&mut self) -> Option<Reply> {
+        self.in_flight.next().now_or_never().flatten()
+    }
+
+    /// The next reply; `None` when no request is in flight. Cancel-safe.
+    pub(super) async fn next_reply(&mut self) -> Option<Reply> {
+        match self.early.pop_front() {
+            Some(reply) => Some(reply),
+            None => self.in_flight.next().await,
+        }
+    }
+
+    /// The next reply, or the end of the wait for notifications. Cancel-safe. Never resolves when there is neither.
+    pub(super) async fn next(&mut self) -> Came {
+        tokio::select! {
+            Some(reply) = self.in_flight.next(), if !self.in_flight.is_empty() => Came::Reply(reply),
+            woken = self.wait.ended() => Came::Woken(woken),
+        }
+    }
+
+    /// Settles the message of a slot with one of the next requests.
+    pub(super) fn settle(&mut self, queue: usize, slot: usize, settlement: Settlement) {
+        match settlement {
+            Settlement::Bury { .. } if self.clients[queue].burials_fail() => {
+                self.keep_burial(queue, slot, settlement)
+            }
+            other => self.clients[queue].settle(slot, other),
+        }
+    }
+
+    /// Puts a message back unchanged. Messages that go to the head are given last claim first.
+    pub(super) fn put_back(&mut self, queue: usize, slot: usize, place: Place) {
+        count(&self.counters.put_back, 1);
+        self.clients[queue].settle(slot, Settlement::PutBack { place });
+    }
+
+    /// Forgets the message of a slot, which was taken away before it began.
+    pub(super) fn forget(&mut self, queue: usize, slot: usize) {
+        self.clients[queue].free(slot, &mut self.slots);
+        self.note_lost(queue, Lost(1));
+    }
+
+    /// Notes a call of one of our tasks.
+    pub(super) fn note_known(&mut self, queue: usize) {
+        self.clients[queue].supply_mut().note_known();
+    }
+
+    /// Notes that a call of an unknown task is put back.
+    pub(super) fn note_unknown(&mut self, queue: usize) {
+        self.clients[queue].supply_mut().note_unknown();
+    }
+
+    /// Claims nothing of a queue for a moment, since a call of it got no process or lost it. One pause for all that are lost
+    /// at once. Gives the number of unprinted lines before this one, if it should be printed.
+    pub(super) fn rest_after_loss(&mut self, queue: usize) -> Option<u64> {
+        // From now on, or the call would be claimed again as soon as it is there.
+        let begins = self.clients[queue].losses_mut().fail_once().is_some();
+        if begins { self.trouble(queue, "lost") } else { None }
+    }
+
+    /// Whether calls of a queue got no process lately.
+    pub(super) fn has_losses(&mut self, queue: usize) -> bool {
+        self.clients[queue].losses_mut().is_failing()
+    }
+
+    /// Notes that a call got a process again.
+    pub(super) fn end_losses(&mut self, queue: usize) {
+        self.clients[queue].losses_mut().succeed();
+    }
+
+    /// Notes a trouble of a queue that may come again and again. It is to be printed once a minute, with the number of those
+    /// before it that were not.
+    fn trouble(&mut self, queue: usize, what: &'static str) -> Option<u64> {
+        let name = self.name(queue).clone();
+        self.troubles.note((name, what), Instant::now())
+    }
+
+    fn note_lost(&self, queue: usize, lost: Lost) {
+        if lost.0 > 0 {
+            count(&self.counters.lost, lost.0);
+            self.clients[queue].log_lost(lost);
+        }
+    }
+
+    /// Whether enough has finished in a queue that Redis should have it before more is run.
+    pub(super) fn should_release(&self, queue: usize, limiter: &PrefetchLimiter) -> bool {
+        let client = &self.clients[queue];
+        let size = client.supply().size();
+        client.finished() >= claim_size::chunk(limiter.limit(size), size)
+    }
+
+    /// Whether nothing is in flight, and nothing is left to send but what Redis would refuse again.
+    pub(super) fn are_quiet(&self) -> bool {
+        self.clients.iter().all(QueueClient::is_quiet)
+    }
+
+    /// Whether some message that the worker owned is still to be settled.
+    pub(super) fn have_work(&self) -> bool {
+        self.clients.iter().any(QueueClient::has_work)
+    }
+
+    /// Whether nothing is left in any queue for this worker.
+    pub(super) fn have_nothing(&self) -> bool {
+        self.clients.iter().all(QueueClient::has_nothing)
+    }
+
+    /// Whether a claim is in flight that will probably bring messages.
+    pub(super) fn expect_messages(&self) -> bool {
+        self.clients.iter().any(|client| {
+            let pending = client.pending();
+            pending.claims() > 0 && !pending.picks_up() && !client.supply().is_drained()
+        })
+    }
+
+    /// Whether all that was met in a queue lately was unknown.
+    pub(super) fn is_unknown(&self, queue: usize) -> bool {
+        self.clients[queue].supply().is_unknown()
+    }
+
+    /// The number of the claim that filled a slot last; 0 when that is not known.
+    pub(super) fn claimed_by(&self, queue: usize, slot: usize) -> u64 {
+        self.clients[queue].claimed_by(slot)
+    }
+
+    /// Whether a request up to this number may still bring something.
+    pub(super) fn may_still_apply(&self, queue: usize, seq: u64) -> bool {
+        self.clients[queue].pending().may_still_apply(seq)
+    }
+
+    /// When something is to be done by [`Self::on_timer`].
+    pub(super) fn next_timer(&self) -> Option<Instant> {
+        self.clients.iter().flat_map(QueueClient::pauses).chain(self.end_wait_at).min()
+    }
+
+    pub(super) fn on_timer(&mut self, now: Instant) {
+        self.clients.iter_mut().for_each(|client| client.expire(now));
+        if self.end_wait_at.is_some_and(|at| at <= now) {
+            self.end_wait_at = None;
+        }
+    }
+}
+
+impl Reply {
+    /// How long a request took, and for how many slots, unless it stood behind a wait.
+    pub(super) fn took(&self) -> Option<(Duration, usize)> {
+        (!self.request.is_pick_up()).then(|| (self.request.made.elapsed(), self.request.slots().len()))
+    }
+}

@@ -1,0 +1,268 @@
+//! Takes in the replies of Redis: what each did to its slots, and what the event loop is told of it.
+
+use bytes::Bytes;
+
+use crate::broker::{BrokerError, Claimed, Place, Reconciled};
+use crate::worker::queue::client::Resolved;
+use crate::worker::queue::request::{Effect, Reply, Request, RequestKind};
+use crate::worker::queue::set_aside::{Broken, LARGE};
+use crate::worker::queue::{Lost, QueueEvent, Queues, REQUEST};
+use crate::worker::settlement::Settlement;
+use crate::worker::stats::count;
+
+impl Queues {
+    /// Takes in a reply. What came of it are events.
+    pub(in crate::worker) fn on_reply(&mut self, reply: Reply) {
+        let Reply { request, result } = reply;
+        let client = &mut self.clients[request.queue];
+        client.pending_mut().ended(&request);
+        if !request.is_pick_up() {
+            client.served().remove_uncertain(request.claimed());
+        }
+        let effect = match result {
+            Ok(effect) => effect,
+            Err(error) => return self.on_error(request, &error),
+        };
+        client.pending_mut().applied(&request);
+        if client.errors_mut().is_failing() && !client.pending().has_doubt() {
+            client.errors_mut().succeed();
+            self.sender.broker.outage().succeeded(REQUEST, client.served().queue.as_str());
+        }
+        match effect {
+            Effect::Claimed(claimed) => self.on_claimed(request, claimed),
+            Effect::Begun(owned) => self.on_begun(&request, owned),
+            Effect::Settled(owned) => self.on_settled(request, owned),
+            Effect::Buried { letter, trimmed } => {
+                self.note_burial(&request, Some(letter));
+                self.on_trimmed(request.queue, trimmed);
+                self.on_settled(request, true);
+            }
+            Effect::PutBack(count) => self.on_put_back(request, count),
+            Effect::Unburied => self.on_unburied(request),
+            Effect::NotScheduled => self.on_not_scheduled(request),
+            Effect::Reconciled(reconciled) => self.on_reconciled(request, reconciled),
+        }
+    }
+
+    fn on_error(&mut self, request: Request, error: &BrokerError) {
+        let queue = request.queue;
+        if self.clients[queue].on_error(request, error, &mut self.slots) {
+            self.log_error(queue, error);
+        } else {
+            tracing::debug!(queue = %self.name(queue), %error, "request failed as well");
+        }
+    }
+
+    pub(super) fn log_error(&self, queue: usize, error: &BrokerError) {
+        self.sender.broker.outage().failed(REQUEST, self.name(queue).as_str(), error);
+    }
+
+    fn on_claimed(&mut self, request: Request, claimed: Claimed) {
+        let queue = request.queue;
+        if !claimed.messages.is_empty() && self.comes_late(&request) {
+            return self.clients[queue].doubt(request);
+        }
+        let suspects = claimed.suspects;
+        let filled = self.clients[queue].on_claimed(request, claimed, &mut self.slots);
+        self.note_lost(queue, filled.lost);
+        if filled.may_hold_more {
+            self.wake(queue);
+        }
+        let messages = filled.messages;
+        if messages.is_empty() {
+            return;
+        }
+        let supply = self.clients[queue].supply_mut();
+        self.virtual_time = self.virtual_time.max(supply.served());
+        supply.account(messages.len(), messages.iter().map(Bytes::len).sum::<usize>() / messages.len());
+        count(&self.counters.claimed, messages.len() as u64);
+        self.arrive(queue, filled.slots, messages, filled.alone, suspects);
+    }
+
+    fn arrive(&mut self, queue: usize, slots: Vec<usize>, messages: Vec<Bytes>, alone: bool, suspects: bool) {
+        slots.iter().for_each(|slot| self.clients[queue].served().own(*slot));
+        self.events.push_back(QueueEvent::Arrived { queue, slots, messages, alone, suspects });
+    }
+
+    /// Has a burial logged, where this request was one. `letter`: the id of its dead letter, if the reply is there.
+    fn note_burial(&mut self, request: &Request, letter: Option<String>) {
+        if let RequestKind::Settle { settlement: burial @ Settlement::Bury { .. }, .. } = &request.kind {
+            let (queue, burial) = (request.queue, burial.clone());
+            self.events.push_back(QueueEvent::Buried { queue, burial, letter });
+        }
+    }
+
+    fn on_begun(&mut self, request: &Request, owned: bool) {
+        let RequestKind::Begin { slot } = request.kind else { return };
+        self.events.push_back(match owned {
+            true => QueueEvent::Begun { slot },
+            false => QueueEvent::NotOwned { queue: request.queue, slot },
+        });
+    }
+
+    /// A settlement was applied, or came too late.
+    fn on_settled(&mut self, request: Request, owned: bool) {
+        let Request { queue, kind: RequestKind::Settle { slot, settlement }, .. } = request else { return };
+        self.clients[queue].free(slot, &mut self.slots);
+        self.events.push_back(QueueEvent::Settled { slot, is_done: owned });
+        if !owned {
+            return self.note_lost(queue, Lost(1));
+        }
+        match settlement {
+            // It may be the only one in the queue, and a cycle that was unknown till now has one of ours again.
+            Settlement::Retry { .. } => {
+                self.clients[queue].supply_mut().note_known();
+                self.wake(queue);
+            }
+            Settlement::RetryLater { delay, .. } => {
+                self.clients[queue].supply_mut().note_known();
+                self.timetable.note(&self.served(queue).keys, delay);
+            }
+            Settlement::Bury { .. } => {
+                if let Some(messages) = self.clients[queue].aside_mut().buried() {
+                    tracing::info!(queue = %self.name(queue), messages, "dead letters can be written again");
+                }
+            }
+            Settlement::Release { .. } | Settlement::PutBack { .. } | Settlement::Leave => {}
+        }
+    }
+
+    /// Messages were put back, so many of them were still ours.
+    fn on_put_back(&mut self, request: Request, count: u64) {
+        let Request { queue, kind: RequestKind::PutBack { slots, place }, .. } = request else { return };
+        let lost = (slots.len() as u64).saturating_sub(count);
+        for slot in slots {
+            self.clients[queue].free(slot, &mut self.slots);
+            self.events.push_back(QueueEvent::Settled { slot, is_done: false });
+        }
+        if count > 0 {
+            let supply = self.clients[queue].supply_mut();
+            match place {
+                // As after a retry.
+                Place::Head => supply.note_known(),
+                Place::Tail => supply.unknown_put_back(),
+            }
+            self.wake(queue);
+        }
+        self.note_lost(queue, Lost(lost));
+    }
+
+    /// The timetable has the call already, or is unusable: it is retried at once, so that it is not lost.
+    fn on_not_scheduled(&mut self, request: Request) {
+        let Request { queue, kind: RequestKind::Settle { slot, settlement }, .. } = request else { return };
+        let Settlement::RetryLater { message, id, .. } = settlement else { return };
+        tracing::warn!(
+            queue = %self.name(queue),
+            call_id = %id,
+            hint = "the timetable has this call already, or a key of it holds another type: see `doctor`",
+            "call cannot be scheduled; retrying at once"
+        );
+        self.clients[queue].settle(slot, Settlement::Retry { message });
+    }
+
+    /// A message could not be buried.
+    fn on_unburied(&mut self, request: Request) {
+        let Request { queue, kind: RequestKind::Settle { slot, settlement }, .. } = request else { return };
+        self.keep_burial(queue, slot, settlement);
+        self.clients[queue].aside_mut().burial_failed();
+        let messages = self.clients[queue].aside_mut().burials();
+        let repeated = self.trouble(queue, "unburied");
+        let served = self.served(queue);
+        let (queue, key) = (&served.queue, &served.keys.dead);
+        match repeated {
+            Some(repeated) => {
+                tracing::error!(%queue, key, messages, repeated, hint = "the key holds another type than a stream: rename or delete it; meanwhile these messages stay with this worker", "dead letters cannot be written");
+            }
+            None => tracing::debug!(%queue, key, messages, "dead letters cannot be written; retrying"),
+        }
+    }
+
+    /// Keeps a burial that failed in its slot, until the worker ends.
+    pub(super) fn keep_burial(&mut self, queue: usize, slot: usize, burial: Settlement) {
+        if self.is_draining {
+            // Another worker may have more luck. Behind the others, which it shall not keep from being run.
+            self.put_back(queue, slot, Place::Tail);
+        } else {
+            self.clients[queue].keep_burial(slot, burial, &mut self.slots);
+        }
+    }
+
+    /// A message was buried, for which so many older dead letters were dropped.
+    fn on_trimmed(&mut self, queue: usize, trimmed: u64) {
+        if trimmed > 0
+            && let Some(repeated) = self.trouble(queue, "trimmed")
+        {
+            tracing::warn!(queue = %self.name(queue), trimmed, repeated, hint = "look at them with `dead list`, or raise dead.max_count", "oldest dead letters dropped");
+        }
+    }
+
+    /// It is known now which requests in doubt were applied.
+    fn on_reconciled(&mut self, request: Request, reconciled: Reconciled) {
+        let queue = request.queue;
+        let resolved = self.clients[queue].on_reconciled(request, reconciled, &mut self.slots);
+        let Resolved { alone, others, unread, unsettled, settled, buried, not_owned, lost } = resolved;
+        unsettled.into_iter().for_each(|(slot, settlement)| self.settle_again(queue, slot, settlement));
+        let buried = buried.into_iter().map(|burial| QueueEvent::Buried { queue, burial, letter: None });
+        self.events.extend(buried);
+        let settled = settled.into_iter().map(|(slot, is_done)| QueueEvent::Settled { slot, is_done });
+        let not_owned = not_owned.into_iter().map(|slot| QueueEvent::NotOwned { queue, slot });
+        self.events.extend(settled.chain(not_owned));
+        self.note_lost(queue, lost);
+        count(&self.counters.claimed, (alone.len() + others.len() + unread.len()) as u64);
+        self.wake(queue);
+        self.on_unread(queue, &unread);
+        let suspects = self.clients[queue].supply().has_suspects();
+        for (slot, message) in alone {
+            self.arrive(queue, vec![slot], vec![message], true, suspects);
+        }
+        if !others.is_empty() {
+            let (slots, messages) = others.into_iter().unzip();
+            self.arrive(queue, slots, messages, false, suspects);
+        }
+    }
+
+    /// A settlement was sent on a connection that broke, and was not applied. It is sent again, unless it seems to be what
+    /// breaks the connection.
+    fn settle_again(&mut self, queue: usize, slot: usize, settlement: Settlement) {
+        match self.clients[queue].aside_mut().broke(slot, settlement) {
+            Broken::Again(settlement) => self.clients[queue].settle(slot, settlement),
+            Broken::TooLarge { bytes, burial } => {
+                count(&self.counters.buried, 1);
+                tracing::error!(queue = %self.name(queue), bytes, hint = "see proto-max-bulk-len in the configuration of redis", "retry is too large; burying");
+                self.settle(queue, slot, burial);
+            }
+            Broken::Keep(burial) => {
+                let repeated = self.trouble(queue, "aside");
+                let name = self.name(queue);
+                match repeated {
+                    Some(repeated) => {
+                        tracing::error!(queue = %name, repeated, hint = "the connection breaks each time it is sent", "dead letter set aside");
+                    }
+                    None => tracing::debug!(queue = %name, "dead letter set aside"),
+                }
+                self.keep_burial(queue, slot, burial);
+                self.clients[queue].aside_mut().burial_failed();
+            }
+        }
+    }
+
+    /// Messages were claimed that could not be read: the connection broke each time. If it is one, and large, it keeps its
+    /// slot until the worker ends; others go back, and claims bring one at a time until it is found.
+    fn on_unread(&mut self, queue: usize, unread: &[(usize, u64)]) {
+        unread.iter().for_each(|(slot, _)| self.clients[queue].served().own(*slot));
+        if let [(slot, bytes)] = *unread
+            && bytes >= LARGE as u64
+            && !self.is_draining
+        {
+            tracing::error!(queue = %self.name(queue), bytes, hint = "the connection breaks each time it is read: see client-output-buffer-limit in the configuration of redis, and redis.timeout", "message set aside");
+            self.clients[queue].aside_mut().keep_unread(slot);
+            self.slots.set_aside(slot);
+            return;
+        }
+        if unread.len() > 1 {
+            self.clients[queue].aside_mut().search();
+        }
+        // Given last claim first.
+        unread.iter().rev().for_each(|(slot, _)| self.put_back(queue, *slot, Place::Head));
+    }
+}

@@ -1,0 +1,214 @@
+//! Requests of a worker to one queue, and their replies.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::broker::{
+    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, PickUpRequest, Place,
+    ReconcileRequest, Reconciled, RetryLaterRequest, Scheduled, Token, Waiter,
+};
+use crate::worker::queue::served::ServedQueue;
+use crate::worker::settlement::Settlement;
+
+/// One call of a script, numbered.
+#[derive(Debug)]
+pub(super) struct Request {
+    /// Its index.
+    pub(super) queue: usize,
+    pub(super) seq: u64,
+    pub(super) kind: RequestKind,
+    /// When it was made, shortly before it is sent.
+    pub(super) made: Instant,
+}
+
+#[derive(Debug)]
+pub(super) enum RequestKind {
+    /// Releases the first `released` of `slots` and claims for all but the first `kept` of them.
+    Claim { slots: Vec<usize>, released: usize, kept: usize, cleared: usize, in_hand: Option<Token> },
+    /// Claims one message at the most, when the wait of `waiter` has ended.
+    PickUp { slot: usize, waiter: Waiter },
+    /// Notes that the suspect in one slot begins to run, alone.
+    Begin { slot: usize },
+    /// Retries, reschedules or buries the message of one slot.
+    Settle { slot: usize, settlement: Settlement },
+    /// Puts messages back into their queue: to the head last claim first.
+    PutBack { slots: Vec<usize>, place: Place },
+    /// Asks which of the requests in doubt were applied; `unread`: without the messages.
+    Reconcile { slots: Vec<usize>, unread: bool },
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub(in crate::worker) struct Reply {
+    pub(super) request: Request,
+    pub(super) result: Result<Effect, BrokerError>,
+}
+
+/// What Redis did about a request.
+#[derive(Debug)]
+pub(super) enum Effect {
+    Claimed(Claimed),
+    /// Whether the slot still owned the message that is to begin.
+    Begun(bool),
+    /// Whether the slot still owned its message.
+    Settled(bool),
+    /// How many of the slots still owned their messages.
+    PutBack(u64),
+    /// It is a dead letter with this id, and so many older ones had to go.
+    Buried {
+        letter: String,
+        trimmed: u64,
+    },
+    /// The dead letters cannot be written: the slot still owns its message.
+    Unburied,
+    /// The timetable cannot take the message: the slot still owns it.
+    NotScheduled,
+    Reconciled(Reconciled),
+}
+
+/// Sends requests.
+#[derive(Debug, Clone)]
+pub(in crate::worker) struct Sender {
+    pub(in crate::worker) broker: Broker,
+    pub(in crate::worker) lease: Duration,
+    pub(in crate::worker) dead: DeadLimits,
+    /// `host/pid/worker id`, for dead letters.
+    pub(in crate::worker) place: Arc<str>,
+}
+
+impl Request {
+    /// The slots that this request is about.
+    pub(super) fn slots(&self) -> &[usize] {
+        match &self.kind {
+            RequestKind::Claim { slots, .. }
+            | RequestKind::PutBack { slots, .. }
+            | RequestKind::Reconcile { slots, .. } => slots,
+            RequestKind::PickUp { slot, .. }
+            | RequestKind::Begin { slot }
+            | RequestKind::Settle { slot, .. } => std::slice::from_ref(slot),
+        }
+    }
+
+    /// How many slots it may bring messages for.
+    pub(super) fn claimed(&self) -> usize {
+        match &self.kind {
+            RequestKind::Claim { slots, kept, .. } => slots.len() - kept,
+            RequestKind::PickUp { .. } => 1,
+            _ => 0,
+        }
+    }
+
+    /// Whether this may bring messages.
+    pub(super) fn is_claim(&self) -> bool {
+        matches!(self.kind, RequestKind::Claim { .. }) || self.is_pick_up()
+    }
+
+    /// Whether this is run only when a wait has ended.
+    pub(super) fn is_pick_up(&self) -> bool {
+        matches!(self.kind, RequestKind::PickUp { .. })
+    }
+}
+
+impl Sender {
+    /// Sends a request and waits for its reply. Dropping the future leaves open whether it was applied.
+    pub(super) async fn send(self, queue: Arc<ServedQueue>, request: Request) -> Reply {
+        let result = self.call(&queue, &request).await;
+        Reply { request, result }
+    }
+
+    async fn call(&self, queue: &ServedQueue, request: &Request) -> Result<Effect, BrokerError> {
+        let (keys, worker_key, seq) = (&queue.keys, queue.worker_key.as_str(), request.seq);
+        match &request.kind {
+            RequestKind::Claim { slots, released, kept, cleared, in_hand } => {
+                let now = queue.now();
+                let free = &slots[*kept..];
+                let renew = !free.is_empty() && queue.needs_cover(free, now, self.lease);
+                let ask = ClaimRequest {
+                    worker_key,
+                    seq,
+                    lease: self.lease,
+                    in_hand: *in_hand,
+                    renew,
+                    forgive: *cleared,
+                    released: *released,
+                    kept: *kept,
+                    wire_ids: &queue.ids(slots),
+                };
+                let claimed = self.broker.claim(keys, &ask).await?;
+                if renew {
+                    queue.cover(&free[..claimed.messages.len()], now, self.lease);
+                }
+                Ok(Effect::Claimed(claimed))
+            }
+            RequestKind::PickUp { slot, waiter } => {
+                let now = queue.now();
+                let wire_id = queue.wire_id(*slot);
+                let ask = PickUpRequest { worker_key, seq, lease: self.lease, wire_id };
+                let claimed = waiter.pick_up(keys, &ask).await?;
+                if !claimed.messages.is_empty() {
+                    queue.cover(std::slice::from_ref(slot), now, self.lease);
+                }
+                Ok(Effect::Claimed(claimed))
+            }
+            RequestKind::Begin { slot } => {
+                let wire_id = queue.wire_id(*slot);
+                self.broker.begin(keys, worker_key, seq, wire_id).await.map(Effect::Begun)
+            }
+            RequestKind::Settle { slot, settlement } => {
+                let wire_id = queue.wire_id(*slot);
+                match settlement {
+                    Settlement::Retry { message } => {
+                        self.broker.retry(keys, worker_key, seq, wire_id, message).await.map(Effect::Settled)
+                    }
+                    Settlement::RetryLater { message, id, delay } => {
+                        let ask =
+                            RetryLaterRequest { worker_key, seq, wire_id, message, id: *id, delay: *delay };
+                        Ok(match self.broker.retry_later(keys, &ask).await? {
+                            Scheduled::Done => Effect::Settled(true),
+                            Scheduled::Lost => Effect::Settled(false),
+                            Scheduled::Refused => Effect::NotScheduled,
+                        })
+                    }
+                    Settlement::Bury { reason, detail, attempt, output, .. } => {
+                        let ask = BuryRequest {
+                            worker_key,
+                            seq,
+                            wire_id,
+                            limits: self.dead,
+                            reason,
+                            detail,
+                            attempt: *attempt,
+                            place: &self.place,
+                            output,
+                        };
+                        Ok(match self.broker.bury(keys, &ask).await? {
+                            Buried::Done { letter, trimmed } => Effect::Buried { letter, trimmed },
+                            Buried::Lost => Effect::Settled(false),
+                            Buried::WrongType => Effect::Unburied,
+                        })
+                    }
+                    Settlement::Release { .. } | Settlement::PutBack { .. } | Settlement::Leave => {
+                        unreachable!("these go with other requests, or with none")
+                    }
+                }
+            }
+            RequestKind::PutBack { slots, place } => {
+                let mut ids = queue.ids(slots);
+                if *place == Place::Head {
+                    ids.reverse();
+                }
+                let count = self.broker.put_back(keys, worker_key, seq, *place, &ids).await?;
+                Ok(Effect::PutBack(count))
+            }
+            RequestKind::Reconcile { slots, unread } => {
+                let ask =
+                    ReconcileRequest { worker_key, seq, lease: self.lease, wire_ids: &queue.ids(slots) };
+                let reconciled = match unread {
+                    false => self.broker.reconcile(keys, &ask).await,
+                    true => self.broker.reconcile_unread(keys, &ask).await,
+                };
+                reconciled.map(Effect::Reconciled)
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+use super::*;
+
+fn cancel(bench: &mut Bench, ids: &[&str]) -> RedisResult<u64> {
+    bench.call("cancel", |call| {
+        call.key(DUE).key(LATER).arg(ids);
+    })
+}
+
+#[test]
+fn takes_calls_out_of_the_timetable() {
+    let mut bench = Bench::new();
+    bench.wait(&["a"]);
+    ["x", "y", "z"].iter().for_each(|id| bench.scheduled(id));
+    assert_eq!(cancel(&mut bench, &["z", "x", "other"]).unwrap(), 2);
+    let state = bench.state();
+    assert_eq!(state.later, BTreeMap::from([(b"y".to_vec(), b"message y".to_vec())]));
+    assert_eq!(bench.redis.zrange::<_, Vec<String>>(DUE, 0, -1).unwrap(), ["cy"]);
+    assert_eq!((state.waiting, state.tokens), (bytes(&["a"]), 1), "expected what waits to stay");
+    let before = everything(&mut bench.redis);
+    assert_eq!(cancel(&mut bench, &["z"]).unwrap(), 0, "expected it to be gone");
+    bench.assert_unchanged(&before, "with nothing to do");
+}
+
+#[test]
+fn leaves_entries_of_other_kinds() {
+    let mut bench = Bench::new();
+    bench.scheduled("x");
+    let () = bench.redis.zadd(DUE, "px", 1).unwrap();
+    assert_eq!(cancel(&mut bench, &["x"]).unwrap(), 1);
+    assert_eq!(bench.redis.zrange::<_, Vec<String>>(DUE, 0, -1).unwrap(), ["px"]);
+}
+
+#[test]
+fn takes_five_hundred_also_from_a_full_redis() {
+    let mut bench = Bench::new();
+    let ids: Vec<String> = (0..500).map(|id| format!("{id:03}")).collect();
+    ids.iter().for_each(|id| bench.scheduled(id));
+    bench.fill();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    assert_eq!(cancel(&mut bench, &ids).unwrap(), 500, "expected a full Redis to be no obstacle");
+    assert!(bench.state().later.is_empty());
+}
+
+#[test]
+fn changes_nothing_when_it_is_refused() {
+    changes_nothing_it_may_not(&[DUE, LATER], |bench| bench.scheduled("x"), |bench| cancel(bench, &["x"]));
+}

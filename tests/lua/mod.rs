@@ -1,0 +1,286 @@
+//! Each script of `lua/` alone: seed Redis, call it, compare the whole state and the reply.
+
+mod ancestors;
+mod balance;
+mod beat;
+mod begin;
+mod bury;
+mod cancel;
+mod claim;
+mod foreign;
+mod kill;
+mod pick_up;
+mod promote;
+mod purge;
+mod put_back;
+mod reconcile;
+mod requeue_lost;
+mod resign;
+mod retry;
+mod retry_later;
+mod revive;
+mod run_now;
+mod schedule;
+
+use std::collections::BTreeMap;
+
+use delayed::__private::script_text;
+use redis::{Commands, Connection, FromRedisValue, RedisResult, ScriptInvocation, Value};
+use rmpv::ValueRef;
+
+use crate::support::redis::{State, TestRedis, everything, snapshot};
+
+pub(crate) const QUEUE: &str = "q";
+pub(crate) const TOKENS: &str = "q_noti";
+pub(crate) const HAND: &str = "q_hand";
+pub(crate) const PROCESSING: &str = "q_processing";
+pub(crate) const DEAD: &str = "q_dead";
+pub(crate) const DEATHS: &str = "q_deaths";
+pub(crate) const DUE: &str = "q_due";
+pub(crate) const LATER: &str = "q_later";
+pub(crate) const TIMETABLE: &str = "q_timetable";
+pub(crate) const WORKERS: &str = "q_workers";
+const WORKER_ID: &str = "abcdefghijklmn27";
+const WORKER: &str = "q:abcdefghijklmn27";
+const ORDERS: &str = "q:abcdefghijklmn27:kill";
+/// Milliseconds.
+pub(crate) const LEASE: u64 = 60_000;
+/// What Redis says of a key of another type, of a call that needs memory, and of a write to a replica.
+const WRONG_TYPE: &str = "WRONGTYPE";
+const FULL: &str = "OOM";
+const READ_ONLY: &str = "READONLY";
+pub(crate) const STALE: &str = "STALE";
+
+/// The messages of a claim: an array, or a string that is one in MessagePack.
+fn messages_of(claimed: Value) -> Vec<Vec<u8>> {
+    let Value::BulkString(packed) = claimed else { return redis::from_redis_value(claimed).unwrap() };
+    let mut rest = packed.as_slice();
+    let messages = rmpv::decode::read_value_ref(&mut rest).unwrap();
+    assert_eq!(rest, b"", "expected nothing behind the array");
+    let bytes = |message: &ValueRef<'_>| match message {
+        ValueRef::String(bytes) => bytes.as_bytes().to_vec(),
+        other => panic!("expected a string, not {other}"),
+    };
+    messages.as_array().expect("expected an array").iter().map(bytes).collect()
+}
+
+/// The reply to a claim, with its messages as an array.
+pub(crate) fn unpacked(reply: Value) -> Value {
+    let Value::Array(mut values) = reply else { return reply };
+    let messages = messages_of(values.pop().expect("expected messages"));
+    values.push(Value::Array(messages.into_iter().map(Value::BulkString).collect()));
+    Value::Array(values)
+}
+
+/// A Redis on which scripts are tried.
+pub(crate) struct Bench {
+    _server: TestRedis,
+    pub(crate) redis: Connection,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let server = TestRedis::start();
+        let redis = server.connection();
+        Self { _server: server, redis }
+    }
+
+    /// Calls a script by its digest.
+    pub(crate) fn call<T: FromRedisValue>(
+        &mut self,
+        name: &str,
+        build: impl FnOnce(&mut ScriptInvocation<'_>),
+    ) -> RedisResult<T> {
+        let text = script_text(name).unwrap_or_else(|| panic!("expected the script lua/{name}.lua"));
+        let script = redis::Script::new(text);
+        let mut invocation = script.prepare_invoke();
+        build(&mut invocation);
+        invocation.invoke(&mut self.redis)
+    }
+
+    /// Appends messages with their tokens.
+    fn wait(&mut self, messages: &[impl AsRef<[u8]>]) {
+        let mut pipe = redis::pipe();
+        for message in messages {
+            pipe.rpush(QUEUE, message.as_ref()).rpush(TOKENS, "1");
+        }
+        let () = pipe.query(&mut self.redis).unwrap();
+    }
+
+    /// Lets slots own messages, with their live keys.
+    fn own(&mut self, slots: &[(&str, &str)]) {
+        for (id, message) in slots {
+            let () = self.redis.hset(PROCESSING, id, message).unwrap();
+            let () = self.redis.pset_ex(id, "1", LEASE).unwrap();
+        }
+    }
+
+    /// Adds a dead letter.
+    fn letter(&mut self, id: &str, message: &str) {
+        let mut command = redis::cmd("XADD");
+        command.arg(DEAD).arg(id).arg("message").arg(message);
+        let () = command.query(&mut self.redis).unwrap();
+    }
+
+    /// Schedules a call.
+    fn scheduled(&mut self, id: &str) {
+        let () = self.redis.zadd(DUE, format!("c{id}"), 1).unwrap();
+        let () = self.redis.hset(LATER, id, format!("message {id}")).unwrap();
+    }
+
+    /// Appends many messages, `0`, `1`, …, each with its token.
+    fn wait_many(&mut self, count: usize) {
+        let messages: Vec<String> = (0..count).map(|i| i.to_string()).collect();
+        for part in messages.chunks(5_000) {
+            let () = self.redis.rpush(QUEUE, part).unwrap();
+            let () = self.redis.rpush(TOKENS, vec!["1"; part.len()]).unwrap();
+        }
+    }
+
+    pub(crate) fn state(&mut self) -> State {
+        snapshot(&mut self.redis, QUEUE)
+    }
+
+    /// The number of the last call that was applied.
+    fn seq(&mut self) -> Option<u64> {
+        self.redis.hget(WORKER, "seq").unwrap()
+    }
+
+    /// A key's time to live is what it should be, give or take what a slow machine loses.
+    #[track_caller]
+    fn assert_expires(&mut self, key: &str, milliseconds: u64) {
+        let left: i64 = self.redis.pttl(key).unwrap();
+        let full = i64::try_from(milliseconds).unwrap();
+        assert!(
+            left > full - 30_000 && left > 0 && left <= full,
+            "expected {key} to live for about {full} ms, it has {left}"
+        );
+    }
+
+    /// Lets Redis be full: from now on it refuses what needs memory.
+    fn fill(&mut self) {
+        let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(1).query(&mut self.redis).unwrap();
+        let refused = self.redis.set::<_, _, ()>("more", "1").unwrap_err();
+        assert!(refused.to_string().contains(FULL), "expected a full Redis, it says: {refused}");
+    }
+
+    /// Does something in a full Redis that is not full any more afterwards.
+    fn when_full<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        self.fill();
+        let done = act(self);
+        let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).query(&mut self.redis).unwrap();
+        done
+    }
+
+    /// All keys are as they were.
+    #[track_caller]
+    fn assert_unchanged(&mut self, before: &BTreeMap<String, (Vec<u8>, bool)>, why: &str) {
+        let after = everything(&mut self.redis);
+        let keys: std::collections::BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let changed: Vec<_> = keys.into_iter().filter(|key| before.get(*key) != after.get(*key)).collect();
+        assert!(changed.is_empty(), "{why}: expected nothing to be changed, but {changed:?} were");
+    }
+
+    /// The call fails with `word` and changes nothing at all.
+    #[track_caller]
+    fn refuses<T: std::fmt::Debug>(
+        &mut self,
+        word: &str,
+        why: &str,
+        call: impl FnOnce(&mut Self) -> RedisResult<T>,
+    ) {
+        let before = everything(&mut self.redis);
+        match call(self) {
+            Ok(reply) => panic!("{why}: expected {word}, it answered {reply:?}"),
+            Err(error) => {
+                let says = error.code() == Some(word) || error.to_string().contains(word);
+                assert!(says, "{why}: expected {word}, it says: {error}");
+            }
+        }
+        self.assert_unchanged(&before, why);
+    }
+}
+
+/// What every script does: it changes nothing when one of `keys` holds another type, nor on a replica.
+#[track_caller]
+fn changes_nothing_it_may_not<T: std::fmt::Debug>(
+    keys: &[&str],
+    seed: impl Fn(&mut Bench),
+    call: impl Fn(&mut Bench) -> RedisResult<T>,
+) {
+    let mut bench = Bench::new();
+    for key in keys {
+        let () = bench.redis.flushall().unwrap();
+        seed(&mut bench);
+        let () = bench.redis.set(key, "text").unwrap();
+        bench.refuses(WRONG_TYPE, &format!("with a text at {key}"), &call);
+    }
+    let () = bench.redis.flushall().unwrap();
+    seed(&mut bench);
+    // Nobody listens on port 1: the replica keeps what it has.
+    let () = redis::cmd("REPLICAOF").arg("127.0.0.1").arg(1).query(&mut bench.redis).unwrap();
+    bench.refuses(READ_ONLY, "on a replica", &call);
+}
+
+/// A worker's call is refused unless its number is the next one; when Redis knows of none, any will do.
+#[track_caller]
+fn refuses_stale_calls<T: std::fmt::Debug>(
+    seed: impl Fn(&mut Bench),
+    call: impl Fn(&mut Bench, u64) -> RedisResult<T>,
+) {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    let () = bench.redis.hset(WORKER, "seq", 10).unwrap();
+    for seq in [10, 9, 12] {
+        bench.refuses(STALE, &format!("call {seq} after call 10"), |bench| call(bench, seq));
+    }
+    for seq in [11, 12] {
+        let done = call(&mut bench, seq);
+        done.unwrap_or_else(|error| panic!("expected call {seq} to be applied as the next: {error}"));
+        assert_eq!(bench.seq(), Some(seq), "expected the number of the call to be stored");
+    }
+    let () = bench.redis.del(WORKER).unwrap();
+    bench.refuses(STALE, "call 77 where none is known", |bench| call(bench, 77));
+    call(&mut bench, 1).unwrap_or_else(|error| panic!("expected the first call to be applied: {error}"));
+    assert_eq!(bench.seq(), Some(1), "expected the number of the call to be stored");
+}
+
+/// A call that finds nothing to do stores its number and changes nothing else, also in a full Redis.
+#[track_caller]
+fn changes_only_its_number<T>(
+    bench: &mut Bench,
+    seq: u64,
+    call: impl Fn(&mut Bench, u64) -> RedisResult<T>,
+) -> T {
+    call(bench, seq).unwrap_or_else(|error| panic!("expected call {seq} to be answered: {error}"));
+    let before = everything(&mut bench.redis);
+    let reply = bench.when_full(|bench| call(bench, seq + 1));
+    assert_eq!(bench.seq(), Some(seq + 1), "expected the number of the call to be stored");
+    let () = bench.redis.hset(WORKER, "seq", seq).unwrap();
+    bench.assert_unchanged(&before, "for a call that found nothing to do");
+    let () = bench.redis.hset(WORKER, "seq", seq + 1).unwrap();
+    reply.unwrap_or_else(|error| panic!("expected a full Redis to be no obstacle: {error}"))
+}
+
+/// The wire id of one of our slots.
+fn slot(number: usize) -> String {
+    format!("{WORKER}:{number}")
+}
+
+fn slots(count: usize) -> Vec<String> {
+    (0..count).map(slot).collect()
+}
+
+/// What `processing` should be.
+fn owned(slots: &[(&str, &str)]) -> BTreeMap<String, Vec<u8>> {
+    slots.iter().map(|(id, message)| ((*id).to_owned(), message.as_bytes().to_vec())).collect()
+}
+
+fn bytes(messages: &[&str]) -> Vec<Vec<u8>> {
+    messages.iter().map(|message| message.as_bytes().to_vec()).collect()
+}
+
+/// The field of a message in `deaths`.
+pub(crate) fn digest(message: &str) -> String {
+    redis::Script::new(message).get_hash().to_owned()
+}

@@ -1,0 +1,121 @@
+use super::*;
+
+const US: &str = "abcdefghijklmn27";
+
+/// Moves up to `count` calls. Gives how many were moved, and after how many milliseconds to ask again.
+fn promote(bench: &mut Bench, process: &str, count: usize) -> RedisResult<(u64, i64)> {
+    bench.call("promote", |call| {
+        call.key(QUEUE).key(TOKENS).key(DUE).key(LATER).key(TIMETABLE);
+        call.arg(process).arg(1_000).arg(count);
+    })
+}
+
+/// Schedules a call so many milliseconds from now.
+fn schedule(bench: &mut Bench, id: &str, after: i64) {
+    let (seconds, micros): (i64, i64) = redis::cmd("TIME").query(&mut bench.redis).unwrap();
+    let due = seconds * 1000 + micros / 1000 + after;
+    let () = bench.redis.zadd(DUE, format!("c{id}"), due).unwrap();
+    let () = bench.redis.hset(LATER, id, format!("message {id}")).unwrap();
+}
+
+#[test]
+fn moves_what_is_due_to_the_tail_in_its_order() {
+    let mut bench = Bench::new();
+    bench.wait(&["first"]);
+    schedule(&mut bench, "b", -10);
+    schedule(&mut bench, "a", -20);
+    schedule(&mut bench, "c", 60_000);
+    let (moved, next) = promote(&mut bench, US, 500).unwrap();
+    assert_eq!(moved, 2, "expected what is due to be moved");
+    assert!((50_000..=60_000).contains(&next), "expected to be told when the next is due: {next}");
+    let state = bench.state();
+    assert_eq!(state.waiting, bytes(&["first", "message a", "message b"]));
+    assert_eq!(state.tokens, 3, "expected a token for each");
+    assert_eq!(state.later, BTreeMap::from([(b"c".to_vec(), b"message c".to_vec())]));
+    assert_eq!(bench.redis.zrange::<_, Vec<String>>(DUE, 0, -1).unwrap(), ["cc"]);
+    assert!(!bench.redis.exists::<_, bool>(TIMETABLE).unwrap(), "expected no lease for what is far away");
+}
+
+#[test]
+fn moves_a_bounded_number_and_asks_to_be_called_again() {
+    let mut bench = Bench::new();
+    for id in 0..1_000 {
+        schedule(&mut bench, &format!("{id:04}"), -1);
+    }
+    assert_eq!(promote(&mut bench, US, 600).unwrap(), (600, 0));
+    assert_eq!(promote(&mut bench, US, 600).unwrap(), (400, -1));
+    let state = bench.state();
+    assert_eq!((state.waiting.len(), state.tokens, state.later.len()), (1_000, 1_000, 0));
+    assert!(!bench.redis.exists::<_, bool>(DUE).unwrap());
+}
+
+#[test]
+fn stops_at_many_bytes() {
+    let mut bench = Bench::new();
+    for id in 0..300 {
+        schedule(&mut bench, &format!("{id:04}"), -1);
+        let () = bench.redis.hset(LATER, format!("{id:04}"), vec![b'x'; 50_000]).unwrap();
+    }
+    assert_eq!(promote(&mut bench, US, 500).unwrap(), (200, 0), "expected a pause after 8 MiB");
+    assert_eq!(promote(&mut bench, US, 500).unwrap(), (100, -1));
+}
+
+#[test]
+fn leaves_it_to_the_holder_of_the_lease() {
+    let mut bench = Bench::new();
+    schedule(&mut bench, "soon", 500);
+    let (moved, next) = promote(&mut bench, US, 500).unwrap();
+    assert!(moved == 0 && (1..=500).contains(&next), "expected to wait for it: {next}");
+    assert_eq!(bench.redis.get::<_, String>(TIMETABLE).unwrap(), US, "expected to hold the lease");
+    schedule(&mut bench, "due", -1);
+    let (moved, next) = promote(&mut bench, "another", 500).unwrap();
+    assert_eq!(moved, 0, "expected another process to move nothing");
+    assert!((1..=1_000).contains(&next), "expected it to ask when the lease is over: {next}");
+    assert_eq!(promote(&mut bench, US, 500).unwrap().0, 1, "expected the holder to move it");
+    let () = bench.redis.del(TIMETABLE).unwrap();
+    schedule(&mut bench, "orphan", -1);
+    assert_eq!(promote(&mut bench, "another", 500).unwrap().0, 1, "expected others to take over");
+}
+
+#[test]
+fn takes_no_lease_for_one_that_outlasts_any_that_was_granted() {
+    // As after the server's clock was set back.
+    let mut bench = Bench::new();
+    schedule(&mut bench, "due", -1);
+    let () = bench.redis.pset_ex(TIMETABLE, "another", 600_000).unwrap();
+    assert_eq!(promote(&mut bench, US, 500).unwrap(), (1, -1));
+}
+
+#[test]
+fn leaves_what_it_does_not_know_and_drops_times_without_a_call() {
+    let mut bench = Bench::new();
+    let () = bench.redis.zadd(DUE, "pnightly", 1).unwrap();
+    let () = bench.redis.zadd(DUE, "cgone", 1).unwrap();
+    assert_eq!(promote(&mut bench, US, 500).unwrap().0, 0);
+    assert_eq!(bench.redis.zrange::<_, Vec<String>>(DUE, 0, -1).unwrap(), ["pnightly"]);
+    assert_eq!(promote(&mut bench, US, 500).unwrap(), (0, 1_000), "expected no busy loop");
+    assert_eq!(bench.state().waiting, bytes(&[]));
+}
+
+#[test]
+fn works_when_redis_is_full() {
+    let mut bench = Bench::new();
+    schedule(&mut bench, "a", -1);
+    schedule(&mut bench, "b", 100);
+    bench.fill();
+    assert_eq!(promote(&mut bench, US, 500).unwrap().0, 1, "expected a full Redis to be no obstacle");
+}
+
+#[test]
+fn changes_nothing_when_it_is_refused() {
+    changes_nothing_it_may_not(
+        &[QUEUE, TOKENS, DUE, LATER],
+        |bench| schedule(bench, "a", -1),
+        |bench| promote(bench, US, 500),
+    );
+    let mut bench = Bench::new();
+    schedule(&mut bench, "a", -1);
+    let () = bench.redis.rpush(TIMETABLE, "data of others").unwrap();
+    assert_eq!(promote(&mut bench, US, 500).unwrap().0, 1, "expected a lease that is none to be no obstacle");
+    assert_eq!(bench.redis.llen::<_, u64>(TIMETABLE).unwrap(), 1, "expected it to be left alone");
+}

@@ -1,0 +1,127 @@
+//! A program that enqueues: PRODUCER says how it goes about it, REDIS where Redis is.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread;
+use std::time::Duration;
+
+use delayed::config::Config;
+use delayed::{Call, Client, Error, GoTask};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+
+/// Threads that enqueue while the process forks.
+const THREADS: u32 = 4;
+/// How often it forks meanwhile.
+const FORKS: u32 = 20;
+
+static CLIENT: LazyLock<Client> = LazyLock::new(|| {
+    let mut config = Config::default();
+    config.redis.url = url();
+    config.redis.timeout = Duration::from_millis(50);
+    Client::lazy_with_config(&config)
+});
+
+fn url() -> String {
+    std::env::var("REDIS").expect("REDIS says where Redis is")
+}
+
+fn mark(n: impl ToString) -> Call {
+    GoTask::new("trial.mark").arg(n.to_string()).queue("q")
+}
+
+pub(crate) fn main(kind: &str) -> ExitCode {
+    match kind {
+        // Its client is gone when the worker begins, which forks.
+        "client before main" => {
+            let client = Client::connect_blocking(&url()).expect("it connects");
+            client.enqueue_blocking(mark("before")).expect("it is enqueued");
+            drop(client);
+            super::worker()
+        }
+        "lazy before main" => {
+            CLIENT.enqueue_blocking(mark("refused")).expect_err("nothing listens there");
+            super::worker()
+        }
+        kind => ExitCode::from(u8::from(run(kind).is_err())),
+    }
+}
+
+fn run(kind: &str) -> Result<(), Error> {
+    match kind {
+        "forks" => {
+            let client = Client::connect_blocking(&url())?;
+            client.enqueue_blocking(mark("parent 1"))?;
+            in_child(|| {
+                client.enqueue_blocking(mark("child 1"))?;
+                in_child(|| client.clone().enqueue_blocking(mark("grandchild")).map(drop));
+                client.enqueue_many_blocking([mark("child 2")]).map_err(|_| Error::ZygoteDied)?;
+                drop(client.clone());
+                Ok(())
+            });
+            client.enqueue_blocking(mark("parent 2"))?;
+        }
+        "forks with a runtime" => {
+            let runtime = tokio::runtime::Runtime::new().map_err(Error::Io)?;
+            let client = runtime.block_on(Client::connect(&url()))?;
+            runtime.block_on(client.enqueue(mark("parent 1")))?;
+            in_child(|| {
+                client.enqueue_blocking(mark("child 1"))?;
+                let own = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                own.map_err(Error::Io)?.block_on(client.enqueue(mark("child 2")))?;
+                Ok(())
+            });
+            runtime.block_on(client.enqueue(mark("parent 2")))?;
+        }
+        "forks while it enqueues" => {
+            let client = Client::connect_blocking(&url())?;
+            let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU32::new(0)));
+            let threads: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    let (client, stop, count) = (client.clone(), Arc::clone(&stop), Arc::clone(&count));
+                    thread::spawn(move || {
+                        for i in 0.. {
+                            if stop.load(Ordering::Relaxed) {
+                                break;
+                            }
+                            client.enqueue_blocking(mark(format!("{thread}/{i}"))).expect("it is enqueued");
+                            count.fetch_add(1, Ordering::Relaxed);
+                        }
+                    })
+                })
+                .collect();
+            for n in 0..FORKS {
+                in_child(|| client.enqueue_blocking(mark(format!("child {n}"))).map(drop));
+            }
+            stop.store(true, Ordering::Relaxed);
+            threads.into_iter().for_each(|thread| thread.join().expect("it enqueues"));
+            client.enqueue_blocking(mark(format!("sum {}", count.load(Ordering::Relaxed) + FORKS)))?;
+        }
+        _ => panic!("no kind {kind:?}"),
+    }
+    Ok(())
+}
+
+/// Does something in a child, as a program does that knows nothing of us, and waits for its end.
+#[expect(unsafe_code, reason = "a user's own fork")]
+fn in_child(work: impl FnOnce() -> Result<(), Error>) {
+    // SAFETY: The child does what it should not after a fork of a process with threads: that is what is tried.
+    match unsafe { fork() }.expect("it forks") {
+        ForkResult::Child => {
+            let code = match work() {
+                Ok(()) => 0,
+                Err(error) => {
+                    eprintln!("child: {error}");
+                    1
+                }
+            };
+            // SAFETY: Has no preconditions.
+            unsafe { nix::libc::_exit(code) }
+        }
+        ForkResult::Parent { child } => {
+            let status = waitpid(child, None).expect("it is our child");
+            assert_eq!(status, WaitStatus::Exited(child, 0), "expected a good end of the child");
+        }
+    }
+}
