@@ -1,6 +1,7 @@
 -- bury: move a message from its slot to the dead letters, with the reason.
 --
--- A stream that begins with something else than a letter is another program's: nothing is trimmed there.
+-- A stream that begins with something else than a letter is another program's: nothing is trimmed there. The keys of a record
+-- and a lock begin with the queue's name, which is that of the dead letters without its end.
 --
 -- KEYS[1]  processing  HASH    wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH    seq: the number of the last call that was applied
@@ -24,6 +25,8 @@
 
 --! include stale
 --! include letters
+--! include tracked
+--! include record
 
 local seq = tonumber(ARGV[1])
 local refused = out_of_order(KEYS[2], seq)
@@ -54,4 +57,11 @@ local id = redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[3], '*', unpack(letter))
 redis.call('HDEL', KEYS[1], ARGV[2])
 redis.call('HDEL', KEYS[4], redis.sha1hex(message))
 redis.call('HSET', KEYS[2], 'seq', seq)
+local options = options_of(message)
+if options then
+  local queue = string.sub(KEYS[3], 1, -6)
+  redis.pcall('ZREM', queue .. '_cancelled', options.i)
+  note_end(queue, options.i, options.s, options.u, now[1] * 1000 + math.floor(now[2] / 1000),
+    ARGV[5] == 'expired' and ARGV[5] or 'dead', 'reason', ARGV[5], 'error', ARGV[6], 'attempt', ARGV[7], 'letter', id)
+end
 return { 1, before + 1 - redis.call('XLEN', KEYS[3]), id }

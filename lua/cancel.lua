@@ -1,17 +1,44 @@
--- cancel: take calls out of the timetable, for good.
+-- cancel: take calls out of the timetable for good, or mark them, so that a worker drops what it claims of them.
 --
--- KEYS[1]  due    ZSET  the timetable: `c` and an id -> when the call is due, in milliseconds since 1970
--- KEYS[2]  later  HASH  id -> the message of a call in the timetable
+-- A worker that runs one is told elsewhere. A mark is gone when the call is dropped, or after 30 days.
+--
+-- KEYS[1]  due        ZSET  the timetable: `c` and an id -> when the call is due, in milliseconds since 1970
+-- KEYS[2]  later      HASH  id -> the message of a call in the timetable
+-- KEYS[3]  cancelled  ZSET  id -> when a waiting call was cancelled, in milliseconds since 1970
+-- ARGV[1]  queue      its name, with which the keys of records and locks begin
+-- ARGV[2]  by         who cancels
 -- ARGV[…]  ids (16 bytes each), at most 500
 --
--- Returns how many of them were scheduled.
+-- Returns an array: for each call `scheduled` or `retrying` when it was in the timetable, else the state that its record
+-- has, or an empty text without one. Unless that is how it ended, the call is marked.
 
+--! include now
+--! include tracked
+--! include record
+
+local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true }
+local queue, by, now = ARGV[1], ARGV[2], now_ms()
 redis.call('ZCARD', KEYS[1])
 redis.call('HLEN', KEYS[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - LIFE)
 redis.call('HDEL', KEYS[2], ' ') -- nobody's entry: whoever may not write it changes nothing
-local count = 0
-for _, id in ipairs(ARGV) do
+local found = {}
+for i = 3, #ARGV do
+  local id = ARGV[i]
+  local message = redis.call('HGET', KEYS[2], id)
+  local record = redis.pcall('HGET', record_of(queue, id), 'state')
+  local state = type(record) == 'string' and record or ''
   redis.call('ZREM', KEYS[1], 'c' .. id)
-  count = count + redis.call('HDEL', KEYS[2], id)
+  if redis.call('HDEL', KEYS[2], id) == 1 then
+    local options = options_of(message) or {}
+    state = state == 'retrying' and state or 'scheduled'
+    note_end(queue, id, options.s, options.u, now, 'cancelled', 'by', by)
+  elseif not ENDED[state] then
+    redis.call('ZADD', KEYS[3], now, id)
+    if state ~= '' then
+      redis.pcall('HSET', record_of(queue, id), 'by', by)
+    end
+  end
+  found[#found + 1] = state
 end
-return count
+return found

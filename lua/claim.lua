@@ -12,6 +12,7 @@
 -- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it, and the own
 --                                 deaths of calls that wait, which go with the message into its slot
 -- KEYS[6]  hand           LIST    tokens that workers were woken with, until their claims come
+-- KEYS[7]  cancelled      ZSET    id -> when a waiting call was cancelled
 -- ARGV[1]  seq            the number of this call: one more than the last that was applied
 -- ARGV[2]  lease          milliseconds that a live key is good for
 -- ARGV[3]  in_hand        the caller's token: 0 none, 1 popped already, 2 in the hand, if it is still there
@@ -23,7 +24,8 @@
 --
 -- Returns an array: how many released messages this worker owned no more, how many messages still
 -- wait, 0 without suspects, 1 with, 2 when the one claimed message is a suspect that is to run alone,
--- and an array of the claimed messages, for the wire ids behind the kept: less than 8 MiB, and one more.
+-- and an array of the claimed messages, for the wire ids behind the kept: less than 8 MiB, and one more;
+-- then, if there are any, an array of the places of those that were cancelled, from 1 on.
 -- Many that are short may come as one string, that array in MessagePack: one is sooner read than many.
 -- Errors  STALE  another call was to come before this one, this one comes too late, which one came last
 --                is not known and this is not the first, or a slot that the caller takes for free owns a
@@ -51,6 +53,7 @@ local moved = ARGV[3] == '2'
 local in_hand = moved and (redis.call('LINDEX', KEYS[6], -1) == TOKEN and 1 or 0) or tonumber(ARGV[3])
 local waiting, tokens = redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[2])
 local wanted, held = math.min(free, waiting, tokens + in_hand), redis.call('HLEN', KEYS[3])
+local is_marked = wanted > 0 and redis.call('EXISTS', KEYS[7]) == 1 -- calls are cancelled that wait
 if held > 0 and wanted > overlap then
   local first, last_id = BEFORE_IDS + released + 1, behind + wanted
   for _, message in ipairs(redis.call('HMGET', KEYS[3], unpack(ARGV, first, last_id))) do
@@ -120,7 +123,7 @@ end
 
 -- Step 5, settle: the slots own what was taken and nothing of what is released, and its tokens go.
 
-local lost, claimed, fields = 0, #messages, {}
+local lost, claimed, fields, places = 0, #messages, {}, nil
 local small = claimed >= MANY and held < claimed
 for i = 1, claimed do
   fields[2 * i - 1] = ARGV[behind + i]
@@ -163,5 +166,10 @@ end
 if not last then
   redis.call('PEXPIRE', KEYS[4], 4 * tonumber(ARGV[2])) -- a beat made it, or will renew it
 end
+if is_marked then
+  --! include tracked
+  --! include cancelled
+  places = marked_among(KEYS[7], messages)
+end
 local packs = claimed >= MANY and bytes <= SHORT * claimed
-return { lost, waiting - claimed, suspects, packs and pack(messages) or messages }
+return { lost, waiting - claimed, suspects, packs and pack(messages) or messages, places }

@@ -14,12 +14,14 @@
 -- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it, and the own
 --                                 deaths of calls that wait, which go with the message into its slot
 -- KEYS[6]  hand           LIST    tokens that workers were woken with, until their claims come
+-- KEYS[7]  cancelled      ZSET    id -> when a waiting call was cancelled
 -- ARGV[1]  seq      the number of this call: one more than the last that was applied
 -- ARGV[2]  lease    milliseconds that the live key is good for
 -- ARGV[3]  wire id  of the free slot
 --
 -- Returns an array as `claim` does: 0, how many messages still wait, 0 without suspects, 1 with, 2 when the
--- message is a suspect that is to run alone, and an array of the message, if there is one.
+-- message is a suspect that is to run alone, and an array of the message, if there is one; then
+-- an array of 1, if its call was cancelled.
 -- Errors  STALE  another call was to come before this one, this one comes too late, which one came last
 --                is not known and this is not the first, or the slot owns a message; nothing was done, and
 --                what was taken is back.
@@ -32,6 +34,7 @@ if refused then
   return refused
 end
 
+local is_marked = redis.call('EXISTS', KEYS[7]) == 1 -- calls are cancelled that wait
 local TOKEN, MOST = '1', 10000 -- and how many of them are dropped at a time
 
 local function take(key, pop, push, other)
@@ -82,4 +85,10 @@ redis.call('HSET', KEYS[4], 'seq', seq)
 if not last then
   redis.call('PEXPIRE', KEYS[4], 4 * tonumber(ARGV[2])) -- a beat made it, or will renew it
 end
-return { 0, waiting, suspects, { message } }
+local places = nil
+if message and is_marked then
+  --! include tracked
+  --! include cancelled
+  places = marked_among(KEYS[7], { message })
+end
+return { 0, waiting, suspects, { message }, places }

@@ -20,6 +20,8 @@
 
 --! include stale
 --! include deaths
+--! include tracked
+--! include record
 
 local seq = tonumber(ARGV[1])
 local refused = out_of_order(KEYS[4], seq)
@@ -64,6 +66,10 @@ for i = first, last, step do
     redis.call(push, KEYS[2], '1')
     redis.call('HDEL', KEYS[3], ARGV[i])
     count = count + 1
+    local options = options_of(message)
+    if options then
+      note_state(KEYS[1], options.i, 'waiting')
+    end
   end
 end
 redis.call('HSET', KEYS[4], 'seq', seq)

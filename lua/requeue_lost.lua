@@ -38,6 +38,8 @@
 --! include now
 --! include deaths
 --! include letters
+--! include tracked
+--! include record
 
 local owned, counts = redis.call('HLEN', KEYS[3]), redis.call('HLEN', KEYS[5])
 if owned == 0 and counts == 0 then
@@ -166,6 +168,12 @@ for i = 1, #slots, step do
         requeued = requeued + 1
       end
       redis.call('HDEL', KEYS[3], id) -- last, so that nothing is lost
+      local options = options_of(message)
+      if options and is_over then
+        note_end(KEYS[1], options.i, options.s, options.u, now, 'dead', 'reason', 'lost', 'letter', buried[#buried])
+      elseif options then
+        note_state(KEYS[1], options.i, 'waiting')
+      end
     end
   end
 end

@@ -18,6 +18,8 @@
 --                last is not known and this is not the first; nothing was done.
 
 --! include stale
+--! include tracked
+--! include record
 
 local seq = tonumber(ARGV[1])
 local refused = out_of_order(KEYS[4], seq)
@@ -39,4 +41,8 @@ if owned == 1 then
   redis.call('HDEL', KEYS[3], ARGV[2])
 end
 redis.call('HSET', KEYS[4], 'seq', seq)
+local options = owned == 1 and options_of(ARGV[3])
+if options then
+  note_state(KEYS[1], options.i, 'waiting')
+end
 return owned

@@ -3,7 +3,8 @@
 -- The message carries an id, under which the timetable keeps it. Where the timetable has that id already, or one of its
 -- keys holds another type, nothing is moved: the caller retries the message at once instead. A run that came to an end
 -- took no process down, and the message has other bytes now: the deaths of the old ones are forgotten. The timetable's
--- lease is taken back when its holder does not know of an earlier entry than this one.
+-- lease is taken back when its holder does not know of an earlier entry than this one. The keys of a record and a lock begin
+-- with the queue's name, which is that of the timetable without its end.
 --
 -- KEYS[1]  processing  HASH    wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH    seq: the number of the last call that was applied
@@ -24,6 +25,8 @@
 
 --! include stale
 --! include now
+--! include tracked
+--! include record
 
 local seq = tonumber(ARGV[1])
 local refused = out_of_order(KEYS[2], seq)
@@ -58,6 +61,15 @@ elseif old then
     redis.call('HDEL', KEYS[3], redis.sha1hex(old))
   end
   redis.call('HDEL', KEYS[1], ARGV[2])
+  local options, queue = options_of(ARGV[3]), string.sub(KEYS[5], 1, -7)
+  if options then
+    local left = tonumber(ARGV[5]) + LIFE
+    note_state(queue, options.i, 'retrying', 'due', due)
+    redis.pcall('PEXPIRE', record_of(queue, options.i), left)
+    if options.u and string.sub(options.u, 1, 1) == 'd' then
+      redis.pcall('PEXPIRE', key_of_lock(queue, options.u), tonumber(ARGV[5]) + LOCK_LIFE)
+    end
+  end
 end
 redis.call('HSET', KEYS[2], 'seq', seq)
 return moved

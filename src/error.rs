@@ -63,6 +63,29 @@ pub enum Error {
         /// The queue.
         queue: QueueName,
     },
+    /// A call with this id exists: it keeps a record, or is scheduled.
+    #[error(
+        "a call with the id {id} exists in {queue} and is {state}: this one was not enqueued; use another id"
+    )]
+    Exists {
+        /// The id.
+        id: CallId,
+        /// The queue.
+        queue: QueueName,
+        /// The state of the call that exists, such as `succeeded`.
+        state: String,
+    },
+    /// As many calls wait in the queue as [`Call::max_len`](crate::Call::max_len) allows.
+    #[error(
+        "{waiting} calls wait in {queue}, which is as many as may: this one was not enqueued; try again later, or start more \
+         workers"
+    )]
+    QueueFull {
+        /// The queue.
+        queue: QueueName,
+        /// How many wait.
+        waiting: u64,
+    },
     /// A task needs a process of its own, and the worker has no zygote.
     #[error(
         "the task `{task}` is to run in a process of its own (isolation = \"{isolation}\"), and the worker has no zygote: \

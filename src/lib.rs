@@ -141,13 +141,14 @@ pub use crate::broker::{BrokerError, BrokerErrorKind};
 #[cfg(feature = "cli")]
 pub use crate::cli::main;
 #[cfg(feature = "client")]
-pub use crate::client::{BulkError, Client, Enqueued, Fate};
+pub use crate::client::{BulkError, Client, Conflict, Fate, Handle, WaitError};
 #[cfg(feature = "broker")]
 pub use crate::error::Error;
 #[cfg(feature = "inspect")]
 #[doc(inline)]
 pub use crate::inspect::Inspector;
 pub use crate::protocol::call_id::{CallId, CallIdError};
+pub use crate::protocol::call_state::{CallState, Cancelled};
 pub use crate::protocol::encode::EncodeError;
 pub use crate::protocol::names::{NameError, PathError, QueueName};
 pub use crate::protocol::timestamp::{Timestamp, TimestampRangeError};
@@ -157,7 +158,7 @@ pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};
 pub use crate::sweeper::{SweepReport, Sweeper};
 pub use crate::task::{
     Call, Context, GoTask, IntoCall, MissingState, PyTask, QueueChoice, Registry, RegistryError, State,
-    States, Task, TaskError,
+    States, Task, TaskError, Unique,
 };
 #[cfg(feature = "worker")]
 #[doc(inline)]
@@ -199,7 +200,7 @@ pub mod __private {
     pub mod protocol {
         pub use crate::protocol::{
             VERSION, arguments, backoff, call_id, decode, encode, info, keys, message, names, timestamp,
-            value,
+            tracking, value,
         };
     }
 }

@@ -89,7 +89,7 @@ fn call_allocates_its_boxed_future_and_its_arguments_alone() {
             Handler::Async(function) => {
                 let mut run = function(message.arguments(), &scope).unwrap();
                 let mut context = Context::from_waker(Waker::noop());
-                assert!(matches!(run.as_mut().poll(&mut context), Poll::Ready(Ok(()))));
+                assert!(matches!(run.as_mut().poll(&mut context), Poll::Ready(Ok(_))));
             }
         }
     };

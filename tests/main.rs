@@ -10,6 +10,7 @@ mod chaos_ends;
 mod client;
 mod conventions;
 mod faults;
+mod followed;
 mod interop;
 mod isolation;
 mod lua;

@@ -51,6 +51,7 @@ fn structure(function: &Function, arguments: &[&Argument]) -> TokenStream {
         quote_spanned!(ty.span()=> <#ty as ::delayed::__private::EncodeArgument>::write(&#value, &mut #encoder, #keyword);)
     });
     let mutable = (count > 0).then(|| quote!(mut));
+    let output = function.output();
     quote! {
         #(#conditions)*
         #(#notices)*
@@ -68,7 +69,7 @@ fn structure(function: &Function, arguments: &[&Argument]) -> TokenStream {
         )]
         impl #name {
             #[doc = #about_call]
-            pub fn call(#(#names: #types),*) -> ::delayed::Call {
+            pub fn call(#(#names: #types),*) -> ::delayed::Call<#output> {
                 let #mutable #encoder = ::delayed::__private::Encoder::new(#count);
                 #(#encode)*
                 ::delayed::Call::new::<Self>(#encoder)
@@ -223,9 +224,10 @@ fn run(function: &Function, task: &Task) -> TokenStream {
     let name = function.name();
     let called = quote!(#name(#(#values),*));
     // The trait that fits what it returned is found by the number of references.
+    let keeps = local("keeps");
     let settled = |value: TokenStream| {
         let returned = local("returned");
-        let settle = quote_spanned!(function.return_span()=> (&&&#returned).settle());
+        let settle = quote_spanned!(function.return_span()=> (&&&#returned).settle(#keeps));
         quote!({
             let #returned = ::delayed::__private::Returned(#value);
             #settle
@@ -245,7 +247,7 @@ fn run(function: &Function, task: &Task) -> TokenStream {
             }),
         )
     } else {
-        (quote!(::core::result::Result<(), ::delayed::TaskError>), settled(called))
+        (quote!(::delayed::__private::Answered), settled(called))
     };
     let mutable = task.params.iter().any(|param| argument(param).is_some()).then(|| quote!(mut));
     quote! {
@@ -259,6 +261,7 @@ fn run(function: &Function, task: &Task) -> TokenStream {
             let #mutable #reader = #arguments.reader(__DELAYED_PARAMS)?;
             #(#read)*
             #reader.finish()?;
+            let #keeps = #scope.keeps_result();
             ::core::result::Result::Ok(#ran)
         }
     }

@@ -6,8 +6,8 @@ use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Expr, ExprLit, Lit, Meta, MetaNameValue, ReturnType, Safety, Signature, Token, Type,
-    Visibility,
+    Attribute, Expr, ExprLit, GenericArgument, Lit, Meta, MetaNameValue, PathArguments, ReturnType, Safety,
+    Signature, Token, Type, Visibility,
 };
 
 use crate::mistakes::Mistakes;
@@ -179,6 +179,21 @@ impl Function {
             ReturnType::Default => "()".into(),
             ReturnType::Type(_, ty) => types::text(ty),
         }
+    }
+
+    /// The type of its results: the first argument of what is named `Result`, or all that it returns.
+    pub(crate) fn output(&self) -> TokenStream {
+        let ReturnType::Type(_, ty) = &self.signature.output else { return quote!(()) };
+        let Type::Path(path) = &**ty else { return quote!(#ty) };
+        let Some(last) = path.path.segments.last().filter(|last| last.ident == "Result") else {
+            return quote!(#ty);
+        };
+        let PathArguments::AngleBracketed(arguments) = &last.arguments else { return quote!(()) };
+        let first = arguments.args.iter().find_map(|argument| match argument {
+            GenericArgument::Type(ty) => Some(ty),
+            _ => None,
+        });
+        first.map_or_else(|| quote!(()), |ty| quote!(#ty))
     }
 
     /// Where an error about what it returns belongs.

@@ -12,7 +12,7 @@ use syn::punctuated::Punctuated;
 use crate::mistakes::Mistakes;
 use crate::values::{Backoff, Item};
 
-const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `isolation`, \
+const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `unique`, `keep`, `isolation`, \
      `timeout`, `grace`, and for a process of its own `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, \
      `private_network` and `private_mounts`";
 const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry for ever";
@@ -20,7 +20,7 @@ const ATTEMPTS: &str = "write `max_attempts = 4`";
 const TWICE: &str = "`retry = 3` and `max_attempts = 4` say the same: keep one of them";
 
 /// As in `src/protocol/names.rs` of `delayed`, whose tests hold the two together.
-const SUFFIXES: [&str; 11] = [
+const SUFFIXES: [&str; 13] = [
     "_noti",
     "_hand",
     "_processing",
@@ -32,6 +32,8 @@ const SUFFIXES: [&str; 11] = [
     "_later",
     "_timetable",
     "_scheduled",
+    "_cancelled",
+    "_done",
 ];
 const MAX_QUEUE_NAME: usize = 200;
 const QUEUES: &str = "delayed_queues";
@@ -48,6 +50,8 @@ pub(crate) struct Options {
     max_attempts: Option<i64>,
     retry_for: Option<Duration>,
     backoff: Option<Backoff>,
+    unique: Option<Unique>,
+    keep: Option<Duration>,
     isolation: Option<Isolation>,
     timeout: Option<Duration>,
     grace: Option<Duration>,
@@ -60,6 +64,15 @@ enum Isolation {
     Inline,
     Fork,
     Prefork,
+}
+
+/// Which calls count as the same, as `Unique` of `delayed` names it.
+#[derive(Clone, Copy)]
+enum Unique {
+    UntilStarted,
+    UntilDone,
+    For(Duration),
+    Replace,
 }
 
 /// What a task's process may use, or do.
@@ -125,6 +138,8 @@ impl Options {
             }
             "retry_for" => self.retry_for = item.time("2d", mistakes),
             "backoff" => self.backoff = item.backoff(mistakes),
+            "unique" => self.unique = item.text("unique = \"until_done\"", unique, mistakes),
+            "keep" => self.keep = item.time("1h", mistakes),
             "isolation" => self.isolation = item.text("isolation = \"fork\"", isolation, mistakes),
             "timeout" => self.timeout = item.time("30s", mistakes),
             "grace" => self.grace = item.time("2s", mistakes),
@@ -169,6 +184,9 @@ impl Options {
             Isolation::Prefork => quote!(Prefork),
         });
         let isolation = isolation.iter();
+        let keep = self.keep.iter().map(duration_tokens);
+        let unique = self.unique.map(unique_tokens);
+        let unique = unique.iter();
         let times = [("with_timeout", self.timeout), ("with_grace", self.grace)];
         let times: Vec<_> = (times.into_iter())
             .filter_map(|(method, time)| {
@@ -192,6 +210,8 @@ impl Options {
                 #(.with_retry(#retry))*
                 #(.with_backoff(#backoff))*
                 #(.with_retry_for(#retry_for))*
+                #(.with_keep(#keep))*
+                #(.with_unique(#unique))*
                 #(.with_isolation(::delayed::__private::Isolation::#isolation))*
                 #timeouts
                 #limits
@@ -241,6 +261,31 @@ fn limit(option: &str, item: &Item, mistakes: &mut Mistakes) -> Option<Option<To
         }
         _ => return None,
     })
+}
+
+fn unique(text: &str) -> Result<Unique, String> {
+    match text {
+        "until_started" => Ok(Unique::UntilStarted),
+        "until_done" => Ok(Unique::UntilDone),
+        "replace" => Ok(Unique::Replace),
+        time => humantime::parse_duration(time).map(Unique::For).map_err(|_| {
+            format!(
+                "`unique = {time:?}` is none of `until_started`, `until_done`, `replace`, and no time such as `10m`"
+            )
+        }),
+    }
+}
+
+fn unique_tokens(unique: Unique) -> TokenStream {
+    match unique {
+        Unique::UntilStarted => quote!(::delayed::Unique::UntilStarted),
+        Unique::UntilDone => quote!(::delayed::Unique::UntilDone),
+        Unique::For(time) => {
+            let time = duration_tokens(&time);
+            quote!(::delayed::Unique::For(#time))
+        }
+        Unique::Replace => quote!(::delayed::Unique::Replace),
+    }
 }
 
 fn isolation(text: &str) -> Result<Isolation, String> {

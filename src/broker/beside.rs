@@ -23,11 +23,13 @@ pub(crate) enum Beside {
     Due,
     Later,
     Timetable,
+    Cancelled,
+    Done,
 }
 
 impl Beside {
     /// All of them.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Notifications,
         Self::Hand,
         Self::Processing,
@@ -38,6 +40,8 @@ impl Beside {
         Self::Due,
         Self::Later,
         Self::Timetable,
+        Self::Cancelled,
+        Self::Done,
     ];
 
     /// What is appended to the queue's name.
@@ -53,6 +57,8 @@ impl Beside {
             Self::Due => "_due",
             Self::Later => "_later",
             Self::Timetable => "_timetable",
+            Self::Cancelled => "_cancelled",
+            Self::Done => "_done",
         }
     }
 
@@ -67,6 +73,8 @@ impl Beside {
             Self::Sweep | Self::Timetable => "the id of a worker",
             Self::Due => "when calls are due",
             Self::Later => "calls that are to run later",
+            Self::Cancelled => "the ids of cancelled calls",
+            Self::Done => "the ids of finished calls",
         }
     }
 
@@ -85,7 +93,9 @@ impl Beside {
             Self::Processing | Self::Deaths | Self::Later => {
                 pipe.cmd("HRANDFIELD").arg(key).arg(1).arg("WITHVALUES")
             }
-            Self::Workers | Self::Due => pipe.cmd("ZRANGE").arg(key).arg(0).arg(0),
+            Self::Workers | Self::Due | Self::Cancelled | Self::Done => {
+                pipe.cmd("ZRANGE").arg(key).arg(0).arg(0)
+            }
             Self::Dead => pipe.cmd("XRANGE").arg(key).arg("-").arg("+").arg("COUNT").arg(1),
             Self::Sweep | Self::Timetable => pipe.cmd("GET").arg(key),
         };
@@ -108,6 +118,7 @@ impl Beside {
             (Self::Sweep | Self::Timetable, who) => Some(is_worker(who)),
             (Self::Due, Value::Array(members)) => Some(members.first().is_some_and(is_entry)),
             (Self::Later, Value::Array(pair)) => Some(is_scheduled(pair)),
+            (Self::Cancelled | Self::Done, Value::Array(ids)) => Some(ids.first().is_some_and(is_id)),
             _ => Some(false),
         }
     }
@@ -141,6 +152,10 @@ fn is_count(pair: &[Value]) -> bool {
 /// A call by its id, or an entry of a later version, which begins with another letter.
 fn is_entry(value: &Value) -> bool {
     matches!(value, Value::BulkString(member) if member.len() > 1 && member[0].is_ascii_lowercase())
+}
+
+fn is_id(value: &Value) -> bool {
+    matches!(value, Value::BulkString(id) if id.len() == 16)
 }
 
 fn is_scheduled(pair: &[Value]) -> bool {
@@ -210,6 +225,8 @@ mod tests {
                 texts(&["anna", "x"]),
             ),
             (Beside::Timetable, text(worker), text("dust")),
+            (Beside::Cancelled, texts(&["0123456789abcdef"]), texts(&["anna"])),
+            (Beside::Done, texts(&["0123456789abcdef"]), texts(&["anna"])),
         ] {
             assert_eq!(fits(kind, ours), Some(true), "{kind:?}");
             assert_eq!(fits(kind, foreign), Some(false), "{kind:?}");

@@ -2,6 +2,7 @@
 
 mod address;
 mod beside;
+mod cancelling;
 mod cause;
 mod channels;
 mod classify;
@@ -14,6 +15,7 @@ mod orders;
 mod outage;
 mod read;
 mod reader;
+mod record;
 mod reply;
 mod scan;
 mod script;
@@ -32,12 +34,14 @@ mod wait;
 mod without_tls;
 
 pub(crate) use self::beside::Beside;
+pub(crate) use self::cancelling::cancelled_by;
 pub(crate) use self::channels::Channels;
 pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};
 pub(crate) use self::orders::{Order, OrderAnswer, digest};
 pub(crate) use self::read::DeadEntry;
+pub(crate) use self::record::{Record, RecordEnd, RecordEnds, RecordListener};
 pub(crate) use self::scan::{Found, Pace};
 #[cfg(feature = "testing")]
 pub(crate) use self::script::digest_of;
@@ -46,9 +50,9 @@ pub(crate) use self::server::ServerFacts;
 pub(crate) use self::target::Target;
 pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
-    Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, Foreign, MAX_BATCH,
-    MAX_SCHEDULED, OrderRequest, Ordered, Owned, PickUpRequest, Place, Promoted, Ready, ReconcileRequest,
-    Reconciled, RetryLaterRequest, Scheduled,
+    Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishRequest, Foreign,
+    MAX_BATCH, MAX_SCHEDULED, MAX_SUBMITTED, OrderRequest, Ordered, Owned, PickUpRequest, Place, Promoted,
+    Ready, ReconcileRequest, Reconciled, RetryLaterRequest, Scheduled, Started, Submission, Submitted,
 };
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]

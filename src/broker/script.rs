@@ -26,12 +26,15 @@ struct Loaded {
 }
 
 /// What several scripts share, by name: `--! include name` stands for it.
-const SHARED: [(&str, &str); 5] = [
+const SHARED: [(&str, &str); 8] = [
+    ("cancelled", include_str!("../../lua/shared/cancelled.lua")),
     ("deaths", include_str!("../../lua/shared/deaths.lua")),
     ("letters", include_str!("../../lua/shared/letters.lua")),
     ("now", include_str!("../../lua/shared/now.lua")),
+    ("record", include_str!("../../lua/shared/record.lua")),
     ("stale", include_str!("../../lua/shared/stale.lua")),
     ("suspects", include_str!("../../lua/shared/suspects.lua")),
+    ("tracked", include_str!("../../lua/shared/tracked.lua")),
 ];
 
 macro_rules! scripts {
@@ -76,6 +79,9 @@ scripts! {
     RETRY = "retry";
     RETRY_LATER = "retry_later";
     SCHEDULE = "schedule";
+    SUBMIT = "submit";
+    START = "start";
+    FINISH = "finish";
     PUT_BACK = "put_back";
     BURY = "bury";
     BEAT = "beat";

@@ -105,7 +105,7 @@ impl From<Error> for Failure {
             | Error::Registry(_)
             | Error::NoZygote { .. }
             | Error::Zygote(_) => Code::Configuration,
-            Error::AlreadyScheduled { .. } => Code::Refused,
+            Error::AlreadyScheduled { .. } | Error::Exists { .. } | Error::QueueFull { .. } => Code::Refused,
             Error::Encode { .. } | Error::TooLarge { .. } | Error::Io(_) | Error::ZygoteDied => Code::Failed,
         };
         Self::new(code, chain(&error))

@@ -4,24 +4,33 @@ mod batch;
 mod bulk;
 mod coalesce;
 mod context;
+mod handle;
 mod link;
 mod patience;
+mod results;
 mod schedule;
 mod session;
+mod submit;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub use self::bulk::{BulkError, Fate};
+pub use self::handle::{Conflict, Handle, WaitError};
 #[cfg(feature = "cli")]
 pub(crate) use self::patience::Patience;
 
+use crate::broker::Record;
 use crate::client::bulk::Bulk;
 use crate::client::link::Link;
+use crate::client::session::Enqueued;
 use crate::config::{Config, RedisConfig};
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
+use crate::protocol::call_state::Cancelled;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
+use crate::protocol::tracking::Tracking;
 use crate::task::{Call, Due, IntoCall};
 
 /// Enqueues calls. Cheap to clone; all clones share one connection, and calls that are enqueued at the same time share a
@@ -49,23 +58,25 @@ pub struct Client {
     link: Arc<Link>,
 }
 
-/// A call that is in its queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Enqueued {
-    /// The queue.
-    pub queue: QueueName,
-    /// The call's id, if it has one: see [`Call::with_id`]. A scheduled call always has one.
-    pub id: Option<CallId>,
-}
-
 /// A call that was checked and encoded.
 struct Written {
     queue: QueueName,
     /// Always `Some` for a scheduled call.
     id: Option<CallId>,
     due: Option<Due>,
+    /// Of a call that keeps a record, is unique, or goes to the head or into a queue with a bound.
+    options: Option<Box<Options>>,
     bytes: Vec<u8>,
+}
+
+/// What a call asks for beside being enqueued or scheduled.
+struct Options {
+    task: String,
+    tracking: Tracking,
+    front: bool,
+    period: Duration,
+    /// How many calls may wait before it; 0: any number.
+    most: u64,
 }
 
 impl Client {
@@ -154,12 +165,12 @@ impl Client {
     /// # Errors
     /// The call cannot be encoded or is too large; then it was not sent. After an error of Redis,
     /// [`Error::may_have_been_applied`] says whether the call may be in its queue nevertheless.
-    pub async fn enqueue(&self, call: impl IntoCall) -> Result<Enqueued, Error> {
+    pub async fn enqueue<C: IntoCall>(&self, call: C) -> Result<Handle<C::Output>, Error> {
         let link = self.link.here();
-        let written = write(link, call.into())?;
+        let written = write(link, call.into_call())?;
         let until = link.until();
         let session = link.session(until).await?;
-        session.enqueue_written(written, until).await
+        session.enqueue_written(written, until).await.map(|enqueued| self.handle(enqueued))
     }
 
     /// Enqueues one call from a thread that may block, such as that of a task that is a plain `fn`.
@@ -169,15 +180,20 @@ impl Client {
     ///
     /// # Panics
     /// On a thread that runs async code: await [`enqueue`](Self::enqueue) there.
-    pub fn enqueue_blocking(&self, call: impl IntoCall) -> Result<Enqueued, Error> {
+    pub fn enqueue_blocking<C: IntoCall>(&self, call: C) -> Result<Handle<C::Output>, Error> {
         let link = self.link.here();
-        let written = write(link, call.into())?;
+        let written = write(link, call.into_call())?;
         let (until, ground) = (link.until(), link.ground().map_err(Error::Io)?);
-        ground.handle.block_on(async { ground.session(until).await?.enqueue_written(written, until).await })
+        let enqueue = async { ground.session(until).await?.enqueue_written(written, until).await };
+        ground.handle.block_on(enqueue).map(|enqueued| self.handle(enqueued))
     }
 
-    /// Cancels a scheduled call, also one that waits for a retry. Returns false, and changes nothing, if the call is not in the
-    /// timetable: because it already waits in its queue, runs, has run, or was never scheduled.
+    fn handle<R>(&self, enqueued: Enqueued) -> Handle<R> {
+        let Enqueued { queue, id, conflict } = enqueued;
+        Handle::new(self.clone(), queue, id, conflict)
+    }
+
+    /// Cancels a call, whatever its state, and returns the state in which it was found: see [`Handle::cancel`].
     ///
     /// ```no_run
     /// # mod tasks { #[delayed::task] pub fn remind(who: String) {} }
@@ -185,32 +201,56 @@ impl Client {
     /// use std::time::Duration;
     ///
     /// let reminder = client.enqueue(tasks::remind::call("ann".into()).after(Duration::from_secs(3600))).await?;
-    /// let was_cancelled = client.cancel(&reminder).await?;
+    /// assert_eq!(client.cancel(&reminder).await?, delayed::Cancelled::Scheduled);
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// Redis cannot be reached, or a key of the timetable has a wrong type. After a connection error the call may or may not be
     /// cancelled; cancelling it again is harmless.
-    pub async fn cancel(&self, call: &Enqueued) -> Result<bool, Error> {
-        let Some(id) = call.id else { return Ok(false) };
+    pub async fn cancel<R>(&self, call: &Handle<R>) -> Result<Cancelled, Error> {
+        let Some(id) = call.id() else { return Ok(Cancelled::NotFound) };
         let link = self.link.here();
         let until = link.until();
-        link.session(until).await?.cancel(&call.queue, id, until).await
+        link.session(until).await?.cancel(call.queue(), id, until).await
     }
 
-    /// Cancels a scheduled call from a thread that may block.
+    /// Cancels a call from a thread that may block.
     ///
     /// # Errors
     /// As [`cancel`](Self::cancel), or a thread cannot be started.
     ///
     /// # Panics
     /// On a thread that runs async code: await [`cancel`](Self::cancel) there.
-    pub fn cancel_blocking(&self, call: &Enqueued) -> Result<bool, Error> {
-        let Some(id) = call.id else { return Ok(false) };
+    pub fn cancel_blocking<R>(&self, call: &Handle<R>) -> Result<Cancelled, Error> {
+        let Some(id) = call.id() else { return Ok(Cancelled::NotFound) };
         let link = self.link.here();
         let (until, ground) = (link.until(), link.ground().map_err(Error::Io)?);
-        ground.handle.block_on(async { ground.session(until).await?.cancel(&call.queue, id, until).await })
+        ground.handle.block_on(async { ground.session(until).await?.cancel(call.queue(), id, until).await })
+    }
+
+    /// The handle of a call that was enqueued elsewhere. `R` is what its task returns.
+    #[must_use]
+    pub fn handle_of<R>(&self, queue: &QueueName, id: CallId) -> Handle<R> {
+        Handle::new(self.clone(), queue.clone(), Some(id), None)
+    }
+
+    async fn record(&self, queue: &QueueName, id: CallId) -> Result<Option<Record>, Error> {
+        let link = self.link.here();
+        let until = link.until();
+        link.session(until).await?.record(queue, id, until).await
+    }
+
+    async fn wait_for(
+        &self,
+        queue: &QueueName,
+        id: CallId,
+        timeout: Duration,
+    ) -> Result<Option<Record>, Error> {
+        let end = Instant::now() + timeout;
+        let link = self.link.here();
+        let session = link.session(link.until()).await?;
+        session.wait_for(queue, id, end).await
     }
 
     /// Enqueues many calls in order, in chunks of up to 1000, and returns their number. Redis applies a chunk whole or not at
@@ -254,13 +294,15 @@ fn at(url: &str) -> Config {
     Config { redis: RedisConfig::new(url), ..Config::default() }
 }
 
-fn write(link: &Link, call: Call) -> Result<Written, Error> {
+fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
     let queue = call.queue_name()?;
     let refused = |source| Error::Encode { task: call.task().to_owned(), source };
     let due = call.due().map_err(refused)?;
-    let id = call.call_id().or_else(|| due.map(|_| CallId::new()));
+    let most = call.most_waiting().unwrap_or(0);
+    let has_options = call.is_tracked() || call.is_front() || most > 0;
+    let id = call.call_id().or_else(|| (due.is_some() || call.is_tracked()).then(CallId::new));
     let bytes = match id {
-        Some(id) if due.is_some() => call.clone().id(id).encode(),
+        Some(id) if call.call_id().is_none() => call.clone().id(id).encode(),
         _ => call.encode(),
     }
     .map_err(refused)?;
@@ -268,13 +310,19 @@ fn write(link: &Link, call: Call) -> Result<Written, Error> {
     if size > limit {
         return Err(Error::TooLarge { task: call.task().to_owned(), size, limit });
     }
-    Ok(Written { queue, id, due, bytes })
+    let options = has_options.then(|| {
+        let id = id.unwrap_or_else(CallId::new);
+        let tracking = call.tracking(id).unwrap_or(Tracking { id, keep_ms: None, lock: None });
+        let (task, front, period) = (call.task().to_owned(), call.is_front(), call.period());
+        Box::new(Options { task, tracking, front, period, most })
+    });
+    Ok(Written { queue, id, due, options, bytes })
 }
 
 fn write_all<C: IntoCall>(link: &Link, calls: impl IntoIterator<Item = C>) -> Result<Bulk, BulkError> {
     let mut bulk = Bulk::default();
     for call in calls {
-        bulk.push(write(link, call.into()).map_err(BulkError::nothing_sent)?);
+        bulk.push(write(link, call.into_call()).map_err(BulkError::nothing_sent)?);
     }
     Ok(bulk)
 }

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::broker::{Broker, BrokerError, Entry, MAX_SCHEDULED};
+use crate::broker::{Broker, BrokerError, Entry, MAX_SCHEDULED, MAX_SUBMITTED, Submission};
 use crate::client::bulk::{Fate, next_chunk};
-use crate::client::keys;
 use crate::client::patience::Until;
+use crate::client::{Options, keys, submit};
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
@@ -27,18 +27,33 @@ pub(super) async fn one(
     }
 }
 
-/// A scheduled call of a bulk.
+/// A call of a bulk that is scheduled, or has other options.
 pub(super) struct Later {
     /// Its place among all calls of the bulk.
     pub(super) place: usize,
     pub(super) queue: QueueName,
-    pub(super) id: CallId,
-    pub(super) due: Due,
+    /// Always `Some` for a scheduled call.
+    pub(super) id: Option<CallId>,
+    pub(super) due: Option<Due>,
+    pub(super) options: Option<Box<Options>>,
     pub(super) bytes: Vec<u8>,
 }
 
-/// Schedules many calls, in chunks of one queue. Returns the fate of each, and the first error; after an error of Redis it
-/// sends nothing more.
+impl Later {
+    fn entry(&self) -> Option<Entry<'_>> {
+        Some(Entry { id: self.id?, due: self.due?, message: &self.bytes })
+    }
+
+    /// As `submit` takes it.
+    pub(super) fn submission(&self) -> Option<Submission<'_>> {
+        let Options { task, tracking, front, period, .. } = self.options.as_deref()?;
+        let (tracking, front, period) = (*tracking, *front, *period);
+        Some(Submission { tracking, due: self.due, front, period, task, message: &self.bytes })
+    }
+}
+
+/// Schedules or submits many calls, in chunks of one queue. Returns the fate of each, and the first error; after an error of
+/// Redis it sends nothing more. A unique call that comes second is no error.
 pub(super) async fn many(
     broker: &Broker,
     calls: &[Later],
@@ -49,15 +64,16 @@ pub(super) async fn many(
     while at < calls.len() {
         let chunk = chunk_from(calls, at);
         let part = &calls[chunk.clone()];
-        match send(broker, part, begin()).await {
-            Ok(dues) => {
-                for ((fate, call), due) in fates[chunk.clone()].iter_mut().zip(part).zip(dues) {
-                    match due {
-                        Some(_) => *fate = Fate::Applied,
-                        None => drop(problem.get_or_insert_with(|| Error::AlreadyScheduled {
-                            id: call.id,
-                            queue: call.queue.clone(),
-                        })),
+        let sent = match part.first().and_then(|first| first.options.as_ref()) {
+            None => send(broker, part, begin()).await,
+            Some(options) => submit::many(broker, part, options.most, begin()).await,
+        };
+        match sent {
+            Ok(results) => {
+                for (fate, result) in fates[chunk.clone()].iter_mut().zip(results) {
+                    match result {
+                        Ok(()) => *fate = Fate::Applied,
+                        Err(error) => drop(problem.get_or_insert(error)),
                     }
                 }
             }
@@ -73,17 +89,24 @@ pub(super) async fn many(
     (fates, problem)
 }
 
-async fn send(broker: &Broker, calls: &[Later], until: Until) -> Result<Vec<Option<u64>>, BrokerError> {
+async fn send(broker: &Broker, calls: &[Later], until: Until) -> Result<Vec<Result<(), Error>>, BrokerError> {
     let Some(first) = calls.first() else { return Ok(Vec::new()) };
     let keys = keys(&first.queue);
-    let entries: Vec<Entry<'_>> =
-        calls.iter().map(|call| Entry { id: call.id, due: call.due, message: &call.bytes }).collect();
-    until.retry(async |end| broker.by(end).schedule(&keys, &entries).await).await
+    let entries: Vec<Entry<'_>> = calls.iter().filter_map(Later::entry).collect();
+    let dues = until.retry(async |end| broker.by(end).schedule(&keys, &entries).await).await?;
+    let result = |(entry, due): (&Entry<'_>, Option<u64>)| match due {
+        Some(_) => Ok(()),
+        None => Err(Error::AlreadyScheduled { id: entry.id, queue: first.queue.clone() }),
+    };
+    Ok(entries.iter().zip(dues).map(result).collect())
 }
 
-/// The calls from `at` on that fit into one request: of one queue, limited in number and size.
+/// The calls from `at` on that fit into one request: of one queue and one kind, limited in number and size.
 fn chunk_from(calls: &[Later], at: usize) -> Range<usize> {
-    let of_queue =
-        calls[at..].iter().take_while(|call| call.queue == calls[at].queue).take(MAX_SCHEDULED).count();
-    next_chunk(at, at + of_queue, |index| calls[index].bytes.len())
+    let most = |call: &Later| call.options.as_ref().map(|options| options.most);
+    let (queue, kind) = (&calls[at].queue, most(&calls[at]));
+    let limit = if kind.is_some() { MAX_SUBMITTED } else { MAX_SCHEDULED };
+    let alike = |call: &&Later| call.queue == *queue && most(call) == kind;
+    let count = calls[at..].iter().take_while(alike).take(limit).count();
+    next_chunk(at, at + count, |index| calls[index].bytes.len())
 }

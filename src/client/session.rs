@@ -2,24 +2,36 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 use tokio::runtime::Handle;
 
-use crate::broker::{Broker, Entry, Ready};
+use crate::broker::{Broker, Entry, Ready, Record};
 use crate::client::bulk::{ALWAYS_TAKEN, Bulk, BulkError};
 use crate::client::coalesce::Coalescer;
 use crate::client::patience::Until;
-use crate::client::{Enqueued, Written, keys, schedule};
+use crate::client::results::Results;
+use crate::client::{Conflict, Written, keys, schedule, submit};
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
+use crate::protocol::call_state::Cancelled;
 use crate::protocol::names::QueueName;
 use crate::sys::sessions;
+
+/// A call that is in its queue, or another one in its place.
+#[derive(Debug)]
+pub(super) struct Enqueued {
+    pub(super) queue: QueueName,
+    pub(super) id: Option<CallId>,
+    pub(super) conflict: Option<Conflict>,
+}
 
 /// A connection of a client, and the runtime that drives it.
 #[derive(Debug)]
 pub(super) struct Session {
     broker: Broker,
     coalescer: Coalescer,
+    results: Results,
     /// A connection for messages that Redis may reject. It is opened for the first of them.
     apart: OnceLock<Broker>,
     /// The queues that this session has registered, and whether their lists were valid since the last error.
@@ -33,7 +45,8 @@ impl Session {
         sessions::add();
         let coalescer = Coalescer::start(broker.clone());
         let (apart, registered) = (OnceLock::new(), Mutex::default());
-        Self { broker, coalescer, apart, registered, handle: Handle::current() }
+        let results = Results::default();
+        Self { broker, coalescer, results, apart, registered, handle: Handle::current() }
     }
 
     /// Whether its runtime is still running.
@@ -43,8 +56,13 @@ impl Session {
 
     /// Enqueues or schedules a call.
     pub(super) async fn enqueue_written(&self, written: Written, until: Until) -> Result<Enqueued, Error> {
-        let Written { queue, id, due, bytes } = written;
+        let Written { queue, id, due, options, bytes } = written;
         self.register(&queue, until).await?;
+        if let Some(options) = options {
+            let broker = if bytes.len() > ALWAYS_TAKEN { self.apart() } else { &self.broker };
+            let submitted = Box::pin(submit::one(broker, &queue, &options, due, &bytes, until)).await?;
+            return submit::enqueued(queue, id, submitted);
+        }
         match (id, due) {
             (Some(id), Some(due)) => {
                 let broker = if bytes.len() > ALWAYS_TAKEN { self.apart() } else { &self.broker };
@@ -53,15 +71,41 @@ impl Session {
             }
             _ => self.enqueue(&queue, bytes, until).await?,
         }
-        Ok(Enqueued { queue, id })
+        Ok(Enqueued { queue, id, conflict: None })
     }
 
-    /// Cancels a scheduled call. Returns whether it was in the timetable.
-    pub(super) async fn cancel(&self, queue: &QueueName, id: CallId, until: Until) -> Result<bool, Error> {
-        let keys = keys(queue);
+    /// Cancels a call. Returns what it was found to be.
+    pub(super) async fn cancel(
+        &self,
+        queue: &QueueName,
+        id: CallId,
+        until: Until,
+    ) -> Result<Cancelled, Error> {
+        let by = here();
         let ids = [id];
-        let cancelled = until.retry(async |end| self.broker.by(end).cancel(&keys, &ids).await).await?;
-        Ok(cancelled > 0)
+        let found =
+            until.retry(async |end| self.broker.by(end).cancel_anywhere(queue, &ids, &by).await).await?;
+        Ok(found.first().copied().unwrap_or(Cancelled::NotFound))
+    }
+
+    /// The record of a call.
+    pub(super) async fn record(
+        &self,
+        queue: &QueueName,
+        id: CallId,
+        until: Until,
+    ) -> Result<Option<Record>, Error> {
+        Ok(until.retry(async |end| self.broker.by(end).record(queue, id).await).await?)
+    }
+
+    /// Waits until a call has ended, or until `end`. Gives its record as it is then.
+    pub(super) async fn wait_for(
+        &self,
+        queue: &QueueName,
+        id: CallId,
+        end: Instant,
+    ) -> Result<Option<Record>, Error> {
+        Ok(self.results.wait(&self.broker, queue, id, end).await?)
     }
 
     async fn enqueue(&self, queue: &QueueName, message: Vec<u8>, until: Until) -> Result<(), Error> {
@@ -131,4 +175,11 @@ impl Session {
     fn registered(&self) -> MutexGuard<'_, HashMap<QueueName, bool>> {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Who cancels a call: this process.
+fn here() -> String {
+    let host = nix::unistd::gethostname().ok();
+    let host = host.and_then(|host| host.into_string().ok()).unwrap_or_default();
+    format!("{host}/{}", std::process::id())
 }

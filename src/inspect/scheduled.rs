@@ -6,6 +6,7 @@ use crate::broker::MAX_SCHEDULED;
 use crate::error::Error;
 use crate::inspect::{Inspector, MessageSummary};
 use crate::protocol::call_id::CallId;
+use crate::protocol::call_state::Cancelled;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
 
@@ -86,17 +87,16 @@ impl Inspector {
         Ok(message.map(|message| ScheduledCall::new(queue, id, due_ms, &message, limit)))
     }
 
-    /// Removes scheduled calls from the timetable for good. Returns how many there were: the others already wait, run or have run,
-    /// or were never scheduled.
+    /// Cancels calls, whatever their states, and returns the state in which each was found. A scheduled call is removed. A waiting
+    /// one does not run. A running one is asked to end, and killed if it runs in a process of its own; it is not retried. `by` is
+    /// who cancels, at most 200 bytes without control characters.
     ///
     /// # Errors
-    /// Redis cannot be reached, or a key of the timetable has a wrong type. Messages moved before the error stay moved.
-    pub async fn cancel(&self, queue: &QueueName, ids: &[CallId]) -> Result<u64, Error> {
-        let (keys, mut done) = (QueueKeys::new(queue), 0);
-        for ids in ids.chunks(MAX_SCHEDULED) {
-            done += self.broker.cancel(&keys, ids).await?;
-        }
-        Ok(done)
+    /// Redis cannot be reached, or a key of the queue has a wrong type. Some calls may have been cancelled before the error;
+    /// cancelling them again is harmless.
+    pub async fn cancel(&self, queue: &QueueName, ids: &[CallId], by: &str) -> Result<Vec<Cancelled>, Error> {
+        let by: String = by.chars().filter(|character| !character.is_control()).take(200).collect();
+        Ok(self.broker.cancel_anywhere(queue, ids, &by).await?)
     }
 
     /// Moves scheduled calls to their queue before they are due. Returns how many there were.

@@ -12,6 +12,7 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{MAX_DEPTH, Reader};
 use crate::protocol::meta;
 use crate::protocol::names::PathError;
+use crate::protocol::tracking::Lock;
 
 /// Why a call could not be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -111,6 +112,17 @@ fn serialize<T: Serialize + ?Sized>(
     value.serialize(&mut Serializer::new(payload).with_bytes(bytes))
 }
 
+/// A value with its structs as maps.
+pub(crate) fn with_maps<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    let write = |bytes| {
+        let mut out = Vec::new();
+        value.serialize(&mut Serializer::new(&mut out).with_struct_map().with_bytes(bytes))?;
+        Ok(out)
+    };
+    // A list whose first element alone is written as a byte is not a list of bytes.
+    write(BytesMode::ForceIterables).or_else(|_: rmp_serde::encode::Error| write(BytesMode::Normal))
+}
+
 /// What a message of ours says beside its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Meta {
@@ -127,8 +139,12 @@ pub struct Meta {
     pub by_place: bool,
     /// How often it may be retried; negative is for ever. None: the task's own count holds.
     pub retry: Option<i64>,
+    /// For how many milliseconds the record of the call is kept after its end. None: it has none.
+    pub keep_ms: Option<u64>,
     /// How long one run may go on, in milliseconds; 0 is written as 1. None: the task's own time holds.
     pub timeout_ms: Option<u64>,
+    /// The lock of a unique call.
+    pub lock: Option<Lock>,
 }
 
 /// A message of ours: `[path, payload, meta]`, and without any meta what Go makes: `[path, payload]`.
@@ -161,7 +177,9 @@ fn with_keywords(path: &str, payload: &[u8], keywords: &[u8], meta: &Meta) -> Ve
         meta.id.is_some(),
         meta.by_place,
         meta.retry.is_some(),
+        meta.keep_ms.is_some(),
         meta.timeout_ms.is_some(),
+        meta.lock.is_some(),
     ];
     let count = said.into_iter().filter(|said| *said).count();
     let mut message = Vec::with_capacity(path.len() + payload.len() + keywords.len() + 76);
@@ -193,9 +211,17 @@ fn with_keywords(path: &str, payload: &[u8], keywords: &[u8], meta: &Meta) -> Ve
         message.extend_from_slice(meta::RETRY);
         message.extend_from_slice(signed_integer(retry).as_slice());
     }
+    if let Some(keep) = meta.keep_ms {
+        message.extend_from_slice(meta::KEEP);
+        message.extend_from_slice(integer(keep).as_slice());
+    }
     if let Some(timeout) = meta.timeout_ms {
         message.extend_from_slice(meta::TIMEOUT);
         message.extend_from_slice(integer(timeout.max(1)).as_slice());
+    }
+    if let Some(lock) = &meta.lock {
+        message.extend_from_slice(meta::UNIQUE);
+        bytes(&mut message, lock.as_bytes());
     }
     message
 }

@@ -1,5 +1,6 @@
 //! Builds every Redis key.
 
+use crate::protocol::call_id::CallId;
 pub use crate::protocol::names::QUEUES;
 use crate::protocol::names::{QueueName, WorkerId};
 
@@ -28,6 +29,10 @@ pub struct QueueKeys {
     pub later: String,
     /// STRING: the process that moves what is due; expires.
     pub timetable: String,
+    /// ZSET: id → when the call, which waited, was cancelled, in milliseconds since 1970.
+    pub cancelled: String,
+    /// ZSET: id → when the record of a finished call is dropped, in milliseconds since 1970.
+    pub done: String,
     /// The channel on which that process is told of a call that is due before all others.
     pub due_channel: String,
 }
@@ -48,6 +53,8 @@ impl QueueKeys {
             due: format!("{queue}_due"),
             later: format!("{queue}_later"),
             timetable: format!("{queue}_timetable"),
+            cancelled: format!("{queue}_cancelled"),
+            done: format!("{queue}_done"),
             due_channel: due_channel(queue.as_str()),
         }
     }
@@ -61,6 +68,13 @@ pub fn due_channel(queue: &str) -> String {
 
 /// What the names of the channels of timetables end in.
 pub const DUE_CHANNEL: &str = ":due";
+
+/// HASH: the record of a call; and the channel on which its end is published.
+#[must_use]
+pub fn record(queue: &QueueName, id: CallId) -> String {
+    let digits: String = id.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{queue}:c:{digits}")
+}
 
 /// HASH: a worker of ours on a queue: `seq` and `info`, and of its last reconcile `fence` and `applied`.
 #[must_use]

@@ -15,6 +15,7 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{Head, Reader, came};
 use crate::protocol::encode;
 use crate::protocol::meta::{self, Pairs};
+use crate::protocol::tracking::{Lock, Tracking};
 
 /// Which of the forms of `docs/protocol.md` a message has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -211,6 +212,22 @@ impl<'a> Message<'a> {
     #[must_use]
     pub fn timeout_ms(&self) -> Option<u64> {
         self.timeout_ms
+    }
+
+    /// Whether what its task returns is kept.
+    #[must_use]
+    pub fn keeps_result(&self) -> bool {
+        self.id.is_some()
+            && self.meta.find(b"s").is_some_and(|keep| meta::deadline(keep).is_ok_and(|ms| ms > 0))
+    }
+
+    /// How the call is followed: `None` for one without an id, a record or a lock.
+    #[must_use]
+    pub fn tracking(&self) -> Option<Tracking> {
+        let id = self.id?;
+        let keep_ms = self.meta.find(b"s").and_then(|keep| meta::deadline(keep).ok());
+        let lock = self.meta.find(b"u").and_then(Lock::read);
+        (keep_ms.is_some() || lock.is_some()).then_some(Tracking { id, keep_ms, lock })
     }
 
     /// The bytes of the same message, its failed attempts and its deadline forgotten. Without any other meta it is what

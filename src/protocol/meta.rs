@@ -14,7 +14,9 @@ pub(crate) const FIRST_FAILED: &[u8] = &[0xa1, b'f'];
 pub(crate) const ID: &[u8] = &[0xa1, b'i'];
 pub(crate) const KEYWORDS: &[u8] = &[0xa1, b'k'];
 pub(crate) const RETRY: &[u8] = &[0xa1, b'r'];
+pub(crate) const KEEP: &[u8] = &[0xa1, b's'];
 pub(crate) const TIMEOUT: &[u8] = &[0xa1, b't'];
+pub(crate) const UNIQUE: &[u8] = &[0xa1, b'u'];
 
 /// An encoded key and its encoded value.
 pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);

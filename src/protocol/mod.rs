@@ -3,6 +3,7 @@
 pub mod arguments;
 pub mod backoff;
 pub mod call_id;
+pub(crate) mod call_state;
 pub mod decode;
 pub mod encode;
 pub mod info;
@@ -11,6 +12,7 @@ pub mod message;
 pub(crate) mod meta;
 pub mod names;
 pub mod timestamp;
+pub mod tracking;
 pub mod value;
 
 /// The version of `docs/protocol.md` that this crate speaks.

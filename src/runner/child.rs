@@ -1,15 +1,16 @@
 //! What happens in a child? It is set up, takes one request after another, runs it, reports, and ends.
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, getpid, setpgid};
 
 use crate::crash;
-use crate::excerpt::excerpt;
+use crate::excerpt::{LONGEST, excerpt};
 use crate::isolation::Limits;
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
@@ -194,9 +195,11 @@ impl Child<'_> {
                 retires = true;
             }
             let marked = !retires && self.output.mark_unread(MARK);
+            let (answer, file) = beside(answer);
             let report = Report::Ended { run: request.run, answer, retires, asked, marked };
             crash::point("run", "report");
-            let is_sent = packets::send(&*self.reports, &encode(&report), &[]).is_ok();
+            let descriptors: Vec<_> = file.iter().map(AsRawFd::as_raw_fd).collect();
+            let is_sent = packets::send(&*self.reports, &encode(&report), &descriptors).is_ok();
             crash::point("run", "reported");
             if !is_sent {
                 return;
@@ -324,7 +327,8 @@ impl Child<'_> {
         let states = Arc::clone(&self.household.states);
         let scope = Scope::new(task.name, queue, &states, &cancellation)
             .attempt(message.attempts().saturating_add(1))
-            .id(message.id());
+            .id(message.id())
+            .keeps(message.keeps_result());
         let scope = worker.map_or(scope, |worker| scope.place(worker, request.slot));
         let outcome = match task.handler {
             Handler::Blocking(_) => run_blocking(task, message.arguments(), &scope),
@@ -354,6 +358,21 @@ impl Child<'_> {
     }
 }
 
+/// An answer as it fits into a packet: a large result goes into a file beside it.
+fn beside(answer: Answer) -> (Answer, Option<File>) {
+    let Answer::Returned { value } = answer else { return (answer, None) };
+    let bytes = encode(&value);
+    if bytes.len() <= LONGEST {
+        return (Answer::Returned { value }, None);
+    }
+    match descriptors::file_of(&bytes) {
+        Ok(file) => (Answer::ReturnedInFile, Some(file)),
+        Err(error) => {
+            (Answer::Short { problem: format!("its result could not be handed over: {error}") }, None)
+        }
+    }
+}
+
 /// What tells a run that it should end, and when it will.
 fn ends_after(timeout_ms: Option<u64>) -> Cancellation {
     let cancellation = Cancellation::new();
@@ -366,7 +385,10 @@ fn ends_after(timeout_ms: Option<u64>) -> Cancellation {
 impl From<Outcome> for Answer {
     fn from(outcome: Outcome) -> Self {
         match outcome {
-            Outcome::Succeeded => Self::Succeeded,
+            Outcome::Succeeded(value) => match value.kept() {
+                None => Self::Succeeded,
+                Some(_) => Self::Returned { value },
+            },
             Outcome::Failed(error) => Self::Failed { again: error.again(), message: error.to_string() },
             Outcome::Panicked { message } => Self::Panicked { message },
             Outcome::Arguments { problem } => Self::Arguments { problem },

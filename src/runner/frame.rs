@@ -9,6 +9,7 @@ use crate::isolation::Limits;
 use crate::protocol::decode::from_slice;
 use crate::sys::wait::{Status, Used};
 use crate::task::Again;
+use crate::task::return_value::ReturnValue;
 
 /// From the worker to the zygote.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -110,6 +111,12 @@ pub(super) enum Report {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
     Succeeded,
+    /// It succeeded, and what it returned is kept.
+    Returned {
+        value: ReturnValue,
+    },
+    /// The same, where that is in a file beside the packet.
+    ReturnedInFile,
     Failed {
         message: String,
         again: Again,

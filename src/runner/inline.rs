@@ -20,8 +20,7 @@ use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::outcome::Outcome;
 use crate::runner::{span, streams};
-use crate::task::handler::Handler;
-use crate::task::handler::RunFuture;
+use crate::task::handler::{Answered, Handler, RunFuture};
 use crate::task::{Cancellation, Registration, Scope, States, TaskError};
 
 thread_local! {
@@ -104,6 +103,7 @@ pub(crate) fn start_with_states(
         let scope = Scope::new(task.name, &queue, &states, &cancellation)
             .attempt(message.attempts().saturating_add(1))
             .id(message.id())
+            .keeps(message.keeps_result())
             .place(&worker, slot);
         match start(task, message.arguments(), &scope) {
             Ok(run) => run.await,
@@ -187,15 +187,15 @@ impl Drop for Run {
     }
 }
 
-fn returned(result: Result<(), TaskError>) -> Outcome {
+fn returned(result: Answered) -> Outcome {
     crash::point("run", "effect");
     result.into()
 }
 
-impl From<Result<(), TaskError>> for Outcome {
-    fn from(result: Result<(), TaskError>) -> Self {
+impl From<Answered> for Outcome {
+    fn from(result: Answered) -> Self {
         match result {
-            Ok(()) => Self::Succeeded,
+            Ok(value) => Self::Succeeded(value),
             Err(error) => Self::Failed(error),
         }
     }

@@ -20,6 +20,7 @@ use crate::runner::speed::Speed;
 use crate::sys::descriptors;
 use crate::sys::packets::MAX_PACKET;
 use crate::task::TaskError;
+use crate::task::return_value::ReturnValue;
 
 /// A run that ended.
 #[derive(Debug)]
@@ -90,7 +91,8 @@ impl Job {
             files(text).map(|limit| Outcome::Exceeded { resource: Resource::OpenFiles, limit })
         };
         match answer {
-            Answer::Succeeded => Outcome::Succeeded,
+            Answer::Succeeded | Answer::ReturnedInFile => Outcome::Succeeded(ReturnValue::default()),
+            Answer::Returned { value } => Outcome::Succeeded(value),
             Answer::Failed { message, again } => {
                 failed(&message).unwrap_or_else(|| Outcome::Failed(TaskError::of(message, again)))
             }

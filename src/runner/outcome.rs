@@ -6,12 +6,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::task::TaskError;
+use crate::task::return_value::ReturnValue;
 
 /// What happened to one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It came to its end.
-    Succeeded,
+    /// It came to its end, with what it returned.
+    Succeeded(ReturnValue),
     /// The task said that it failed.
     Failed(TaskError),
     /// The task panicked.
@@ -32,6 +33,11 @@ pub(crate) enum Outcome {
     Expired {
         /// By how much.
         late: Duration,
+    },
+    /// Its call was cancelled.
+    Cancelled {
+        /// By whom; empty when that is not known.
+        by: String,
     },
     /// Somebody ended it by hand.
     Killed {
@@ -128,14 +134,20 @@ pub(crate) struct Usage {
 }
 
 impl Outcome {
+    /// Whether it came to its end.
+    pub(crate) fn is_success(&self) -> bool {
+        matches!(self, Self::Succeeded(_))
+    }
+
     /// One word, that of dead letters where there are some.
     pub(crate) fn reason(&self) -> &'static str {
         match self {
-            Self::Succeeded => "succeeded",
+            Self::Succeeded(_) => "succeeded",
             Self::Failed(_) => "failed",
             Self::Panicked { .. } => "panicked",
             Self::TimedOut { .. } => "timed_out",
             Self::Expired { .. } => "expired",
+            Self::Cancelled { .. } => "cancelled",
             Self::Killed { .. } => "killed",
             Self::Exceeded { .. } => "exceeded",
             Self::Crashed(_) => "crashed",
@@ -171,7 +183,7 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Succeeded => f.write_str("succeeded"),
+            Self::Succeeded(_) => f.write_str("succeeded"),
             Self::Failed(error) => write!(f, "failed: {error}"),
             Self::Panicked { message } => write!(f, "panicked: {message}"),
             Self::TimedOut { limit, after, signal } => {
@@ -183,6 +195,8 @@ impl fmt::Display for Outcome {
                 signal.map_or(Ok(()), |signal| write!(f, ", ended by {}", signal_name(signal)))
             }
             Self::Expired { late } => write!(f, "its deadline had passed {late:.1?} before it could begin"),
+            Self::Cancelled { by } if by.is_empty() => f.write_str("cancelled"),
+            Self::Cancelled { by } => write!(f, "cancelled by {by}"),
             Self::Killed { by } => write!(f, "killed by {by}"),
             Self::Exceeded { resource, limit } => match resource {
                 Resource::Memory => write!(f, "used more than {limit} bytes of memory"),

@@ -12,10 +12,10 @@ use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::isolation::Limits;
-use crate::runner::frame::{MAX_REPORT, News, Report, Request, Reuse, decode};
+use crate::runner::frame::{Answer, MAX_REPORT, News, Report, Request, Reuse, decode};
 use crate::runner::link::Link;
 use crate::runner::output::Output;
-use crate::sys::descriptors;
+use crate::sys::descriptors::{self, read_file};
 use crate::sys::packets::{self, MAX_PACKET, Packet};
 use crate::sys::wait::{Status, Used};
 use crate::sys::watched::Watched;
@@ -234,10 +234,10 @@ impl Process {
                 Event::HungUp
             }
             Ok(packet) if packet.is_cut => Event::Garbage,
-            Ok(packet) => match decode::<Report>(&self.buffer[..packet.length]) {
-                Some(report) => Event::Report(report),
-                None => Event::Garbage,
-            },
+            Ok(packet) => {
+                let report = decode::<Report>(&self.buffer[..packet.length]);
+                report.and_then(|report| with_file(report, packet)).map_or(Event::Garbage, Event::Report)
+            }
         }
     }
 
@@ -289,6 +289,15 @@ impl Drop for Process {
             self.link.forget(self.child);
         }
     }
+}
+
+/// A report with the result that came in a file beside it; none where there is no such file.
+fn with_file(mut report: Report, packet: Packet) -> Option<Report> {
+    if let Report::Ended { answer: answer @ Answer::ReturnedInFile, .. } = &mut report {
+        let bytes = read_file(packet.descriptors.into_iter().next()?).ok()?;
+        *answer = Answer::Returned { value: decode(&bytes)? };
+    }
+    Some(report)
 }
 
 async fn receive(socket: &Watched, buffer: &mut [u8]) -> io::Result<Packet> {

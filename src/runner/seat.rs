@@ -166,7 +166,7 @@ async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Opti
             return None;
         }
         match &end.outcome {
-            Some(Outcome::Succeeded) => ticket.job.speed.learn(end.took),
+            Some(Outcome::Succeeded(_)) => ticket.job.speed.learn(end.took),
             Some(outcome @ (Outcome::Crashed(_) | Outcome::Orphaned))
                 if seat.requests.unread().contains(&ticket.run) =>
             {

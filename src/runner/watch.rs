@@ -238,7 +238,8 @@ impl Watch<'_> {
     /// Whether all is known that is to be told: of a failure, what its process used is told too, when the process ends
     /// anyway.
     fn is_settled(&self) -> bool {
-        matches!(self.answer, Some(Answer::Succeeded)) || !self.retires
+        matches!(self.answer, Some(Answer::Succeeded | Answer::Returned { .. } | Answer::ReturnedInFile))
+            || !self.retires
     }
 
     /// Whether somebody else than its worker had it end, before it came to its own end.
@@ -270,7 +271,7 @@ impl Watch<'_> {
         let asked = self.is_asked_by_others();
         let outcome = self.outcome(took, ended.map(|(status, _)| status), &output);
         let traces = match outcome {
-            None | Some(Outcome::Succeeded) => Traces::default(),
+            None | Some(Outcome::Succeeded(_)) => Traces::default(),
             Some(_) => Traces { usage: ended.map(|(_, used)| used.into()), output, asked },
         };
         End { outcome, traces, alive, begun: true, took, problem: None }
@@ -289,7 +290,7 @@ impl Watch<'_> {
         match (self.why.take(), self.answer.take().map(|answer| job.outcome_of(answer))) {
             (Some(Why::Told(Command::Abandon)), None) => None,
             // A result that arrived before the kill counts; what failed because it was told to end did not fail.
-            (_, Some(Outcome::Succeeded)) => Some(Outcome::Succeeded),
+            (_, Some(Outcome::Succeeded(value))) => Some(Outcome::Succeeded(value)),
             (Some(Why::Told(_)), Some(Outcome::Failed(_))) if !has_killed => None,
             (Some(Why::Time), Some(Outcome::Failed(_)) | None) => {
                 Some(Outcome::TimedOut { limit, after: took, signal })

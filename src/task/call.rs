@@ -1,5 +1,7 @@
 //! Describes a call: a task with its arguments, before it is sent.
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
@@ -8,8 +10,10 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Encoder, Meta};
 use crate::protocol::meta;
 use crate::protocol::names::{NameError, QueueName};
+use crate::protocol::tracking::{Lock, LockMode, Tracking};
 use crate::task::foreign::{GoTask, PyTask};
 use crate::task::registration::Task;
+use crate::task::unique::Unique;
 
 /// A task with its arguments and options, ready to be enqueued. `tasks::add::call(1, 2)` creates one; a [`PyTask`] or a
 /// [`GoTask`] can be converted into one.
@@ -26,12 +30,44 @@ use crate::task::registration::Task;
 /// assert_eq!(call.queue_name().unwrap().as_str(), "sums");
 /// assert!(call.task().ends_with("::tasks::add"));
 /// ```
-#[derive(Debug, Clone)]
+///
+/// `R` is what the task returns, as [`Handle::wait`](crate::Handle::wait) gives it: the `T` of a `Result<T, …>`.
 #[must_use = "a call does nothing until a client enqueues it"]
-pub struct Call {
+pub struct Call<R = ()> {
     queue: QueueChoice,
     due: Option<Due>,
+    unique: Option<Unique>,
+    unique_key: Option<String>,
+    is_front: bool,
+    max_len: Option<u64>,
     kind: Kind,
+    returns: PhantomData<fn() -> R>,
+}
+
+impl<R> Clone for Call<R> {
+    fn clone(&self) -> Self {
+        Self {
+            queue: self.queue.clone(),
+            unique_key: self.unique_key.clone(),
+            kind: self.kind.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<R> fmt::Debug for Call<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { queue, due, unique, unique_key, is_front, max_len, kind, returns: _ } = self;
+        f.debug_struct("Call")
+            .field("queue", queue)
+            .field("due", due)
+            .field("unique", unique)
+            .field("unique_key", unique_key)
+            .field("is_front", is_front)
+            .field("max_len", max_len)
+            .field("kind", kind)
+            .finish()
+    }
 }
 
 /// What can be enqueued: a [`Call`], a [`PyTask`] or a [`GoTask`].
@@ -40,10 +76,37 @@ pub struct Call {
     label = "expected a call, such as `my_task::call(…)`",
     note = "`my_task(…)` calls the function itself, here and now; `my_task::call(…)` makes a call that a worker runs"
 )]
-pub trait IntoCall: Into<Call> {}
+pub trait IntoCall {
+    /// What the task returns.
+    type Output;
 
-#[diagnostic::do_not_recommend]
-impl<T: Into<Call>> IntoCall for T {}
+    /// The call.
+    fn into_call(self) -> Call<Self::Output>;
+}
+
+impl<R> IntoCall for Call<R> {
+    type Output = R;
+
+    fn into_call(self) -> Self {
+        self
+    }
+}
+
+impl IntoCall for PyTask {
+    type Output = ();
+
+    fn into_call(self) -> Call {
+        self.into()
+    }
+}
+
+impl IntoCall for GoTask {
+    type Output = ();
+
+    fn into_call(self) -> Call {
+        self.into()
+    }
+}
 
 /// When a scheduled call is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,14 +140,35 @@ enum Kind {
     Go(GoTask),
 }
 
-impl Call {
+impl<R> Call<R> {
     /// A call of `T` with the arguments in `encoder`.
     #[doc(hidden)]
     pub fn new<T: Task>(encoder: Encoder) -> Self {
         let registration = T::registration();
-        let kind = Kind::Native { task: registration.name, payload: encoder.finish(), meta: Meta::default() };
-        let queue = registration.options.queue.map(QueueChoice::from).unwrap_or_default();
-        Self { queue, due: None, kind }
+        let options = &registration.options;
+        let meta = Meta { keep_ms: options.keep.map(meta::milliseconds), ..Meta::default() };
+        let kind = Kind::Native { task: registration.name, payload: encoder.finish(), meta };
+        let queue = options.queue.map(QueueChoice::from).unwrap_or_default();
+        Self { unique: options.unique, ..Self::of(queue, kind) }
+    }
+
+    fn of(queue: QueueChoice, kind: Kind) -> Self {
+        Self {
+            queue,
+            due: None,
+            unique: None,
+            unique_key: None,
+            is_front: false,
+            max_len: None,
+            kind,
+            returns: PhantomData,
+        }
+    }
+
+    /// The same call without the type of its result, so that calls of several tasks can stand in one list.
+    pub fn untyped(self) -> Call {
+        let Self { queue, due, unique, unique_key, is_front, max_len, kind, returns: _ } = self;
+        Call { queue, due, unique, unique_key, is_front, max_len, kind, returns: PhantomData }
     }
 
     /// Sets the queue: a `&str`, a `String` or a [`QueueName`]. An invalid name is an error of [`queue_name`](Self::queue_name), and
@@ -112,6 +196,54 @@ impl Call {
     /// Runs the call at this moment, by the clock of Redis, or at once if it has passed. See [`after`](Self::after).
     pub fn at(self, moment: SystemTime) -> Self {
         Self { due: Some(Due::At(moment)), ..self }
+    }
+
+    /// Keeps a record of the call for this long after its end: its state, its times, and what it returned. Then
+    /// [`Handle::wait`](crate::Handle::wait) gives the result, and `calls show` shows it. In whole milliseconds.
+    ///
+    /// No effect on a [`PyTask`] or a [`GoTask`], whose messages have no field for it.
+    pub fn keep(mut self, time: Duration) -> Self {
+        if let Kind::Native { meta, .. } = &mut self.kind {
+            meta.keep_ms = Some(meta::milliseconds(time));
+        }
+        self
+    }
+
+    /// Makes the call unique among those of the same task with the same arguments, or the same
+    /// [`unique_key`](Self::unique_key). One that comes second is not enqueued: its [`Handle`](crate::Handle) is that of the
+    /// first, and says so.
+    ///
+    /// No effect on a [`PyTask`] or a [`GoTask`], whose messages have no field for it.
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn index(page: u64) {} }
+    /// use std::time::Duration;
+    /// use delayed::Unique;
+    ///
+    /// let once = tasks::index::call(7).unique(Unique::UntilDone);
+    /// let at_most_hourly = tasks::index::call(7).unique(Unique::For(Duration::from_secs(3600)));
+    /// let last_one_wins = tasks::index::call(7).unique(Unique::Replace).after(Duration::from_secs(5));
+    /// # drop((once, at_most_hourly, last_one_wins));
+    /// ```
+    pub fn unique(self, unique: Unique) -> Self {
+        Self { unique: Some(unique), ..self }
+    }
+
+    /// Compares unique calls of the task by this key, instead of by their arguments. Without [`unique`](Self::unique), and
+    /// without that option of the task, the key holds [until the call has ended](Unique::UntilDone).
+    pub fn unique_key(self, key: impl Into<String>) -> Self {
+        Self { unique_key: Some(key.into()), unique: self.unique.or(Some(Unique::UntilDone)), ..self }
+    }
+
+    /// Puts the call at the head of its queue: it runs before those that wait. No effect on a scheduled call.
+    pub fn front(self) -> Self {
+        Self { is_front: true, ..self }
+    }
+
+    /// Refuses the call if this many already wait in its queue: see [`Error::QueueFull`](crate::Error::QueueFull). No effect
+    /// on a scheduled call.
+    pub fn max_len(self, most: u64) -> Self {
+        Self { max_len: Some(most.max(1)), ..self }
     }
 
     /// Sets how often the call is retried, in place of the task's `retry`. A negative number: without limit.
@@ -215,6 +347,56 @@ impl Call {
         self.due.map(Due::check).transpose()
     }
 
+    /// How the call is followed, under this id; `None`: not at all.
+    #[cfg_attr(not(feature = "client"), allow(dead_code))]
+    pub(crate) fn tracking(&self, id: CallId) -> Option<Tracking> {
+        let Kind::Native { task, payload: Ok(payload), meta } = &self.kind else { return None };
+        let lock = self.lock(task, payload);
+        let keep_ms = meta.keep_ms.or(lock.map(|_| 0));
+        keep_ms.map(|keep_ms| Tracking { id, keep_ms: Some(keep_ms), lock })
+    }
+
+    /// Whether the call keeps a record or is unique, and so has an id.
+    #[cfg_attr(not(feature = "client"), allow(dead_code))]
+    pub(crate) fn is_tracked(&self) -> bool {
+        matches!(self.kind, Kind::Native { meta: Meta { keep_ms: Some(_), .. }, .. })
+            || (self.unique.is_some() && matches!(self.kind, Kind::Native { .. }))
+    }
+
+    /// Whether the call goes to the head of its queue.
+    #[cfg_attr(not(feature = "client"), allow(dead_code))]
+    pub(crate) fn is_front(&self) -> bool {
+        self.is_front
+    }
+
+    /// How many calls may wait in its queue before it.
+    #[cfg_attr(not(feature = "client"), allow(dead_code))]
+    pub(crate) fn most_waiting(&self) -> Option<u64> {
+        self.max_len
+    }
+
+    /// For how long its lock holds, where it holds for a time.
+    #[cfg_attr(not(feature = "client"), allow(dead_code))]
+    pub(crate) fn period(&self) -> Duration {
+        match self.unique {
+            Some(Unique::For(period)) => period,
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn lock(&self, task: &str, payload: &[u8]) -> Option<Lock> {
+        let mode = match self.unique? {
+            Unique::UntilStarted => LockMode::UntilStarted,
+            Unique::UntilDone => LockMode::UntilDone,
+            Unique::For(_) => LockMode::Period,
+            Unique::Replace => LockMode::Replace,
+        };
+        Some(match &self.unique_key {
+            Some(key) => Lock::of_key(mode, task, key),
+            None => Lock::of_arguments(mode, task, payload),
+        })
+    }
+
     /// Encodes the message. Without options, its bytes are those of Go for the same call.
     ///
     /// # Errors
@@ -222,7 +404,10 @@ impl Call {
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         match &self.kind {
             Kind::Native { task, payload, meta } => {
-                payload.as_ref().map(|payload| encode::native(task, payload, meta)).map_err(Clone::clone)
+                let payload = payload.as_ref().map_err(Clone::clone)?;
+                let lock = self.lock(task, payload);
+                let keep_ms = meta.keep_ms.or(lock.map(|_| 0));
+                Ok(encode::native(task, payload, &Meta { keep_ms, lock, ..*meta }))
             }
             Kind::Python(task) => task.encode(),
             Kind::Go(task) => task.encode(),
@@ -246,13 +431,13 @@ impl GoTask {
 
 impl From<PyTask> for Call {
     fn from(task: PyTask) -> Self {
-        Self { queue: QueueChoice::default(), due: None, kind: Kind::Python(task) }
+        Self::of(QueueChoice::default(), Kind::Python(task))
     }
 }
 
 impl From<GoTask> for Call {
     fn from(task: GoTask) -> Self {
-        Self { queue: QueueChoice::default(), due: None, kind: Kind::Go(task) }
+        Self::of(QueueChoice::default(), Kind::Go(task))
     }
 }
 

@@ -100,6 +100,8 @@ pub struct Scope<'a> {
     pub(crate) id: Option<CallId>,
     pub(crate) states: &'a States,
     pub(crate) cancellation: &'a Cancellation,
+    /// Whether what the function returns is kept.
+    pub(crate) keeps: bool,
     /// Which worker runs it, and in which of its slots: for the span of the run.
     #[cfg_attr(not(feature = "worker"), expect(dead_code, reason = "only a worker has spans"))]
     pub(crate) worker: Option<&'a WorkerId>,
@@ -116,7 +118,17 @@ impl<'a> Scope<'a> {
         states: &'a States,
         cancellation: &'a Cancellation,
     ) -> Self {
-        Self { task, queue, attempt: 1, id: None, states, cancellation, worker: None, slot: None }
+        Self {
+            task,
+            queue,
+            attempt: 1,
+            id: None,
+            states,
+            cancellation,
+            keeps: false,
+            worker: None,
+            slot: None,
+        }
     }
 
     /// The same for another attempt: 1 is the first.
@@ -129,6 +141,19 @@ impl<'a> Scope<'a> {
     #[must_use]
     pub fn id(self, id: Option<CallId>) -> Self {
         Self { id, ..self }
+    }
+
+    /// The same for a call that may keep what its function returns.
+    #[must_use]
+    pub fn keeps(self, keeps: bool) -> Self {
+        Self { keeps, ..self }
+    }
+
+    /// Whether what the function returns is kept.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn keeps_result(&self) -> bool {
+        self.keeps
     }
 
     /// The same for a run in this slot of a worker.

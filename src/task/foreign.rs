@@ -1,7 +1,5 @@
 //! Builds calls of Python and Go functions, with the bytes that their own packages write.
 
-use rmp_serde::Serializer;
-use rmp_serde::config::BytesMode;
 use serde::Serialize;
 
 use crate::protocol::encode::{self, EncodeError, Encoder};
@@ -38,7 +36,7 @@ impl PyTask {
     /// Adds a positional argument.
     pub fn arg(mut self, value: impl Serialize) -> Self {
         let place = self.args.len() + 1;
-        match with_maps(&value) {
+        match encode::with_maps(&value) {
             Ok(value) => self.args.push(value),
             Err(reason) => self.fail("args", format!("number {place}: {reason}")),
         }
@@ -48,7 +46,7 @@ impl PyTask {
     /// Adds a keyword argument. It replaces one with the same name.
     pub fn kwarg(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
-        match with_maps(&value) {
+        match encode::with_maps(&value) {
             Ok(value) => {
                 self.kwargs.retain(|(other, _)| *other != name);
                 self.kwargs.push((name, value));
@@ -150,15 +148,4 @@ impl GoTask {
         }
         Ok(encode::go_task(&self.path, &payload))
     }
-}
-
-/// A value with its structs as maps.
-fn with_maps(value: &impl Serialize) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    let write = |bytes| {
-        let mut out = Vec::new();
-        value.serialize(&mut Serializer::new(&mut out).with_struct_map().with_bytes(bytes))?;
-        Ok(out)
-    };
-    // A list whose first element alone is written as a byte is not a list of bytes.
-    write(BytesMode::ForceIterables).or_else(|_: rmp_serde::encode::Error| write(BytesMode::Normal))
 }

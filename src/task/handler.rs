@@ -11,9 +11,10 @@ use serde::Serialize;
 use crate::protocol::arguments::{ArgumentError, Arguments};
 use crate::task::context::Scope;
 use crate::task::error::{TaskError, chain};
+use crate::task::return_value::ReturnValue;
 
-/// What a run came to. What the function returned besides is dropped.
-pub type Answered = Result<(), TaskError>;
+/// What a run came to: what the function returned, or why it failed.
+pub type Answered = Result<ReturnValue, TaskError>;
 
 /// A run of an asynchronous task: it owns its arguments.
 pub type RunFuture = Pin<Box<dyn Future<Output = Answered> + Send + 'static>>;
@@ -48,10 +49,18 @@ pub fn boxed(future: impl Future<Output = Answered> + Send + 'static) -> RunFutu
     note = "add `#[derive(serde::Serialize)]` to the type, or to the types inside of it; a task returns `()`, such a value, \
             or a `Result` of one"
 )]
-pub trait Answer {}
+pub trait Answer {
+    /// The value, encoded if somebody keeps it.
+    fn keep(&self, keeps: bool) -> ReturnValue;
+}
 
 #[diagnostic::do_not_recommend]
-impl<T: Serialize + ?Sized> Answer for T {}
+impl<T: Serialize + ?Sized> Answer for T {
+    #[inline]
+    fn keep(&self, keeps: bool) -> ReturnValue {
+        if keeps { ReturnValue::of(self) } else { ReturnValue::default() }
+    }
+}
 
 /// What a task may fail with.
 #[diagnostic::on_unimplemented(
@@ -64,7 +73,7 @@ pub trait Failure: fmt::Display + 'static {}
 #[diagnostic::do_not_recommend]
 impl<E: fmt::Display + 'static> Failure for E {}
 
-/// What a function returned. `(&&&Returned(value)).settle()` picks the first of the traits below that fits: a
+/// What a function returned. `(&&&Returned(value)).settle(keeps)` picks the first of the traits below that fits: a
 /// `Result` is looked into, any other value is a success. What is asked of the types stands at the method, not
 /// at the impl: so a type that does not fit is an error that names it, and never falls through to the next trait.
 #[derive(Debug)]
@@ -72,33 +81,37 @@ pub struct Returned<T>(pub T);
 
 /// For a `Result` with a [`std::error::Error`]: the sources are told too.
 pub trait SettleError<T> {
-    /// Success, or the error as a [`TaskError`].
-    fn settle(self) -> Answered
+    /// Success, with the value encoded if somebody keeps it, or the error as a [`TaskError`].
+    fn settle(self, keeps: bool) -> Answered
     where
         T: Answer;
 }
 
 impl<T, E: Error> SettleError<T> for &&&Returned<Result<T, E>> {
-    fn settle(self) -> Answered {
-        self.0.as_ref().map(drop).map_err(|error| TaskError::retry(chain(error)))
+    fn settle(self, keeps: bool) -> Answered
+    where
+        T: Answer,
+    {
+        self.0.as_ref().map(|value| value.keep(keeps)).map_err(|error| TaskError::retry(chain(error)))
     }
 }
 
 /// For any other `Result`.
 pub trait SettleResult<T, E> {
-    /// Success, or the error as a [`TaskError`].
-    fn settle(self) -> Answered
+    /// Success, with the value encoded if somebody keeps it, or the error as a [`TaskError`].
+    fn settle(self, keeps: bool) -> Answered
     where
         T: Answer,
         E: Failure;
 }
 
 impl<T, E> SettleResult<T, E> for &&Returned<Result<T, E>> {
-    fn settle(self) -> Answered
+    fn settle(self, keeps: bool) -> Answered
     where
+        T: Answer,
         E: Failure,
     {
-        self.0.as_ref().map(drop).map_err(|error| {
+        self.0.as_ref().map(|value| value.keep(keeps)).map_err(|error| {
             let any: &dyn Any = error;
             if let Some(ours) = any.downcast_ref::<TaskError>() {
                 ours.clone()
@@ -116,14 +129,17 @@ impl<T, E> SettleResult<T, E> for &&Returned<Result<T, E>> {
 
 /// For anything else.
 pub trait SettleValue<T> {
-    /// Success.
-    fn settle(self) -> Answered
+    /// Success, with the value encoded if somebody keeps it.
+    fn settle(self, keeps: bool) -> Answered
     where
         T: Answer;
 }
 
 impl<T> SettleValue<T> for &Returned<T> {
-    fn settle(self) -> Answered {
-        Ok(())
+    fn settle(self, keeps: bool) -> Answered
+    where
+        T: Answer,
+    {
+        Ok(self.0.keep(keeps))
     }
 }

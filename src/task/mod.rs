@@ -10,7 +10,9 @@ mod foreign;
 pub(crate) mod handler;
 mod registration;
 mod registry;
+pub(crate) mod return_value;
 mod state;
+mod unique;
 
 #[cfg(feature = "broker")]
 pub(crate) use self::call::Due;
@@ -24,3 +26,4 @@ pub use self::foreign::{GoTask, PyTask};
 pub use self::registration::{Registration, Task, TaskOptions};
 pub use self::registry::{MissingState, Registry, RegistryError};
 pub use self::state::{State, StateType, States};
+pub use self::unique::Unique;

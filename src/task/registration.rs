@@ -8,6 +8,7 @@ use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
 use crate::protocol::backoff::Backoff;
 use crate::task::handler::Handler;
 use crate::task::state::StateType;
+use crate::task::unique::Unique;
 
 /// A function that was marked with `#[delayed::task]`; implemented by the macro, for the struct that has the
 /// function's name.
@@ -29,6 +30,10 @@ pub struct TaskOptions {
     pub backoff: Option<Backoff>,
     /// For how long after its first failed attempt it is tried again; none is without end.
     pub retry_for: Option<Duration>,
+    /// For how long the records of its calls are kept after their ends; none: they have none.
+    pub keep: Option<Duration>,
+    /// Whether its calls are unique.
+    pub unique: Option<Unique>,
     /// Where it runs; none is where the worker says.
     pub isolation: Option<Isolation>,
     /// How long it may run; where they say nothing, the worker's hold.
@@ -44,6 +49,8 @@ impl TaskOptions {
         retry: 0,
         backoff: None,
         retry_for: None,
+        keep: None,
+        unique: None,
         isolation: None,
         timeouts: Timeouts::NONE,
         limits: Limits::NONE,
@@ -71,6 +78,18 @@ impl TaskOptions {
     #[must_use]
     pub const fn with_retry_for(self, time: Duration) -> Self {
         Self { retry_for: Some(time), ..self }
+    }
+
+    /// With `keep = "…"`.
+    #[must_use]
+    pub const fn with_keep(self, time: Duration) -> Self {
+        Self { keep: Some(time), ..self }
+    }
+
+    /// With `unique = "…"`.
+    #[must_use]
+    pub const fn with_unique(self, unique: Unique) -> Self {
+        Self { unique: Some(unique), ..self }
     }
 
     /// With `isolation = "…"`.

@@ -16,7 +16,7 @@ use tokio::task::yield_now;
 
 use crate::broker::Place;
 use crate::protocol::message::Message;
-use crate::runner::Done;
+use crate::runner::{Done, Outcome};
 use crate::worker::busy_poll::BusyPoll;
 use crate::worker::decide::Policy;
 use crate::worker::event_loop::kill::Kills;
@@ -239,6 +239,13 @@ impl EventLoop {
     fn on_queue_event(&mut self, event: QueueEvent) {
         match event {
             QueueEvent::Arrived { .. } => self.on_arrived(event),
+            QueueEvent::Cancelled { queue, slot, message } => {
+                self.executor.hold(slot, queue, message, false, false);
+                let outcome = Outcome::Cancelled { by: String::new() };
+                if let Some(end) = self.executor.end_as(slot, outcome) {
+                    self.settle(end);
+                }
+            }
             QueueEvent::Begun { slot } => self.executor.note_begun(slot),
             // One that was killed meanwhile is settled already.
             QueueEvent::NotOwned { queue, slot } => {
@@ -308,6 +315,10 @@ impl EventLoop {
     fn begin(&mut self, slot: usize, batch: &mut Batch) {
         if let Some(end) = self.executor.begin(slot, batch) {
             self.settle(end);
+        } else if let Some(started) = self.executor.started(slot)
+            && let Some((queue, _)) = self.executor.held(slot)
+        {
+            self.queues.note_started(queue, started);
         }
     }
 

@@ -299,7 +299,7 @@ impl Worker {
     /// Says that it has ended.
     fn stopped(&self, reason: StopReason, still_running: usize) -> Stopped {
         let stats = self.counters.snapshot();
-        tracing::info!(worker = %self.id, ?reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, snoozed = stats.snoozed, buried = stats.buried, put_back = stats.put_back, overdue = stats.overdue, lost = stats.lost, "stopped");
+        tracing::info!(worker = %self.id, ?reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, snoozed = stats.snoozed, cancelled = stats.cancelled, buried = stats.buried, put_back = stats.put_back, overdue = stats.overdue, lost = stats.lost, "stopped");
         Stopped { reason, stats, still_running }
     }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::broker::Place;
 use crate::protocol::call_id::CallId;
+use crate::protocol::call_state::CallState;
+use crate::protocol::tracking::Tracking;
 
 /// The one transition that ends a worker's ownership of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,6 +14,15 @@ pub(super) enum Settlement {
     Release {
         /// Whether its suspicion is cleared too: it was claimed while suspects were known, and its run ended well.
         clears_suspect: bool,
+    },
+    /// The message is done, and how its call ended is noted.
+    Finish {
+        tracking: Tracking,
+        state: CallState,
+        took: Duration,
+        attempt: u32,
+        /// One more field of the record, and its value.
+        field: Option<(&'static str, Vec<u8>)>,
     },
     /// To the tail of the queue as these bytes, with one failed attempt more.
     Retry { message: Vec<u8> },

@@ -36,6 +36,8 @@ counters! {
     retried,
     /// Messages that it put off, since their tasks snoozed.
     snoozed,
+    /// Calls that were cancelled, and that it did not run, or ended.
+    cancelled,
     /// Messages that it sent to the dead letters.
     buried,
     /// Messages that it put back unchanged.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use delayed::__private::protocol::message::Message;
 use delayed::CallId;
-use delayed::{Client, Error, Fate, PyTask};
+use delayed::{Cancelled, Client, Error, Fate, PyTask};
 
 use super::{marking, native};
 use crate::support::trial::{QUEUE, Trial, mark};
@@ -16,11 +16,11 @@ fn scheduled_call_waits_in_the_timetable_under_its_id() {
     let mut trial = Trial::new();
     let client = Client::lazy(&trial.server.url());
     let enqueued = client.enqueue_blocking(marking(0).after(HOUR)).unwrap();
-    let id = enqueued.id.expect("expected a scheduled call to have an id");
+    let id = enqueued.id().expect("expected a scheduled call to have an id");
     let python = PyTask::new("mails.tasks:send").arg("ann").queue(QUEUE);
     let same = python.encode().unwrap();
     let moment = SystemTime::now() + HOUR;
-    let other = client.enqueue_blocking(python.at(moment)).unwrap().id.unwrap();
+    let other = client.enqueue_blocking(python.at(moment)).unwrap().id().unwrap();
     let state = trial.state();
     assert!(state.waiting.is_empty(), "{state:#?}");
     assert_eq!(state.later[&id.as_bytes().to_vec()], mark(0), "expected exactly the bytes of Go");
@@ -28,17 +28,18 @@ fn scheduled_call_waits_in_the_timetable_under_its_id() {
 }
 
 #[test]
-fn cancel_says_whether_the_call_was_scheduled() {
+fn cancel_says_what_the_call_was_found_to_be() {
     let mut trial = Trial::new();
     let client = Client::lazy(&trial.server.url());
     let [first, second] = [0, 1].map(|n| client.enqueue_blocking(marking(n).after(HOUR)).unwrap());
-    assert!(client.cancel_blocking(&first).unwrap());
-    assert!(!client.cancel_blocking(&first).unwrap(), "expected it to be gone");
+    assert_eq!(client.cancel_blocking(&first).unwrap(), Cancelled::Scheduled);
+    assert_eq!(client.cancel_blocking(&first).unwrap(), Cancelled::NotFound, "expected it to be gone");
     let waits = client.enqueue_blocking(native(2).id(CallId::new())).unwrap();
-    assert!(!client.cancel_blocking(&waits).unwrap(), "expected what waits to stay");
-    assert!(!client.cancel_blocking(&client.enqueue_blocking(marking(3)).unwrap()).unwrap());
+    assert_eq!(client.cancel_blocking(&waits).unwrap(), Cancelled::Waiting);
+    let plain = client.enqueue_blocking(marking(3)).unwrap();
+    assert_eq!(client.cancel_blocking(&plain).unwrap(), Cancelled::NotFound, "expected it to have no id");
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    assert!(runtime.block_on(client.cancel(&second)).unwrap());
+    assert_eq!(runtime.block_on(client.cancel(&second)).unwrap(), Cancelled::Scheduled);
     let state = trial.state();
     assert_eq!((state.later.len(), state.waiting.len()), (0, 2), "{state:#?}");
     let () = redis::Commands::set(&mut trial.redis, "q_later", "text").unwrap();

@@ -37,13 +37,22 @@ struct Reply {
 }
 
 fn claim(bench: &mut Bench, ask: &Ask) -> RedisResult<Reply> {
-    let (lost, waiting, suspects, messages): (i64, i64, i64, redis::Value) = bench.call("claim", |call| {
-        call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND);
+    let reply: Vec<redis::Value> = bench.call("claim", |call| {
+        call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND).key(CANCELLED);
         call.arg(ask.seq).arg(LEASE).arg(ask.in_hand).arg(u8::from(ask.renew));
         call.arg(ask.forgive).arg(ask.released).arg(ask.kept).arg(&ask.ids);
     })?;
+    let (Ok([lost, waiting, suspects]), Some(messages)) = (numbers(&reply), reply.get(3).cloned()) else {
+        panic!("expected three numbers and messages: {reply:?}")
+    };
     let packed = matches!(messages, redis::Value::BulkString(_));
     Ok(Reply { lost, waiting, suspects: suspects == 1, packed, messages: messages_of(messages) })
+}
+
+/// The first three values.
+fn numbers(reply: &[redis::Value]) -> Result<[i64; 3], redis::ParsingError> {
+    let number = |place: usize| redis::from_redis_value(reply[place].clone());
+    Ok([number(0)?, number(1)?, number(2)?])
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn balance(bench: &mut Bench, gap: i64, moved: u8) -> i64 {
 fn claim(bench: &mut Bench, seq: u64, in_hand: u8) -> (i64, Vec<Vec<u8>>) {
     let reply: Vec<Value> = bench
         .call("claim", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND);
+            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND).key(CANCELLED);
             call.arg(seq).arg(LEASE).arg(in_hand).arg(1).arg(0).arg(0).arg(0).arg(slots(4));
         })
         .unwrap();
@@ -43,7 +43,7 @@ fn claim(bench: &mut Bench, seq: u64, in_hand: u8) -> (i64, Vec<Vec<u8>>) {
 fn pick_up(bench: &mut Bench, seq: u64) -> Vec<Vec<u8>> {
     let (_, _, _, messages): (i64, i64, i64, Vec<Vec<u8>>) = bench
         .call("pick_up", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND);
+            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND).key(CANCELLED);
             call.arg(seq).arg(LEASE).arg(slot(0));
         })
         .unwrap();

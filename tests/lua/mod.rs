@@ -7,6 +7,7 @@ mod begin;
 mod bury;
 mod cancel;
 mod claim;
+mod finish;
 mod foreign;
 mod kill;
 mod pick_up;
@@ -21,6 +22,8 @@ mod retry_later;
 mod revive;
 mod run_now;
 mod schedule;
+mod start;
+mod submit;
 
 use std::collections::BTreeMap;
 
@@ -38,6 +41,7 @@ pub(crate) const DEAD: &str = "q_dead";
 pub(crate) const DEATHS: &str = "q_deaths";
 pub(crate) const DUE: &str = "q_due";
 pub(crate) const LATER: &str = "q_later";
+pub(crate) const CANCELLED: &str = "q_cancelled";
 pub(crate) const TIMETABLE: &str = "q_timetable";
 pub(crate) const WORKERS: &str = "q_workers";
 const WORKER_ID: &str = "abcdefghijklmn27";

@@ -8,7 +8,7 @@ type Reply = (i64, i64, i64, Option<Vec<u8>>);
 pub(super) fn pick_up(bench: &mut Bench, seq: u64) -> RedisResult<Reply> {
     let (lost, waiting, suspects, messages): (i64, i64, i64, Vec<Vec<u8>>) =
         bench.call("pick_up", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND);
+            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND).key(CANCELLED);
             call.arg(seq).arg(LEASE).arg(slot(0));
         })?;
     assert!(messages.len() <= 1, "expected one message at the most: {messages:?}");

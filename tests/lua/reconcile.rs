@@ -3,11 +3,13 @@ use super::*;
 /// The number, which slots own what is to run alone, and what each slot owns.
 fn ask(bench: &mut Bench, seq: u64, ids: &[String]) -> RedisResult<(i64, Vec<usize>, Vec<Option<String>>)> {
     let reply: Vec<redis::Value> = bench.call("reconcile", |call| {
-        call.key(PROCESSING).key(WORKER).key(DEATHS).arg(seq).arg(LEASE).arg(ids);
+        call.key(PROCESSING).key(WORKER).key(DEATHS).key(CANCELLED).arg(seq).arg(LEASE).arg(ids);
     })?;
     let mut values = reply.into_iter();
     let applied = redis::from_redis_value(values.next().expect("expected the number of a call")).unwrap();
     let alone = redis::from_redis_value(values.next().expect("expected slots")).unwrap();
+    let cancelled: Vec<u64> = redis::from_redis_value(values.next().expect("expected slots")).unwrap();
+    assert!(cancelled.is_empty(), "expected nothing to be cancelled: {cancelled:?}");
     Ok((applied, alone, values.map(|value| redis::from_redis_value(value).unwrap()).collect()))
 }
 

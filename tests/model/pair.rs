@@ -8,7 +8,8 @@ use redis::{Commands, RedisResult, Value};
 use super::deaths::Deaths;
 use super::world::{Claim, MOVED, Message, Numbers, Place, Seq, Stale, Wire, World};
 use crate::lua::{
-    Bench, DEAD, DEATHS, DUE, HAND, LEASE, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest, unpacked,
+    Bench, CANCELLED, DEAD, DEATHS, DUE, HAND, LEASE, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest,
+    unpacked,
 };
 
 /// Workers, and the slots of each.
@@ -311,7 +312,12 @@ impl Pair {
             Step::Reconcile { worker, ahead, slots } => {
                 let (seq, wires) = (self.seq(*worker, *ahead), wires(*worker, slots));
                 let reply = self.bench.call("reconcile", |call| {
-                    call.key(PROCESSING).key(worker_key(*worker)).key(DEATHS).arg(seq).arg(LEASE);
+                    call.key(PROCESSING)
+                        .key(worker_key(*worker))
+                        .key(DEATHS)
+                        .key(CANCELLED)
+                        .arg(seq)
+                        .arg(LEASE);
                     wires.iter().for_each(|wire| {
                         call.arg(wire_id(*wire));
                     });
@@ -323,7 +329,7 @@ impl Pair {
                         let applied = Value::Int(reconciled.applied.map_or(-1, Seq::cast_signed));
                         let alone = Value::Array(reconciled.alone.into_iter().map(int).collect());
                         Value::Array(
-                            [applied, alone]
+                            [applied, alone, Value::Array(Vec::new())]
                                 .into_iter()
                                 .chain(reconciled.owned.into_iter().map(message_value))
                                 .collect(),
@@ -408,7 +414,13 @@ impl Pair {
 
     fn make_claim(&mut self, worker: u8, seq: Seq, ask: &Claim, renew: bool) -> Made {
         let reply = self.bench.call("claim", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(worker)).key(DEATHS).key(HAND);
+            call.key(QUEUE)
+                .key(TOKENS)
+                .key(PROCESSING)
+                .key(worker_key(worker))
+                .key(DEATHS)
+                .key(HAND)
+                .key(CANCELLED);
             call.arg(seq)
                 .arg(LEASE)
                 .arg(ask.in_hand)
@@ -426,7 +438,13 @@ impl Pair {
     fn make_pick_up(&mut self, worker: u8, seq: Seq, slot: u8) -> Made {
         let wires = wires(worker, &[slot]);
         let reply = self.bench.call("pick_up", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(worker)).key(DEATHS).key(HAND);
+            call.key(QUEUE)
+                .key(TOKENS)
+                .key(PROCESSING)
+                .key(worker_key(worker))
+                .key(DEATHS)
+                .key(HAND)
+                .key(CANCELLED);
             call.arg(seq).arg(LEASE).arg(wire_id(wires[0]));
         });
         let ask = Claim { in_hand: MOVED, forgive: 0, released: 0, kept: 0, wires };

@@ -3,6 +3,7 @@
 #[expect(clippy::print_stderr, reason = "tests read it")]
 mod embedder;
 mod exits;
+mod followed;
 mod interop;
 mod isolation;
 mod points;

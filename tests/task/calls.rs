@@ -73,10 +73,10 @@ fn options_travel_in_the_meta() {
 #[test]
 fn a_call_goes_to_its_queue() {
     let queue = |call: Call| call.queue_name().map(|name| name.to_string());
-    assert_eq!(queue(tasks::add::call(1, 2)), Ok("sums".into()));
+    assert_eq!(queue(tasks::add::call(1, 2).untyped()), Ok("sums".into()));
     assert_eq!(queue(tasks::nothing::call()), Ok("default".into()));
-    assert_eq!(queue(tasks::add::call(1, 2).queue("other")), Ok("other".into()));
-    assert_eq!(queue(tasks::add::call(1, 2).queue(QueueName::default())), Ok("default".into()));
+    assert_eq!(queue(tasks::add::call(1, 2).queue("other").untyped()), Ok("other".into()));
+    assert_eq!(queue(tasks::add::call(1, 2).queue(QueueName::default()).untyped()), Ok("default".into()));
     assert_eq!(queue(GoTask::new("f").queue("go".to_owned())), Ok("go".into()));
     assert!(matches!(queue(tasks::nothing::call().queue("a b")), Err(NameError::Character { .. })));
 }

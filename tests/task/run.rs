@@ -28,10 +28,12 @@ impl Given {
             .attempt(self.attempt.max(1))
             .id(self.id);
         match task.handler {
-            Handler::Blocking(run) => run(message.arguments(), &scope).map_err(|error| error.to_string()),
+            Handler::Blocking(run) => run(message.arguments(), &scope)
+                .map(|answered| answered.map(drop))
+                .map_err(|error| error.to_string()),
             Handler::Async(start) => {
                 let future = start(message.arguments(), &scope).map_err(|error| error.to_string())?;
-                Ok(tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future))
+                Ok(tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future).map(drop))
             }
         }
     }

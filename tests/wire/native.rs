@@ -2,6 +2,7 @@
 
 use delayed::__private::protocol::encode::{Meta, by_keyword, native};
 use delayed::__private::protocol::message::{Form, Message};
+use delayed::__private::protocol::tracking::{Lock, LockMode, Tracking};
 use delayed::CallId;
 use rmpv::Value;
 use serde_json::{Value as Json, json};
@@ -41,6 +42,10 @@ fn every_message_is_read_and_written() {
         let given = arguments(json);
         read_all(&message, &given, &case.name);
 
+        let lock = lock(json, &case.path, &given);
+        let tracking = json["keep_ms"].as_u64().zip(id);
+        let tracking = tracking.map(|(keep_ms, id)| Tracking { id, keep_ms: Some(keep_ms), lock });
+        assert_eq!(message.tracking(), tracking, "{}", case.name);
         assert_eq!(message.retried(), bytes(&json["next_attempt"]), "{}", case.name);
         let retried = message.retried();
         let retried = Message::decode(&retried).unwrap();
@@ -58,10 +63,28 @@ fn every_message_is_read_and_written() {
 
         if json["encoded"] == true {
             let by_place = json["kwargs"].is_object();
-            let meta = Meta { attempts, backoff, deadline_ms, id, by_place, retry, timeout_ms };
+            let (keep_ms, lock) = (json["keep_ms"].as_u64(), lock);
+            let meta =
+                Meta { attempts, backoff, deadline_ms, id, by_place, retry, keep_ms, timeout_ms, lock };
             assert_eq!(written(json, &case.path, &given, &meta), case.bytes, "{}", case.name);
         }
     }
+}
+
+/// The lock of a unique call.
+fn lock(json: &Json, path: &str, given: &[(String, Value)]) -> Option<Lock> {
+    let mode = match json["unique"]["mode"].as_str()? {
+        "until_started" => LockMode::UntilStarted,
+        "until_done" => LockMode::UntilDone,
+        "period" => LockMode::Period,
+        "replace" => LockMode::Replace,
+        other => panic!("expected a mode, not {other}"),
+    };
+    let places = given.iter().map(|(_, value)| value);
+    Some(match json["unique"]["key"].as_str() {
+        Some(key) => Lock::of_key(mode, path, key),
+        None => Lock::of_arguments(mode, path, &encode(places)),
+    })
 }
 
 /// The bytes that a client makes of a call.

@@ -8,6 +8,7 @@ use delayed::__private::protocol::arguments::{ArgumentError, Param, Presence};
 use delayed::__private::protocol::decode::{from_slice, skip};
 use delayed::__private::protocol::encode::{Encoder, Meta, native};
 use delayed::__private::protocol::message::Message;
+use delayed::__private::protocol::tracking::{Lock, LockMode};
 use delayed::__private::protocol::value::{describe, describe_arguments};
 use delayed::CallId;
 use delayed::Timestamp;
@@ -218,10 +219,13 @@ proptest! {
         by_place in any::<bool>(),
         retry in any::<Option<i64>>(),
         times in (any::<Option<u64>>(), proptest::option::of(1_u64..)),
+        tracked in (any::<Option<u64>>(), proptest::option::of(".*")),
     ) {
         let (deadline_ms, timeout_ms) = times;
+        let (keep_ms, key) = tracked;
+        let lock = key.map(|key| Lock::of_key(LockMode::UntilDone, &path, &key));
         let id = id.map(CallId::from_bytes);
-        let meta = Meta { attempts, backoff: None, deadline_ms, id, by_place, retry, timeout_ms };
+        let meta = Meta { attempts, backoff: None, deadline_ms, id, by_place, retry, keep_ms, timeout_ms, lock };
         let bytes = native(&path, &payload, &meta);
         let message = Message::decode(&bytes).unwrap();
         prop_assert_eq!(message.task(), path);
@@ -232,7 +236,9 @@ proptest! {
             id: message.id(),
             by_place,
             retry: message.retry(),
+            keep_ms: message.tracking().map_or(keep_ms, |tracking| tracking.keep_ms),
             timeout_ms: message.timeout_ms(),
+            lock: message.tracking().map_or(lock, |tracking| tracking.lock),
         };
         prop_assert_eq!(said, meta);
         hold_for(&bytes);

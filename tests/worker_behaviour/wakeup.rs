@@ -108,9 +108,11 @@ fn each_call_to_an_idle_worker_ends_its_wait() {
         trial.wait_runs(n + 1);
         trial.wait_settled();
     }
-    // Behind its wait stands a pick-up: a claim asks for several at once.
+    // Behind its wait stands a pick-up, unless the worker was held up: then it claims.
     let commands = trial.commands();
-    assert_eq!(commands.get("hsetnx"), Some(&40), "expected each to be picked up: {commands:?}");
+    let count = |command| commands.get(command).copied().unwrap_or(0);
+    assert!(count("blmove") >= 40, "expected a wait for each: {commands:?}");
+    assert!(count("hsetnx") >= 20, "expected most to be picked up: {commands:?}");
     trial.stop(&mut worker);
     trial.ledger.assert_each_once(0..40);
     trial.assert_only(&[]);

@@ -100,15 +100,15 @@ class Queue(OriginalQueue):
             call: The scheduled `RustTask`, or the id of a call.
 
         Returns:
-            Whether it was there. False: it waits in its queue by now, runs, has run or was never
-            scheduled; then nothing is changed.
+            Whether it was there. False: it waits in its queue by now, and a Rust worker drops it
+            instead of running it; or it runs, has run or was never scheduled.
 
         Raises:
             InvalidTaskError: When that is no id, or the task has none.
             redis.RedisError: When Redis failed. The call may be cancelled or not; it does no harm
                 to cancel it again.
         """
-        return bool(self._once("EVAL", *_cancel(self._name, call)))
+        return _was_scheduled(self._once("EVAL", *_cancel(self._name, call)))
 
     def _send(self, bulk: Bulk) -> None:
         if bulk.has_scheduled and not self._is_known:
@@ -205,7 +205,7 @@ class AsyncQueue:
 
     async def cancel(self, call: RustTask | CallId) -> bool:
         """Cancel a scheduled call, and return whether it was there. As `Queue.cancel`."""
-        return bool(await self._once("EVAL", *_cancel(self._name, call)))
+        return _was_scheduled(await self._once("EVAL", *_cancel(self._name, call)))
 
     async def _send(self, bulk: Bulk) -> None:
         if bulk.has_scheduled and not self._is_known:
@@ -251,4 +251,10 @@ def _cancel(queue: str, call: RustTask | CallId) -> Sequence[Argument]:
         raise InvalidTaskError(f"{call!r} has no id, so it was not scheduled")
     id = call.id if isinstance(call, RustTask) else parse_id(call)
     due, later, _ = keys_of_timetable(queue)
-    return CANCEL, 2, due, later, parse_id(id).bytes
+    cancelled = f"{queue}_cancelled"
+    return CANCEL, 3, due, later, cancelled, queue, "python", parse_id(id).bytes
+
+
+def _was_scheduled(states: Sequence[bytes | str]) -> bool:
+    """Return whether the script found the call in the timetable."""
+    return states[0] in (b"scheduled", b"retrying", "scheduled", "retrying")

@@ -48,13 +48,17 @@ pub(crate) struct Claimed {
     pub(crate) suspects: bool,
     /// Whether the claimed message is one of them that is to run alone.
     pub(crate) alone: bool,
+    /// The places of messages whose calls were cancelled, from 0 on.
+    pub(crate) cancelled: Vec<usize>,
     /// The claimed messages, in the order of the free slots.
     pub(crate) messages: Vec<Bytes>,
 }
 
 impl Claimed {
     pub(super) fn read(script: &Script, reply: Value) -> Result<Self, BrokerError> {
-        let values = <[Value; 4]>::try_from(script.array(reply)?);
+        let mut values = script.array(reply)?;
+        let places = if values.len() == 5 { values.pop() } else { None };
+        let values = <[Value; 4]>::try_from(values);
         let [lost, waiting, suspects, messages] =
             values.map_err(|values| script.unexpected(&Value::Array(values)))?;
         let number = |value| match value {
@@ -79,8 +83,18 @@ impl Claimed {
                 messages
             }
         };
-        Ok(Self { lost, waiting, suspects: suspects > 0, alone: suspects == 2, messages })
+        let cancelled = places.map_or(Ok(Vec::new()), |places| read_places(script, places))?;
+        Ok(Self { lost, waiting, suspects: suspects > 0, alone: suspects == 2, cancelled, messages })
     }
+}
+
+/// An array of places from 1 on, as places from 0 on.
+pub(super) fn read_places(script: &Script, places: Value) -> Result<Vec<usize>, BrokerError> {
+    let place = |place| match place {
+        Value::Int(place @ 1..) => Ok(place.unsigned_abs() as usize - 1),
+        other => Err(script.unexpected(&other)),
+    };
+    script.array(places)?.into_iter().map(place).collect()
 }
 
 /// The strings of an array of MessagePack. They stay where they are: none asks for memory of its own.
@@ -104,8 +118,15 @@ impl Broker {
         keys: &QueueKeys,
         ask: &ClaimRequest<'_>,
     ) -> Result<Claimed, BrokerError> {
-        let script_keys =
-            [&keys.queue, &keys.notifications, &keys.processing, ask.worker_key, &keys.deaths, &keys.hand];
+        let script_keys = [
+            &keys.queue,
+            &keys.notifications,
+            &keys.processing,
+            ask.worker_key,
+            &keys.deaths,
+            &keys.hand,
+            &keys.cancelled,
+        ];
         let bytes = ask.wire_ids.iter().map(|id| id.len()).sum::<usize>() + 64;
         let mut command = script::CLAIM.command(&script_keys, ask.wire_ids.len() + 7, bytes);
         let in_hand = match ask.in_hand {

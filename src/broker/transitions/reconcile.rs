@@ -9,6 +9,7 @@ use crate::broker::Broker;
 use crate::broker::commands::Transaction;
 use crate::broker::error::BrokerError;
 use crate::broker::script::{self, milliseconds};
+use crate::broker::transitions::claim::read_places;
 use crate::protocol::keys::QueueKeys;
 
 /// The most slots that one call asks after.
@@ -33,6 +34,8 @@ pub(crate) struct Reconciled {
     pub(crate) applied: Option<u64>,
     /// Which of the slots, from 0 on, own a suspect that is to run alone.
     pub(crate) alone: Vec<usize>,
+    /// Which of the slots, from 0 on, own a call that was cancelled.
+    pub(crate) cancelled: Vec<usize>,
     /// What each slot owns now.
     pub(crate) owned: Vec<Option<Owned>>,
 }
@@ -59,6 +62,7 @@ impl Broker {
             let more = self.reconcile_some(keys, &left).await?;
             let before = all.owned.len();
             all.alone.extend(more.alone.into_iter().map(|place| before + place));
+            all.cancelled.extend(more.cancelled.into_iter().map(|place| before + place));
             all.owned.extend(more.owned);
         }
         Ok(all)
@@ -83,7 +87,8 @@ impl Broker {
             Ok(other) => Err(script::RECONCILE.unexpected(&other)),
             Err(error) => Err(failed(error)),
         });
-        Ok(Reconciled { applied, alone: Vec::new(), owned: owned.collect::<Result<_, _>>()? })
+        let owned = owned.collect::<Result<_, _>>()?;
+        Ok(Reconciled { applied, alone: Vec::new(), cancelled: Vec::new(), owned })
     }
 
     /// Does so for at least the first of these slots.
@@ -96,7 +101,7 @@ impl Broker {
         let wire_ids = &wire_ids[..wire_ids.len().min(MAX_RECONCILED)];
         let bytes = wire_ids.iter().map(|id| id.len()).sum::<usize>() + 32;
         let mut command = script::RECONCILE.command(
-            &[&keys.processing, worker_key, &keys.deaths],
+            &[&keys.processing, worker_key, &keys.deaths, &keys.cancelled],
             wire_ids.len() + 2,
             bytes,
         );
@@ -106,16 +111,13 @@ impl Broker {
         }
         let reply = script::RECONCILE.run(&mut self.commands.clone(), command).await?;
         let mut values = script::RECONCILE.array(reply)?.into_iter();
-        let (Some(Value::Int(applied)), Some(Value::Array(places))) = (values.next(), values.next()) else {
+        let (Some(Value::Int(applied)), Some(alone), Some(cancelled)) =
+            (values.next(), values.next(), values.next())
+        else {
             return Err(script::RECONCILE.unexpected(&Value::Nil));
         };
-        let mut alone = Vec::with_capacity(places.len());
-        for place in places {
-            match place {
-                Value::Int(place @ 1..) => alone.push(place.unsigned_abs() as usize - 1),
-                other => return Err(script::RECONCILE.unexpected(&other)),
-            }
-        }
+        let alone = read_places(&script::RECONCILE, alone)?;
+        let cancelled = read_places(&script::RECONCILE, cancelled)?;
         let mut owned = Vec::with_capacity(wire_ids.len());
         for value in values {
             owned.push(match value {
@@ -127,6 +129,6 @@ impl Broker {
         if owned.is_empty() {
             return Err(script::RECONCILE.unexpected(&Value::Nil));
         }
-        Ok(Reconciled { applied: u64::try_from(applied).ok(), alone, owned })
+        Ok(Reconciled { applied: u64::try_from(applied).ok(), alone, cancelled, owned })
     }
 }

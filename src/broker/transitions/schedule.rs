@@ -48,7 +48,7 @@ impl Broker {
 }
 
 /// As `schedule` takes it.
-fn argument(due: Due) -> String {
+pub(super) fn argument(due: Due) -> String {
     match due {
         Due::After(delay) => format!("+{}", delay.as_millis()),
         Due::At(moment) => since_1970(moment).to_string(),

@@ -118,7 +118,8 @@ async fn cancel(program: &Program, args: &CallsCancel) -> Result<(), Failure> {
     }
     let mut done = 0;
     for (queue, ids) in &found {
-        done += inspector.cancel(queue, ids).await?;
+        let found = inspector.cancel(queue, ids, "").await?;
+        done += found.len() as u64;
     }
     report("cancelled", done, &missing_ids, args.output.json)?;
     match &args.task {

@@ -124,7 +124,9 @@ fn native(
         backoff: args.backoff,
         by_place: false,
         retry: args.retry,
+        keep_ms: None,
         timeout_ms: args.timeout.map(meta::milliseconds),
+        lock: None,
     };
     match (task, given) {
         (Some(task), given) => {

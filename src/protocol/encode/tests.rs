@@ -138,6 +138,7 @@ fn integers_lengths_and_heads_are_those_of_rmp() {
 fn no_meta_is_the_form_of_go() {
     assert_eq!(native("f", b"\xc0", &Meta::default()), b"\x92\xa1f\xc4\x01\xc0");
     let id = Some(CallId::from_bytes([7; 16]));
+    let lock = Lock::of_key(crate::protocol::tracking::LockMode::UntilDone, "f", "k");
     let message = native(
         "f",
         b"\xc0",
@@ -148,13 +149,16 @@ fn no_meta_is_the_form_of_go() {
             id,
             by_place: true,
             retry: Some(-1),
+            keep_ms: Some(300),
             timeout_ms: Some(0),
+            lock: Some(lock),
         },
     );
     let meta = [
-        &b"\x87\xa1a\xcd\x01\x2c\xa1b\xabfixed:1m30s\xa1d\0\xa1i\xc4\x10"[..],
+        &b"\x89\xa1a\xcd\x01\x2c\xa1b\xabfixed:1m30s\xa1d\0\xa1i\xc4\x10"[..],
         &[7; 16],
-        b"\xa1k\x80\xa1r\xff\xa1t\x01",
+        b"\xa1k\x80\xa1r\xff\xa1s\xcd\x01\x2c\xa1t\x01\xa1u\xc4\x11",
+        lock.as_bytes(),
     ]
     .concat();
     assert_eq!(message, [b"\x93\xa1f\xc4\x01\xc0", &meta[..]].concat());

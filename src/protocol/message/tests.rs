@@ -121,6 +121,7 @@ fn bytes_that_are_no_message_say_why() {
 #[test]
 fn what_a_message_says_of_itself() {
     let id = CallId::from_bytes([7; 16]);
+    let lock = Lock::of_key(crate::protocol::tracking::LockMode::Replace, "x::f", "k");
     let bytes = encode::native(
         "x::f",
         b"\x05",
@@ -131,10 +132,14 @@ fn what_a_message_says_of_itself() {
             deadline_ms: Some(1 << 40),
             id: Some(id),
             retry: Some(-1),
+            keep_ms: Some(0),
             timeout_ms: Some(1500),
+            lock: Some(lock),
         },
     );
     let message = Message::decode(&bytes).unwrap();
+    let tracking = Tracking { id, keep_ms: Some(0), lock: Some(lock) };
+    assert_eq!((message.tracking(), message.keeps_result()), (Some(tracking), false));
     assert_eq!((message.task(), message.form()), ("x::f", Form::Native));
     assert_eq!((message.attempts(), message.retry(), message.id()), (2, Some(-1), Some(id)));
     assert_eq!((message.deadline_ms(), message.timeout_ms()), (Some(1 << 40), Some(1500)));

@@ -5,6 +5,7 @@ use tracing::field::{debug, display};
 
 use crate::crash;
 use crate::excerpt::{LONGEST, excerpt};
+use crate::protocol::call_state::CallState;
 use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
 use crate::runner::Outcome;
@@ -37,14 +38,14 @@ impl EventLoop {
             let (task, call_id) = (message.map(|it| it.task()), message.and_then(|it| it.id()));
             tracing::info!(queue = %self.queues.name(queue), task, call_id = call_id.map(display), %outcome, duration = ?deadline.elapsed(), "overdue run ended");
         }
-        let has_run = has_failed(&outcome) || outcome == Outcome::Succeeded;
+        let has_run = has_failed(&outcome) || outcome.is_success();
         if is_isolated && has_run && self.queues.has_losses(queue) {
             self.queues.end_losses(queue);
         }
         if outcome != Outcome::Unknown {
             self.queues.note_known(queue);
         }
-        if outcome == Outcome::Succeeded {
+        if outcome.is_success() {
             count(&self.counters.succeeded, 1);
             if tracing::enabled!(Level::DEBUG) {
                 log_success(self.queues.name(queue), &run);
@@ -76,7 +77,11 @@ impl EventLoop {
         }
         let is_snoozed = matches!(outcome, Outcome::Failed(error) if error.is_snooze());
         match settlement {
-            Settlement::Release { .. } => {
+            Settlement::Finish { state: CallState::Cancelled, .. } => {
+                count(&counters.cancelled, 1);
+                tracing::info!(queue = %self.queues.name(run.queue), task, call_id, duration, error = %outcome, "call cancelled");
+            }
+            Settlement::Release { .. } | Settlement::Finish { .. } => {
                 tracing::debug!(queue = %self.queues.name(run.queue), task, call_id, "unknown task ignored");
             }
             Settlement::RetryLater { id, delay, .. } if is_snoozed => {
@@ -143,7 +148,8 @@ fn has_failed(outcome: &Outcome) -> bool {
         | Outcome::Killed { .. }
         | Outcome::Exceeded { .. }
         | Outcome::Crashed(_) => true,
-        Outcome::Succeeded
+        Outcome::Succeeded(_)
+        | Outcome::Cancelled { .. }
         | Outcome::Expired { .. }
         | Outcome::Arguments { .. }
         | Outcome::Unknown

@@ -133,6 +133,7 @@ impl BlockingRuns {
                 )
                 .attempt(message.attempts().saturating_add(1))
                 .id(message.id())
+                .keeps(message.keeps_result())
                 .place(&run.queue.worker, run.slot);
                 run_blocking(run.task, message.arguments(), &scope)
             }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
+use crate::broker::Started;
 use crate::isolation::Timeouts;
 use crate::protocol::call_id::CallId;
 use crate::protocol::message::Message;
@@ -216,6 +217,14 @@ impl Executor {
     /// What a slot holds: the queue and the bytes.
     pub(super) fn held(&self, slot: usize) -> Option<(usize, &Bytes)> {
         self.runs.get(slot).map(|running| (running.queue(), running.message()))
+    }
+
+    /// The call that a slot runs, if it is followed, to be noted as begun.
+    pub(super) fn started(&self, slot: usize) -> Option<Started> {
+        let running = self.runs.get(slot)?;
+        let tracking = *running.tracking()?;
+        let attempts = Message::decode(running.message()).map_or(0, |message| message.attempts());
+        Some(Started { slot, tracking, attempt: attempts.saturating_add(1) })
     }
 
     /// Takes the message out of a slot; `None` when it was emptied before.

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tokio::task::AbortHandle;
 
 use crate::protocol::message::Message;
+use crate::protocol::tracking::Tracking;
 use crate::runner::{Outcome, RunHandle, Traces};
 use crate::task::Cancellation;
 use crate::worker::executor::deadline::{RunDeadline, Step};
@@ -31,6 +32,8 @@ pub(super) struct Running {
     /// When it began; `None` when it has not, or came to its end at once.
     began: Option<Instant>,
     control: Control,
+    /// How its call is followed; known once it has begun.
+    tracking: Option<Box<Tracking>>,
 }
 
 /// How a run is controlled while it goes on.
@@ -83,6 +86,8 @@ pub(in crate::worker) struct FinishedRun {
     pub(in crate::worker) deadline: Option<RunDeadline>,
     /// Whether it could hear that it was asked to end.
     pub(in crate::worker) listens: bool,
+    /// How its call is followed, if it is.
+    pub(in crate::worker) tracking: Option<Box<Tracking>>,
 }
 
 /// What a timer of a run came to.
@@ -140,8 +145,12 @@ impl Running {
         self.control.deadline.as_ref()
     }
 
-    pub(super) fn set_task(&mut self, task: Option<TaskId>) {
-        self.task = task;
+    pub(super) fn tracking(&self) -> Option<&Tracking> {
+        self.tracking.as_deref()
+    }
+
+    pub(super) fn set_task(&mut self, task: Option<TaskId>, tracking: Option<Box<Tracking>>) {
+        (self.task, self.tracking) = (task, tracking);
     }
 
     /// Whether it goes on at this moment.
@@ -209,6 +218,7 @@ impl Running {
             took: self.began.map(|began| began.elapsed()),
             deadline: self.control.deadline,
             listens: self.control.cancellation.is_some(),
+            tracking: self.tracking,
         }
     }
 }
@@ -274,6 +284,7 @@ impl Runs {
             stop: Stop::NotNeeded,
             began: None,
             control: Control::default(),
+            tracking: None,
         });
         self.running += 1;
         self.alone += usize::from(is_alone);

@@ -12,6 +12,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::excerpt::excerpt;
 use crate::isolation::Isolation;
 use crate::protocol::message::Message;
+use crate::protocol::tracking::Tracking;
 use crate::runner::{Done, Job, Outcome, Run, Speed, start, start_with_states};
 use crate::task::handler::Handler;
 use crate::task::{Cancellation, Scope};
@@ -50,9 +51,9 @@ impl Executor {
     pub(in crate::worker) fn begin(&mut self, slot: usize, batch: &mut Batch) -> Option<RunEnd> {
         let running = self.runs.get(slot)?;
         let (queue, bytes, before) = (running.queue(), running.message(), batch.last());
-        let (task, started) = self.start(slot, queue, bytes, batch);
+        let (task, tracking, started) = self.start(slot, queue, bytes, batch);
         if let Some(running) = self.runs.get_mut(slot) {
-            running.set_task(task);
+            running.set_task(task, tracking);
         }
         match started {
             Started::Ended(outcome) => {
@@ -87,16 +88,18 @@ impl Executor {
         queue: usize,
         bytes: &Bytes,
         batch: &mut Batch,
-    ) -> (Option<TaskId>, Started) {
+    ) -> (Option<TaskId>, Option<Box<Tracking>>, Started) {
         let message = match Message::decode(bytes) {
             Ok(message) => message,
-            Err(error) => return (None, Started::Ended(Outcome::Malformed { problem: excerpt(error) })),
+            Err(error) => {
+                return (None, None, Started::Ended(Outcome::Malformed { problem: excerpt(error) }));
+            }
         };
         let Some(task) = self.tasks.find(message.task()) else {
-            return (None, Started::Ended(Outcome::Unknown));
+            return (None, None, Started::Ended(Outcome::Unknown));
         };
         let found = Found { slot, queue, entry: self.tasks.get(task), bytes, message };
-        (Some(task), self.start_found(&found, batch))
+        (Some(task), message.tracking().map(Box::new), self.start_found(&found, batch))
     }
 
     fn start_found(&self, found: &Found<'_>, batch: &mut Batch) -> Started {
@@ -155,6 +158,7 @@ impl Executor {
         let scope = Scope::new(entry.task.name, &queue.queue, &self.shared.states, heard)
             .attempt(message.attempts().saturating_add(1))
             .id(message.id())
+            .keeps(message.keeps_result())
             .place(&queue.worker, *slot);
         let mut run = match start(entry.task, message.arguments(), &scope) {
             Ok(run) => run,

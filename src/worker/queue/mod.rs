@@ -31,7 +31,7 @@ use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::task::{unconstrained, yield_now};
 
-use crate::broker::Place;
+use crate::broker::{Place, Started};
 use crate::protocol::names::QueueName;
 use crate::repeats::Repeats;
 use crate::sweeper::Timetable;
@@ -82,6 +82,8 @@ pub(super) enum QueueEvent {
         /// Whether suspects were known, so that a success must say that this one is none.
         suspects: bool,
     },
+    /// A message was claimed whose call was cancelled. It does not run.
+    Cancelled { queue: usize, slot: usize, message: Bytes },
     /// Redis has noted that the suspect in this slot begins to run.
     Begun { slot: usize },
     /// The message of a suspect that was to begin was taken away.
@@ -131,6 +133,8 @@ pub(super) struct Queues {
     /// The worker ends: only what it owns is settled.
     is_draining: bool,
     events: VecDeque<QueueEvent>,
+    /// Followed calls that have begun, which Redis is to be told.
+    started: Vec<(usize, Started)>,
 }
 
 impl Queues {
@@ -154,6 +158,7 @@ impl Queues {
             is_burst: parts.is_burst,
             is_draining: false,
             events: VecDeque::new(),
+            started: Vec::new(),
         }
     }
 
@@ -182,8 +187,34 @@ impl Queues {
 
     /// Sends every request that can be sent now.
     pub(super) fn flush(&mut self, demand: Demand<'_>) {
+        self.send_started();
         while let Some(request) = self.next_request(demand) {
             self.send(request);
+        }
+    }
+
+    /// Notes that a call has begun which is followed.
+    pub(super) fn note_started(&mut self, queue: usize, started: Started) {
+        self.started.push((queue, started));
+    }
+
+    /// Tells Redis which followed calls have begun. Nobody waits for that.
+    fn send_started(&mut self) {
+        if self.started.is_empty() {
+            return;
+        }
+        let mut all = std::mem::take(&mut self.started);
+        all.sort_by_key(|(queue, _)| *queue);
+        for calls in all.chunk_by_mut(|(queue, _), (other, _)| queue == other) {
+            let Some((queue, _)) = calls.first() else { continue };
+            let (served, broker) = (Arc::clone(self.clients[*queue].served()), self.sender.broker.clone());
+            let calls: Vec<Started> = calls.iter().map(|(_, started)| started.clone()).collect();
+            tokio::spawn(async move {
+                let calls: Vec<_> = calls.iter().map(|call| (call, served.wire_id(call.slot))).collect();
+                if let Err(error) = broker.start(&served.keys, &calls).await {
+                    tracing::debug!(queue = %served.queue, %error, "calls not noted as running");
+                }
+            });
         }
     }
 

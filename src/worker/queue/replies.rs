@@ -68,7 +68,7 @@ impl Queues {
         if filled.may_hold_more {
             self.wake(queue);
         }
-        let messages = filled.messages;
+        let (mut slots, mut messages) = (filled.slots, filled.messages);
         if messages.is_empty() {
             return;
         }
@@ -76,7 +76,20 @@ impl Queues {
         self.virtual_time = self.virtual_time.max(supply.served());
         supply.account(messages.len(), messages.iter().map(Bytes::len).sum::<usize>() / messages.len());
         count(&self.counters.claimed, messages.len() as u64);
-        self.arrive(queue, filled.slots, messages, filled.alone, suspects);
+        // The last first, so that the places of the others hold.
+        let count = messages.len();
+        for place in filled.cancelled.into_iter().rev().filter(|place| *place < count) {
+            let (slot, message) = (slots.remove(place), messages.remove(place));
+            self.on_cancelled(queue, slot, message);
+        }
+        if !messages.is_empty() {
+            self.arrive(queue, slots, messages, filled.alone, suspects);
+        }
+    }
+
+    fn on_cancelled(&mut self, queue: usize, slot: usize, message: Bytes) {
+        self.clients[queue].served().own(slot);
+        self.events.push_back(QueueEvent::Cancelled { queue, slot, message });
     }
 
     fn arrive(&mut self, queue: usize, slots: Vec<usize>, messages: Vec<Bytes>, alone: bool, suspects: bool) {
@@ -123,7 +136,10 @@ impl Queues {
                     tracing::info!(queue = %self.name(queue), messages, "dead letters can be written again");
                 }
             }
-            Settlement::Release { .. } | Settlement::PutBack { .. } | Settlement::Leave => {}
+            Settlement::Release { .. }
+            | Settlement::Finish { .. }
+            | Settlement::PutBack { .. }
+            | Settlement::Leave => {}
         }
     }
 
@@ -200,7 +216,8 @@ impl Queues {
     fn on_reconciled(&mut self, request: Request, reconciled: Reconciled) {
         let queue = request.queue;
         let resolved = self.clients[queue].on_reconciled(request, reconciled, &mut self.slots);
-        let Resolved { alone, others, unread, unsettled, settled, buried, not_owned, lost } = resolved;
+        let Resolved { alone, others, cancelled, unread, unsettled, settled, buried, not_owned, lost } =
+            resolved;
         unsettled.into_iter().for_each(|(slot, settlement)| self.settle_again(queue, slot, settlement));
         let buried = buried.into_iter().map(|burial| QueueEvent::Buried { queue, burial, letter: None });
         self.events.extend(buried);
@@ -212,6 +229,7 @@ impl Queues {
         self.wake(queue);
         self.on_unread(queue, &unread);
         let suspects = self.clients[queue].supply().has_suspects();
+        cancelled.into_iter().for_each(|(slot, message)| self.on_cancelled(queue, slot, message));
         for (slot, message) in alone {
             self.arrive(queue, vec![slot], vec![message], true, suspects);
         }

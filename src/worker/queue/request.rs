@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::broker::{
-    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, PickUpRequest, Place,
-    ReconcileRequest, Reconciled, RetryLaterRequest, Scheduled, Token, Waiter,
+    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, FinishRequest,
+    PickUpRequest, Place, ReconcileRequest, Reconciled, RetryLaterRequest, Scheduled, Token, Waiter,
 };
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::settlement::Settlement;
@@ -157,6 +157,20 @@ impl Sender {
             RequestKind::Settle { slot, settlement } => {
                 let wire_id = queue.wire_id(*slot);
                 match settlement {
+                    Settlement::Finish { tracking, state, took, attempt, field } => {
+                        let field = field.as_ref().map(|(name, value)| (*name, value.as_slice()));
+                        let ask = FinishRequest {
+                            worker_key,
+                            seq,
+                            wire_id,
+                            tracking,
+                            state: state.name(),
+                            took: *took,
+                            attempt: *attempt,
+                            field,
+                        };
+                        self.broker.finish(keys, &ask).await.map(Effect::Settled)
+                    }
                     Settlement::Retry { message } => {
                         self.broker.retry(keys, worker_key, seq, wire_id, message).await.map(Effect::Settled)
                     }

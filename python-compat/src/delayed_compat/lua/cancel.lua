@@ -1,17 +1,178 @@
--- cancel: take calls out of the timetable, for good.
+-- cancel: take calls out of the timetable for good, or mark them, so that a worker drops what it claims of them.
 --
--- KEYS[1]  due    ZSET  the timetable: `c` and an id -> when the call is due, in milliseconds since 1970
--- KEYS[2]  later  HASH  id -> the message of a call in the timetable
+-- A worker that runs one is told elsewhere. A mark is gone when the call is dropped, or after 30 days.
+--
+-- KEYS[1]  due        ZSET  the timetable: `c` and an id -> when the call is due, in milliseconds since 1970
+-- KEYS[2]  later      HASH  id -> the message of a call in the timetable
+-- KEYS[3]  cancelled  ZSET  id -> when a waiting call was cancelled, in milliseconds since 1970
+-- ARGV[1]  queue      its name, with which the keys of records and locks begin
+-- ARGV[2]  by         who cancels
 -- ARGV[…]  ids (16 bytes each), at most 500
 --
--- Returns how many of them were scheduled.
+-- Returns an array: for each call `scheduled` or `retrying` when it was in the timetable, else the state that its record
+-- has, or an empty text without one. Unless that is how it ended, the call is marked.
 
+-- now: the server's clock.
+
+-- Gives the milliseconds since 1970.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+-- tracked: the options of a message that its record and its lock need. They stand in the map at its end, in our form only:
+-- `i` the id, `s` for how many milliseconds the record is kept, `u` the lock: its mode and its digest.
+
+local SIZES = { -- bytes of MessagePack behind a head, or of the length behind it (negative)
+  [0xc4] = -1, [0xc5] = -2, [0xc6] = -4, [0xc7] = -1, [0xc8] = -2, [0xc9] = -4, [0xca] = 4, [0xcb] = 8, [0xcc] = 1,
+  [0xcd] = 2, [0xce] = 4, [0xcf] = 8, [0xd0] = 1, [0xd1] = 2, [0xd2] = 4, [0xd3] = 8, [0xd4] = 2, [0xd5] = 3, [0xd6] = 5,
+  [0xd7] = 9, [0xd8] = 17, [0xd9] = -1, [0xda] = -2, [0xdb] = -4, [0xdc] = -2, [0xdd] = -4, [0xde] = -2, [0xdf] = -4,
+}
+
+-- Gives where the value that begins at `at` ends, and where its own bytes begin.
+local function behind(bytes, at)
+  local left, content = 1, nil
+  while left > 0 do
+    local head = string.byte(bytes, at)
+    if not head then
+      return #bytes + 1, #bytes + 1
+    end
+    left, at = left - 1, at + 1
+    local size = SIZES[head]
+    if size and size < 0 then
+      local length = 0
+      for i = at, at - size - 1 do
+        length = length * 256 + (string.byte(bytes, i) or 0)
+      end
+      at, size = at - size, length
+      if head == 0xc7 or head == 0xc8 or head == 0xc9 then -- an extension has a type
+        size = size + 1
+      elseif head == 0xdc or head == 0xdd then
+        left, size = left + length, 0
+      elseif head == 0xde or head == 0xdf then
+        left, size = left + 2 * length, 0
+      end
+    elseif not size and head >= 0x80 and head <= 0xbf then
+      size = 0
+      if head <= 0x8f then
+        left = left + 2 * (head - 0x80)
+      elseif head <= 0x9f then
+        left = left + head - 0x90
+      else
+        size = head - 0xa0
+      end
+    end
+    content = content or at
+    at = at + (size or 0)
+  end
+  return at, content
+end
+
+-- Gives the options, or nil where the message has no id.
+local function options_of(message)
+  if string.byte(message, 1) ~= 0x93 then
+    return nil
+  end
+  local at = behind(message, behind(message, 2))
+  local head = string.byte(message, at) or 0
+  local count = head >= 0x80 and head <= 0x8f and head - 0x80 or 0
+  local options, from, key, value = {}, nil, nil, nil
+  at = at + 1
+  for _ = 1, count do
+    value, from = behind(message, at)
+    key, at = string.sub(message, from, value - 1), value
+    at, from = behind(message, value)
+    if key == 'i' or key == 'u' then
+      options[key] = string.sub(message, from, at - 1)
+    elseif key == 's' then
+      options.s = string.byte(message, value) % 128 * (value + 1 == at and 1 or 0)
+      for i = value + 1, at - 1 do
+        options.s = options.s * 256 + string.byte(message, i)
+      end
+    end
+  end
+  return options.i and options
+end
+-- record: what is known of a call that is followed, and the lock of one that is unique. Both keys begin with the queue's name.
+
+local LIFE = 2592000000 -- milliseconds after which an unfinished call without news is forgotten: 30 days
+local LOCK_LIFE = 86400000 -- for how long a lock holds without news of its call: a day
+local MOST_DONE = 100000 -- finished calls that are listed
+
+local HEX = string.rep('%02x', 16)
+
+local function record_of(queue, id)
+  return queue .. ':c:' .. (#id == 16 and string.format(HEX, string.byte(id, 1, 16)) or '') -- another's id has no record
+end
+
+local function key_of_lock(queue, lock)
+  return queue .. ':u:' .. string.format(HEX, string.byte(lock, 2, 17))
+end
+
+-- Frees a lock (mode and digest), where the call has it.
+local function unlock(queue, id, lock)
+  local key = key_of_lock(queue, lock)
+  if redis.pcall('GET', key) == id then
+    redis.call('UNLINK', key)
+  end
+end
+
+-- Notes that an unfinished call got into another state, with more fields and their values.
+local function note_state(queue, id, state, ...)
+  local key = record_of(queue, id)
+  if redis.call('EXISTS', key) == 1 then
+    redis.pcall('HSET', key, 'state', state, ...)
+    redis.pcall('PEXPIRE', key, LIFE)
+  end
+end
+
+-- Notes that a call has ended, tells those who wait for it, and frees its lock unless that holds for a time. The record
+-- stays for `keep` milliseconds. The fields are pairs; a waiter gets the state and them.
+local function note_end(queue, id, keep, lock, now, state, ...)
+  if lock and string.sub(lock, 1, 1) ~= 'p' then
+    unlock(queue, id, lock)
+  end
+  if not keep then
+    return
+  end
+  local key = record_of(queue, id)
+  if redis.call('EXISTS', key) == 1 then
+    if keep == 0 then
+      redis.call('UNLINK', key)
+    else
+      redis.pcall('HSET', key, 'state', state, 'ended', now, ...)
+      redis.pcall('PEXPIRE', key, keep)
+      local done = queue .. '_done'
+      redis.pcall('ZREMRANGEBYSCORE', done, '-inf', now)
+      redis.pcall('ZADD', done, now + keep, id)
+      redis.pcall('ZREMRANGEBYRANK', done, 0, -MOST_DONE - 1)
+    end
+  end
+  redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- whoever may not is not waited for
+end
+
+local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true }
+local queue, by, now = ARGV[1], ARGV[2], now_ms()
 redis.call('ZCARD', KEYS[1])
 redis.call('HLEN', KEYS[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - LIFE)
 redis.call('HDEL', KEYS[2], ' ') -- nobody's entry: whoever may not write it changes nothing
-local count = 0
-for _, id in ipairs(ARGV) do
+local found = {}
+for i = 3, #ARGV do
+  local id = ARGV[i]
+  local message = redis.call('HGET', KEYS[2], id)
+  local record = redis.pcall('HGET', record_of(queue, id), 'state')
+  local state = type(record) == 'string' and record or ''
   redis.call('ZREM', KEYS[1], 'c' .. id)
-  count = count + redis.call('HDEL', KEYS[2], id)
+  if redis.call('HDEL', KEYS[2], id) == 1 then
+    local options = options_of(message) or {}
+    state = state == 'retrying' and state or 'scheduled'
+    note_end(queue, id, options.s, options.u, now, 'cancelled', 'by', by)
+  elseif not ENDED[state] then
+    redis.call('ZADD', KEYS[3], now, id)
+    if state ~= '' then
+      redis.pcall('HSET', record_of(queue, id), 'by', by)
+    end
+  end
+  found[#found + 1] = state
 end
-return count
+return found

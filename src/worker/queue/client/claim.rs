@@ -14,6 +14,8 @@ pub(in crate::worker::queue) struct Filled {
     pub(in crate::worker::queue) messages: Vec<Bytes>,
     /// Whether the message is a suspect that is to run alone.
     pub(in crate::worker::queue) alone: bool,
+    /// The places of messages whose calls were cancelled.
+    pub(in crate::worker::queue) cancelled: Vec<usize>,
     /// Whether the queue may hold more.
     pub(in crate::worker::queue) may_hold_more: bool,
     pub(in crate::worker::queue) lost: Lost,
@@ -61,7 +63,7 @@ impl QueueClient {
             RequestKind::PickUp { slot, .. } => (vec![slot], 0, false),
             _ => (Vec::new(), 0, false),
         };
-        let Claimed { lost, waiting, suspects, alone, messages } = claimed;
+        let Claimed { lost, waiting, suspects, alone, cancelled, messages } = claimed;
         let (over, open) = slots.split_at(kept);
         let (filled, empty) = open.split_at(messages.len().min(open.len()));
         for slot in empty.iter().rev().chain(over) {
@@ -81,6 +83,6 @@ impl QueueClient {
                 self.supply.drain();
             }
         }
-        Filled { slots: filled.to_vec(), messages, alone, may_hold_more, lost: Lost(lost) }
+        Filled { slots: filled.to_vec(), messages, alone, cancelled, may_hold_more, lost: Lost(lost) }
     }
 }

@@ -17,6 +17,8 @@ pub(in crate::worker::queue) struct Resolved {
     /// Messages that run now: those of one that is to run alone first, each for itself.
     pub(in crate::worker::queue) alone: Vec<(usize, Bytes)>,
     pub(in crate::worker::queue) others: Vec<(usize, Bytes)>,
+    /// Messages whose calls were cancelled.
+    pub(in crate::worker::queue) cancelled: Vec<(usize, Bytes)>,
     /// Slots whose messages were not read, of so many bytes.
     pub(in crate::worker::queue) unread: Vec<(usize, u64)>,
     /// Settlements that were not applied while the connection broke.
@@ -42,6 +44,8 @@ impl QueueClient {
         let RequestKind::Reconcile { slots, .. } = request.kind else { return resolved };
         let alone: Vec<usize> =
             reconciled.alone.iter().filter_map(|place| slots.get(*place)).copied().collect();
+        let cancelled: Vec<usize> =
+            reconciled.cancelled.iter().filter_map(|place| slots.get(*place)).copied().collect();
         let mut owned: HashMap<usize, Option<Owned>> = slots.into_iter().zip(reconciled.owned).collect();
         let in_doubt = self.pending.take_in_doubt();
         tracing::info!(queue = %self.served.queue, applied = ?reconciled.applied, requests = in_doubt.len(), "requests reconciled");
@@ -118,6 +122,9 @@ impl QueueClient {
         for (slot, owned) in found {
             match owned {
                 Owned::Unread(bytes) => resolved.unread.push((slot, bytes)),
+                Owned::Message(message) if cancelled.contains(&slot) => {
+                    resolved.cancelled.push((slot, message));
+                }
                 Owned::Message(message) if alone.contains(&slot) => resolved.alone.push((slot, message)),
                 Owned::Message(message) => resolved.others.push((slot, message)),
             }

@@ -1,0 +1,57 @@
+-- record: what is known of a call that is followed, and the lock of one that is unique. Both keys begin with the queue's name.
+
+local LIFE = 2592000000 -- milliseconds after which an unfinished call without news is forgotten: 30 days
+local LOCK_LIFE = 86400000 -- for how long a lock holds without news of its call: a day
+local MOST_DONE = 100000 -- finished calls that are listed
+
+local HEX = string.rep('%02x', 16)
+
+local function record_of(queue, id)
+  return queue .. ':c:' .. (#id == 16 and string.format(HEX, string.byte(id, 1, 16)) or '') -- another's id has no record
+end
+
+local function key_of_lock(queue, lock)
+  return queue .. ':u:' .. string.format(HEX, string.byte(lock, 2, 17))
+end
+
+-- Frees a lock (mode and digest), where the call has it.
+local function unlock(queue, id, lock)
+  local key = key_of_lock(queue, lock)
+  if redis.pcall('GET', key) == id then
+    redis.call('UNLINK', key)
+  end
+end
+
+-- Notes that an unfinished call got into another state, with more fields and their values.
+local function note_state(queue, id, state, ...)
+  local key = record_of(queue, id)
+  if redis.call('EXISTS', key) == 1 then
+    redis.pcall('HSET', key, 'state', state, ...)
+    redis.pcall('PEXPIRE', key, LIFE)
+  end
+end
+
+-- Notes that a call has ended, tells those who wait for it, and frees its lock unless that holds for a time. The record
+-- stays for `keep` milliseconds. The fields are pairs; a waiter gets the state and them.
+local function note_end(queue, id, keep, lock, now, state, ...)
+  if lock and string.sub(lock, 1, 1) ~= 'p' then
+    unlock(queue, id, lock)
+  end
+  if not keep then
+    return
+  end
+  local key = record_of(queue, id)
+  if redis.call('EXISTS', key) == 1 then
+    if keep == 0 then
+      redis.call('UNLINK', key)
+    else
+      redis.pcall('HSET', key, 'state', state, 'ended', now, ...)
+      redis.pcall('PEXPIRE', key, keep)
+      local done = queue .. '_done'
+      redis.pcall('ZREMRANGEBYSCORE', done, '-inf', now)
+      redis.pcall('ZADD', done, now + keep, id)
+      redis.pcall('ZREMRANGEBYRANK', done, 0, -MOST_DONE - 1)
+    end
+  end
+  redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- whoever may not is not waited for
+end

@@ -1,0 +1,129 @@
+//! Reads the record of a call, and hears of its end.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+
+use futures_util::{Stream, StreamExt};
+use redis::RedisError;
+use redis::aio::PubSubSink;
+
+use crate::broker::Broker;
+use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::protocol::call_id::CallId;
+use crate::protocol::call_state::CallState;
+use crate::protocol::decode::{Head, Reader};
+use crate::protocol::keys;
+use crate::protocol::names::QueueName;
+
+/// The fields of a record, by name: see `docs/protocol.md`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Record(HashMap<String, Vec<u8>>);
+
+/// What is published when a call has ended: its state, and fields of its record.
+pub(crate) type RecordEnd = Record;
+
+impl Record {
+    /// The state of the call.
+    pub(crate) fn state(&self) -> Option<CallState> {
+        CallState::parse(self.text("state")?)
+    }
+
+    /// The field as text.
+    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+        self.bytes(name).and_then(|bytes| str::from_utf8(bytes).ok())
+    }
+
+    /// The field as a number.
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+
+    /// The field.
+    pub(crate) fn bytes(&self, name: &str) -> Option<&[u8]> {
+        self.0.get(name).map(Vec::as_slice)
+    }
+
+    /// Reads what `note_end` publishes: the state, then names and values.
+    fn read_end(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let Head::Array(count) = reader.head().ok()? else { return None };
+        let mut next = || match reader.head().ok()? {
+            Head::Str(length) => Some(reader.take(length).to_vec()),
+            Head::Unsigned(number) => Some(number.to_string().into_bytes()),
+            _ => None,
+        };
+        let mut fields = HashMap::from([("state".to_owned(), next()?)]);
+        for _ in 0..(count.saturating_sub(1) / 2) {
+            fields.insert(String::from_utf8(next()?).ok()?, next()?);
+        }
+        Some(Self(fields))
+    }
+}
+
+/// Subscribes to the channels of records. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct RecordListener(PubSubSink);
+
+/// The ends that are published: the channel, and what is said.
+pub(crate) type RecordEnds = Pin<Box<dyn Stream<Item = (String, Option<RecordEnd>)> + Send>>;
+
+impl Broker {
+    /// The record of a call; `None` where it has none, or has one no more.
+    pub(crate) async fn record(&self, queue: &QueueName, id: CallId) -> Result<Option<Record>, BrokerError> {
+        let command = redis::cmd("HGETALL").arg(keys::record(queue, id)).to_owned();
+        let fields: HashMap<String, Vec<u8>> = self.read("record", &command).await?;
+        Ok((!fields.is_empty()).then_some(Record(fields)))
+    }
+
+    /// Opens a connection on which the ends of calls are heard.
+    pub(crate) async fn listen_to_records(&self) -> Result<(RecordListener, RecordEnds), BrokerError> {
+        let timeout = self.target.timeout;
+        let connected = tokio::time::timeout(timeout, self.target.client().get_async_pubsub()).await;
+        let late = |_| {
+            BrokerError::new(
+                "subscribe",
+                BrokerErrorKind::Unreachable,
+                format!("no answer within {timeout:?}"),
+            )
+        };
+        let connection = connected.map_err(late)?.map_err(|error| failed(&error))?;
+        let (sink, stream) = connection.split();
+        let ends = stream.map(|message| {
+            let channel = message.get_channel::<String>().unwrap_or_default();
+            (channel, Record::read_end(message.get_payload_bytes()))
+        });
+        Ok((RecordListener(sink), Box::pin(ends)))
+    }
+}
+
+impl RecordListener {
+    /// Subscribes to the channel of a record.
+    pub(crate) async fn subscribe(&self, channel: &str) -> Result<(), BrokerError> {
+        self.0.clone().subscribe(channel).await.map_err(|error| failed(&error))
+    }
+
+    /// Does not listen to it any more.
+    pub(crate) async fn unsubscribe(&self, channel: &str) -> Result<(), BrokerError> {
+        self.0.clone().unsubscribe(channel).await.map_err(|error| failed(&error))
+    }
+}
+
+fn failed(error: &RedisError) -> BrokerError {
+    BrokerError::from_redis("subscribe", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn end_is_read_as_scripts_pack_it() {
+        let end = Record::read_end(b"\x95\xa9succeeded\xa7attempt\xa11\xa6result\xa1\x05").unwrap();
+        assert_eq!(end.text("state"), Some("succeeded"));
+        assert_eq!((end.number("attempt"), end.bytes("result")), (Some(1), Some(&b"\x05"[..])));
+        for other in [&b""[..], b"\xa1x", b"\x92\xa1x", b"\x93\xa1x\xa1y"] {
+            let read = Record::read_end(other).map(|end| end.0.len());
+            assert!(read.is_none() || other == b"\x92\xa1x", "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Submit: enqueues or schedules calls that keep a record, are unique, or go to the head or into a queue with a bound.
+
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::script::{self, milliseconds};
+use crate::broker::transitions::schedule::argument;
+use crate::protocol::call_id::CallId;
+use crate::protocol::keys::QueueKeys;
+use crate::protocol::tracking::Tracking;
+use crate::task::Due;
+
+/// A call with options.
+#[derive(Debug)]
+pub(crate) struct Submission<'a> {
+    pub(crate) tracking: Tracking,
+    pub(crate) due: Option<Due>,
+    /// Whether it goes to the head of its queue.
+    pub(crate) front: bool,
+    /// For how long a lock holds that holds for a time.
+    pub(crate) period: Duration,
+    pub(crate) task: &'a str,
+    pub(crate) message: &'a [u8],
+}
+
+/// What became of such a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Submitted {
+    /// It waits, or is in the timetable.
+    Taken,
+    /// Its id exists: a call in this state.
+    Exists { state: String },
+    /// Another call has its lock.
+    Locked { holder: CallId, state: String },
+    /// It took the place of this call, which was not due yet.
+    Replaced { holder: CallId },
+    /// As many messages wait as may.
+    Full { waiting: u64 },
+}
+
+/// How many calls one script call takes at the most.
+pub(crate) const MAX_SUBMITTED: usize = 100;
+
+impl Broker {
+    /// Enqueues or schedules up to [`MAX_SUBMITTED`] calls; `most` messages may wait, or 0 for any number.
+    pub(crate) async fn submit(
+        &self,
+        keys: &QueueKeys,
+        most: u64,
+        calls: &[Submission<'_>],
+    ) -> Result<Vec<Submitted>, BrokerError> {
+        let script_keys = [keys.queue.as_str(), &keys.notifications, &keys.due, &keys.later, &keys.timetable];
+        let bytes = calls.iter().map(|call| call.message.len() + call.task.len() + 96).sum();
+        let mut command = script::SUBMIT.command(&script_keys, 2 + 9 * calls.len(), bytes);
+        command.arg(&keys.due_channel).arg(most);
+        for call in calls {
+            let Tracking { id, keep_ms, lock } = &call.tracking;
+            let id = &id.as_bytes()[..];
+            // The last place: arguments may hold the same bytes, and come before.
+            let place = call.message.windows(id.len()).rposition(|bytes| bytes == id).unwrap_or_default();
+            command
+                .arg(id)
+                .arg(call.due.map(argument).unwrap_or_default())
+                .arg(u8::from(call.front))
+                .arg(keep_ms.map(|keep| keep.to_string()).unwrap_or_default())
+                .arg(lock.as_ref().map_or(&b""[..], |lock| lock.as_bytes()))
+                .arg(milliseconds(call.period))
+                .arg(place)
+                .arg(call.task)
+                .arg(call.message);
+        }
+        let reply = script::SUBMIT.run(&mut self.commands.clone(), command).await?;
+        script::SUBMIT.array(reply)?.into_iter().map(Submitted::read).collect()
+    }
+}
+
+impl Submitted {
+    fn read(reply: Value) -> Result<Self, BrokerError> {
+        let values = script::SUBMIT.array(reply)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let id = |bytes: &[u8]| bytes.try_into().ok().map(CallId::from_bytes);
+        let submitted = match values.as_slice() {
+            [Value::Int(0), ..] => Some(Self::Taken),
+            [Value::Int(1), Value::BulkString(state)] => Some(Self::Exists { state: text(state) }),
+            [Value::Int(2), Value::BulkString(holder), Value::BulkString(state)] => {
+                id(holder).map(|holder| Self::Locked { holder, state: text(state) })
+            }
+            [Value::Int(3), Value::BulkString(holder), ..] => {
+                id(holder).map(|holder| Self::Replaced { holder })
+            }
+            [Value::Int(4), Value::Int(waiting)] => Some(Self::Full { waiting: waiting.unsigned_abs() }),
+            _ => None,
+        };
+        submitted.ok_or_else(|| script::SUBMIT.unexpected(&Value::Array(values)))
+    }
+}

@@ -1,0 +1,67 @@
+//! Submits calls that keep a record, are unique, or go to the head or into a queue with a bound.
+
+use crate::broker::{Broker, BrokerError, BrokerErrorKind, Submission, Submitted};
+use crate::client::patience::Until;
+use crate::client::schedule::Later;
+use crate::client::session::Enqueued;
+use crate::client::{Conflict, Options, keys};
+use crate::error::Error;
+use crate::protocol::call_id::CallId;
+use crate::protocol::call_state::CallState;
+use crate::protocol::names::QueueName;
+use crate::task::Due;
+
+/// Submits one call.
+pub(super) async fn one(
+    broker: &Broker,
+    queue: &QueueName,
+    options: &Options,
+    due: Option<Due>,
+    message: &[u8],
+    until: Until,
+) -> Result<Submitted, BrokerError> {
+    let keys = keys(queue);
+    let Options { task, tracking, front, period, most } = options;
+    let submission = [Submission { tracking: *tracking, due, front: *front, period: *period, task, message }];
+    let submitted = until.retry(async |end| broker.by(end).submit(&keys, *most, &submission).await).await?;
+    submitted
+        .into_iter()
+        .next()
+        .ok_or_else(|| BrokerError::new("submit", BrokerErrorKind::Reply, "no answer for the call"))
+}
+
+/// Submits calls of one queue, with one bound. Gives what became of each.
+pub(super) async fn many(
+    broker: &Broker,
+    calls: &[Later],
+    most: u64,
+    until: Until,
+) -> Result<Vec<Result<(), Error>>, BrokerError> {
+    let Some(first) = calls.first() else { return Ok(Vec::new()) };
+    let keys = keys(&first.queue);
+    let submissions: Vec<Submission<'_>> = calls.iter().filter_map(Later::submission).collect();
+    let submitted = until.retry(async |end| broker.by(end).submit(&keys, most, &submissions).await).await?;
+    let result = |(call, submitted): (&Later, _)| enqueued(call.queue.clone(), call.id, submitted).map(drop);
+    Ok(calls.iter().zip(submitted).map(result).collect())
+}
+
+/// What its caller is told.
+pub(super) fn enqueued(
+    queue: QueueName,
+    id: Option<CallId>,
+    submitted: Submitted,
+) -> Result<Enqueued, Error> {
+    Ok(match submitted {
+        Submitted::Taken => Enqueued { queue, id, conflict: None },
+        Submitted::Locked { holder, state } => {
+            Enqueued { queue, id: Some(holder), conflict: Some(Conflict::Held(CallState::parse(&state))) }
+        }
+        Submitted::Replaced { holder } => {
+            Enqueued { queue, id: Some(holder), conflict: Some(Conflict::Replaced) }
+        }
+        Submitted::Exists { state } => {
+            return Err(Error::Exists { id: id.unwrap_or_else(CallId::new), queue, state });
+        }
+        Submitted::Full { waiting } => return Err(Error::QueueFull { queue, waiting }),
+    })
+}

@@ -1,0 +1,137 @@
+//! Unique calls: who gets the lock, and when it is free again.
+
+use std::time::Duration;
+
+use delayed::{CallState, Conflict, Unique};
+use redis::Commands;
+
+use super::{Site, tasks};
+use crate::support::trial::open;
+use crate::support::wait;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+impl Site {
+    fn locks(&mut self) -> usize {
+        self.trial.redis.keys::<_, Vec<String>>("q:u:*").unwrap().len()
+    }
+}
+
+#[test]
+fn second_call_gets_the_handle_of_the_first_until_that_is_done() {
+    let mut site = Site::new();
+    let gate = site.trial.gate("gate");
+    let first = site.enqueue(tasks::gated::call(gate.clone()));
+    assert!(first.is_new());
+    let second = site.enqueue(tasks::gated::call(gate.clone()));
+    assert_eq!(
+        (second.id(), second.conflict()),
+        (first.id(), Some(&Conflict::Held(Some(CallState::Waiting))))
+    );
+    let mut worker = site.trial.worker(&[]);
+    site.wait_state(&first, CallState::Running);
+    let third = site.enqueue(tasks::gated::call(gate.clone()));
+    assert_eq!(third.conflict(), Some(&Conflict::Held(Some(CallState::Running))));
+    let other = site.enqueue(tasks::gated::call(site.trial.gate("other")));
+    assert!(other.is_new(), "expected other arguments to be another call");
+    open(&gate);
+    assert_eq!(site.wait(&third).unwrap(), "opened");
+    assert!(site.enqueue(tasks::gated::call(gate.clone())).is_new());
+    open(&site.trial.gate("other"));
+    site.trial.wait_settled();
+    assert_eq!(site.locks(), 0);
+    site.trial.stop(&mut worker);
+}
+
+#[test]
+fn key_counts_instead_of_the_arguments() {
+    let mut site = Site::new();
+    let first = site.enqueue(tasks::charge::call(1).unique_key("order:7"));
+    let second = site.enqueue(tasks::charge::call(2).unique_key("order:7"));
+    assert_eq!((second.id(), second.is_new()), (first.id(), false));
+    assert!(site.enqueue(tasks::charge::call(1).unique_key("order:8")).is_new());
+    assert!(site.enqueue(tasks::charge_blocking::call(1).unique_key("order:7")).is_new());
+    assert_eq!((site.locks(), site.trial.state().waiting.len()), (3, 3));
+}
+
+#[test]
+fn lock_until_started_is_free_while_the_call_runs() {
+    let mut site = Site::new();
+    let gate = site.trial.gate("gate");
+    let call = || tasks::gated::call(gate.clone()).unique(Unique::UntilStarted);
+    let first = site.enqueue(call());
+    assert!(!site.enqueue(call()).is_new());
+    let mut worker = site.trial.worker(&[]);
+    site.wait_state(&first, CallState::Running);
+    assert!(site.enqueue(call()).is_new());
+    open(&gate);
+    site.trial.wait_settled();
+    assert_eq!(site.locks(), 0);
+    site.trial.stop(&mut worker);
+}
+
+#[test]
+fn lock_for_a_time_outlives_its_call() {
+    let mut site = Site::new();
+    let mut worker = site.trial.worker(&[]);
+    let call = || tasks::charge::call(1).unique(Unique::For(HOUR));
+    let first = site.enqueue(call());
+    site.wait(&first).unwrap();
+    let second = site.enqueue(call());
+    assert_eq!(second.conflict(), Some(&Conflict::Held(Some(CallState::Succeeded))));
+    let keys: Vec<String> = site.trial.redis.keys("q:u:*").unwrap();
+    let left: i64 = site.trial.redis.pttl(&keys[0]).unwrap();
+    assert!((3_500_000..=3_600_000).contains(&left), "expected an hour: {left}");
+    site.trial.stop(&mut worker);
+}
+
+#[test]
+fn newer_call_replaces_a_scheduled_one_and_keeps_its_id() {
+    let mut site = Site::new();
+    let call = |order| tasks::charge::call(order).unique_key("k").unique(Unique::Replace).after(HOUR);
+    let first = site.enqueue(call(1));
+    let second = site.enqueue(call(2).after(Duration::from_millis(1)));
+    assert_eq!((second.id(), second.conflict()), (first.id(), Some(&Conflict::Replaced)));
+    assert_eq!(site.trial.state().later.len(), 1);
+    let mut worker = site.trial.worker(&[]);
+    assert_eq!(site.wait(&first).unwrap().order, 2);
+    site.trial.wait_settled();
+    assert!(site.enqueue(call(3)).is_new());
+    site.trial.stop(&mut worker);
+}
+
+#[test]
+fn every_end_of_a_call_frees_its_lock() {
+    let mut site = Site::new();
+    let mut worker = site.trial.worker(&[]);
+    let dead = site.enqueue(tasks::fail::call("no".into()).unique(Unique::UntilDone));
+    site.wait(&dead).unwrap_err();
+    let expired = tasks::charge::call(1).unique(Unique::UntilDone);
+    let expired = site.enqueue(expired.deadline(std::time::SystemTime::UNIX_EPOCH));
+    site.wait(&expired).unwrap_err();
+    let scheduled = site.enqueue(tasks::charge::call(2).unique(Unique::UntilDone).after(HOUR));
+    assert_eq!(site.locks(), 1);
+    site.runtime.block_on(scheduled.cancel()).unwrap();
+    let retrying = site.enqueue(tasks::later::call().unique(Unique::UntilDone));
+    site.wait_state(&retrying, CallState::Retrying);
+    assert_eq!(site.locks(), 1, "expected a retried call to keep its lock");
+    site.runtime.block_on(retrying.cancel()).unwrap();
+    assert_eq!(site.locks(), 0);
+    // One without a record for others to see tells of its end all the same.
+    let once = site.enqueue(tasks::once::call(1).unique(Unique::UntilDone));
+    wait::until("the lock to be free", crate::support::trial::PATIENCE, || site.locks() == 0);
+    assert_eq!(site.state(&once), None);
+    site.trial.stop(&mut worker);
+}
+
+#[test]
+fn lock_of_a_call_that_is_nowhere_is_taken_over() {
+    let mut site = Site::new();
+    let first = site.enqueue(tasks::charge::call(1).unique(Unique::UntilDone));
+    // A worker of another kind has taken it, and a cleaner its record.
+    let () = site.trial.redis.del(&["q", "q_noti"]).unwrap();
+    let record = format!("q:c:{}", first.id().unwrap().to_string().replace('-', ""));
+    let () = site.trial.redis.del(record).unwrap();
+    let second = site.enqueue(tasks::charge::call(1).unique(Unique::UntilDone));
+    assert!(second.is_new() && second.id() != first.id());
+}

@@ -1,0 +1,70 @@
+use super::*;
+
+const ID: &[u8; 16] = &[7; 16];
+const RECORD: &str = "q:c:07070707070707070707070707070707";
+const LOCK: &str = "q:u:01010101010101010101010101010101";
+
+fn finish(bench: &mut Bench, seq: u64, slot: &str, keep: &str, state: &str) -> RedisResult<i64> {
+    bench.call("finish", |call| {
+        call.key(PROCESSING).key(WORKER).key(DEATHS).key(CANCELLED);
+        call.arg(seq).arg(slot).arg(QUEUE).arg(&ID[..]).arg(keep).arg([&b"d"[..], &[1; 16]].concat());
+        call.arg(state).arg(250).arg("attempt").arg(1).arg("result").arg(b"\x05");
+    })
+}
+
+fn seed(bench: &mut Bench) {
+    bench.own(&[(&slot(0), "a"), (&slot(1), "b")]);
+    let () = bench.redis.hset_multiple(RECORD, &[("state", "running"), ("task", "f")]).unwrap();
+    let () = bench.redis.set(LOCK, &ID[..]).unwrap();
+    let () = bench.redis.zadd(CANCELLED, &ID[..], 1).unwrap();
+}
+
+#[test]
+fn releases_the_message_and_notes_the_end() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    let mut listener = bench._server.connection();
+    let mut heard = listener.as_pubsub();
+    heard.subscribe(RECORD).unwrap();
+    assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), 1);
+    assert_eq!(bench.state().processing, owned(&[(&slot(1), "b")]));
+    let record: BTreeMap<String, Vec<u8>> = bench.redis.hgetall(RECORD).unwrap();
+    assert_eq!((&record["state"][..], &record["result"][..]), (&b"succeeded"[..], &b"\x05"[..]));
+    let number = |name: &str| String::from_utf8(record[name].clone()).unwrap().parse::<u64>().unwrap();
+    assert_eq!(number("ended") - number("began"), 250);
+    bench.assert_expires(RECORD, 60_000);
+    assert_eq!(bench.redis.zrange::<_, Vec<Vec<u8>>>("q_done", 0, -1).unwrap(), [ID.to_vec()]);
+    let left: (bool, bool) = (bench.redis.exists(LOCK).unwrap(), bench.redis.exists(CANCELLED).unwrap());
+    assert_eq!((left, bench.seq()), ((false, false), Some(1)));
+    let message: rmpv::Value =
+        rmpv::decode::read_value(&mut heard.get_message().unwrap().get_payload_bytes()).unwrap();
+    assert_eq!(message[0].as_str(), Some("succeeded"));
+}
+
+#[test]
+fn record_that_is_not_kept_goes_and_is_told_of() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    assert_eq!(finish(&mut bench, 1, &slot(0), "0", "succeeded").unwrap(), 1);
+    let left: (bool, bool) = (bench.redis.exists(RECORD).unwrap(), bench.redis.exists("q_done").unwrap());
+    assert_eq!(left, (false, false));
+}
+
+#[test]
+fn notes_nothing_for_a_slot_that_owns_nothing() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    assert_eq!(finish(&mut bench, 1, &slot(5), "60000", "succeeded").unwrap(), 0);
+    assert_eq!(bench.redis.hget::<_, _, String>(RECORD, "state").unwrap(), "running");
+    assert!(bench.redis.exists::<_, bool>(LOCK).unwrap(), "expected the lock to be held");
+    bench.refuses(STALE, "out of order", |bench| finish(bench, 5, &slot(0), "60000", "succeeded"));
+}
+
+#[test]
+fn full_redis_is_no_obstacle() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    bench.fill();
+    assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), 1);
+    assert_eq!(bench.redis.hget::<_, _, String>(RECORD, "state").unwrap(), "succeeded");
+}

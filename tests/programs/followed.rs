@@ -1,0 +1,72 @@
+//! Tasks whose calls are followed or unique. The tests call them by the same functions.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use delayed::{Context, TaskError};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Receipt {
+    pub(crate) order: u64,
+    pub(crate) paid: Option<String>,
+}
+
+#[delayed::task(name = "followed.charge", queue = "q", keep = "1h")]
+pub(crate) async fn charge(order: u64) -> Result<Receipt, TaskError> {
+    Ok(Receipt { order, paid: Some(format!("{order} EUR")) })
+}
+
+#[delayed::task(name = "followed.charge_blocking", queue = "q", keep = "1h")]
+pub(crate) fn charge_blocking(order: u64) -> Receipt {
+    Receipt { order, paid: None }
+}
+
+#[delayed::task(name = "followed.charge_apart", queue = "q", keep = "1h", isolation = "fork")]
+pub(crate) fn charge_apart(order: u64) -> Receipt {
+    Receipt { order, paid: None }
+}
+
+#[delayed::task(name = "followed.text", queue = "q", keep = "1h")]
+pub(crate) async fn text(length: usize) -> String {
+    "x".repeat(length)
+}
+
+#[delayed::task(name = "followed.text_apart", queue = "q", keep = "1h", isolation = "prefork")]
+pub(crate) fn text_apart(length: usize) -> String {
+    "x".repeat(length)
+}
+
+#[delayed::task(name = "followed.fail", queue = "q", keep = "1h", retry = 1, backoff = none)]
+pub(crate) async fn fail(reason: String) -> Result<u8, String> {
+    Err(reason)
+}
+
+/// Ends when the file is there, or when it is asked to.
+#[delayed::task(name = "followed.gated", queue = "q", keep = "1h", unique = "until_done", grace = "5s")]
+pub(crate) async fn gated(gate: PathBuf, ctx: Context) -> Result<String, String> {
+    while !gate.exists() {
+        if ctx.is_cancelled() {
+            return Err("it was asked to end".into());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok("opened".into())
+}
+
+/// Never ends by itself.
+#[delayed::task(name = "followed.endless", queue = "q", keep = "1h", isolation = "fork")]
+pub(crate) fn endless() {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Waits long for its second attempt.
+#[delayed::task(name = "followed.later", queue = "q", keep = "1h", retry = 1, backoff = fixed("1h"))]
+pub(crate) async fn later() -> Result<(), String> {
+    Err("not yet".into())
+}
+
+#[delayed::task(name = "followed.once", queue = "q", unique = "until_started")]
+pub(crate) async fn once(_n: u64) {}
