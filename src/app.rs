@@ -31,7 +31,8 @@ impl App {
         Self::default()
     }
 
-    /// Sets the version of the program, usually `env!("CARGO_PKG_VERSION")`. `--version` prints it, with that of this library.
+    /// Sets the version of the program, usually `env!("CARGO_PKG_VERSION")`. `--version` prints it, with that of this library; so
+    /// does `workers`.
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
         self

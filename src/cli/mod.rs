@@ -66,7 +66,7 @@ impl App {
     #[must_use = "the exit code is to be returned from `main`"]
     pub fn main(self) -> ExitCode {
         let (states, version) = self.into_parts();
-        run(states, version.as_deref(), std::env::args_os())
+        run(states, version, std::env::args_os())
     }
 }
 
@@ -74,14 +74,16 @@ impl App {
 struct Program {
     settings: Settings,
     states: States,
+    /// That of the program, not of this library.
+    version: Option<String>,
     zygote: Option<Zygote>,
 }
 
-fn run(states: States, version: Option<&str>, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+fn run(states: States, version: Option<String>, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.into_iter().collect();
     // Also of a command line that is not understood.
     let json = words.iter().any(|word| word == "--json");
-    let args = match args::read(words, version) {
+    let args = match args::read(words, version.as_deref()) {
         Ok(args) => args,
         Err(error) if json && error.use_stderr() => {
             let text = error.to_string();
@@ -93,10 +95,10 @@ fn run(states: States, version: Option<&str>, words: impl IntoIterator<Item = Os
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    execute(states, args).unwrap_or_else(|failure| failure.report(json))
+    execute(states, version, args).unwrap_or_else(|failure| failure.report(json))
 }
 
-fn execute(mut states: States, args: Args) -> Result<ExitCode, Failure> {
+fn execute(mut states: States, version: Option<String>, args: Args) -> Result<ExitCode, Failure> {
     // First: it may be told to end before it has come to anything.
     startup::prepare(args.command.serves());
     let mut settings = Settings::load(&args)?;
@@ -120,7 +122,7 @@ fn execute(mut states: States, args: Args) -> Result<ExitCode, Failure> {
 
     let server = DevServer::for_command(&mut settings, &args.command)?;
     let runtime = runtime(&settings, &args.command, zygote.is_some())?;
-    let program = Program { settings, states, zygote };
+    let program = Program { settings, states, version, zygote };
     let serves = args.command.serves();
     let result = runtime.block_on(commands::run(program, args.command));
     if serves {

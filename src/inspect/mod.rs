@@ -23,7 +23,7 @@ pub use self::messages::{MessageSummary, Waiting};
 pub use self::queues::{QueueList, QueueStatus};
 pub use self::scheduled::ScheduledCall;
 pub use self::workers::{Running, WorkerKind, WorkerStatus};
-pub use crate::protocol::info::WorkerInfo;
+pub use crate::protocol::info::{WorkerInfo, WorkerPhase};
 pub use crate::protocol::message::FailedAttempt;
 pub use crate::protocol::value::PlainValue;
 

@@ -1,13 +1,13 @@
 //! Lists workers and the messages that they own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, digest};
 use crate::error::Error;
 use crate::inspect::{Inspector, MessageSummary};
-use crate::protocol::info::WorkerInfo;
+use crate::protocol::info::{RunInfo, WorkerInfo};
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::{QueueName, WorkerId};
 
@@ -55,6 +55,9 @@ pub struct Running {
     pub queue: String,
     /// The slot that owns the message.
     pub wire_id: String,
+    /// When its run began, in milliseconds since 1970 by the worker's clock. `None` for a run that has not lasted for one or two
+    /// heartbeats (1.5 s each by default), for a message that was claimed ahead, and for a Python or Go worker.
+    pub started_ms: Option<u64>,
     /// The message.
     #[serde(flatten)]
     pub message: MessageSummary,
@@ -75,35 +78,40 @@ impl Inspector {
         let mut ours = BTreeMap::new();
         let mut foreign = BTreeMap::new();
         for queue in &queues {
-            self.add_leases(queue, now, &mut ours).await?;
-            self.add_owned(queue, limit, &mut ours, &mut foreign).await?;
+            let runs = self.add_leases(queue, now, &mut ours).await?;
+            self.add_owned(queue, limit, &runs, &mut ours, &mut foreign).await?;
         }
         Ok(ours.into_values().chain(foreign.into_values()).collect())
     }
 
+    /// Adds the workers of a queue. Returns their long runs, by wire id.
     async fn add_leases(
         &self,
         queue: &QueueName,
         now: u64,
         ours: &mut BTreeMap<String, WorkerStatus>,
-    ) -> Result<(), BrokerError> {
+    ) -> Result<HashMap<String, RunInfo>, BrokerError> {
+        let mut runs = HashMap::new();
         for (id, end) in self.broker.workers(&QueueKeys::new(queue)).await? {
             // Its key is made from the queue and the id, whoever wrote that.
             let info = self.broker.worker_info(&format!("{queue}:{id}")).await?;
             let worker = ours.entry(id.clone()).or_insert_with(|| WorkerStatus::new(id, WorkerKind::Ours));
             worker.lease_ends_ms = worker.lease_ends_ms.max(Some(end));
-            let info = info.as_deref().and_then(WorkerInfo::decode);
+            let mut info = info.as_deref().and_then(WorkerInfo::decode);
+            let named = info.as_mut().map(|info| std::mem::take(&mut info.runs)).unwrap_or_default();
+            runs.extend(named.into_iter().map(|run| (format!("{queue}:{}:{}", worker.id, run.slot), run)));
             worker.alive |= holds(end, now, info.as_ref());
             worker.queues.push(queue.to_string());
             worker.info = worker.info.take().or(info);
         }
-        Ok(())
+        Ok(runs)
     }
 
     async fn add_owned(
         &self,
         queue: &QueueName,
         limit: usize,
+        runs: &HashMap<String, RunInfo>,
         ours: &mut BTreeMap<String, WorkerStatus>,
         foreign: &mut BTreeMap<String, WorkerStatus>,
     ) -> Result<(), BrokerError> {
@@ -127,9 +135,12 @@ impl Inspector {
                 let same = |running: &Running| running.queue == queue.as_str() && running.wire_id == *wire_id;
                 // A scan may give a field twice.
                 if !worker.running.iter().any(same) {
+                    // The slot may hold another message by now.
+                    let run = runs.get(wire_id).filter(|run| run.digest == digest(message));
                     worker.running.push(Running {
                         queue: queue.to_string(),
                         wire_id: wire_id.clone(),
+                        started_ms: run.map(|run| run.started_ms),
                         message: MessageSummary::of(message, limit),
                     });
                 }

@@ -27,6 +27,7 @@ pub struct WorkerBuilder {
     queues: Vec<Result<QueueWeight, ConfigError>>,
     registry: Option<Registry>,
     states: States,
+    program_version: Option<String>,
     signals: bool,
     owns_process: bool,
     zygote: Option<Zygote>,
@@ -39,6 +40,7 @@ impl WorkerBuilder {
             queues: Vec::new(),
             registry: None,
             states: States::new(),
+            program_version: None,
             signals: false,
             owns_process: false,
             zygote: None,
@@ -161,6 +163,14 @@ impl WorkerBuilder {
         self
     }
 
+    /// Sets the version of the program, usually `env!("CARGO_PKG_VERSION")`. The command `workers` and
+    /// [`Inspector::workers`](crate::Inspector::workers) show it next to that of this library. Default: none.
+    #[must_use]
+    pub fn program_version(mut self, version: impl Into<String>) -> Self {
+        self.program_version = Some(version.into());
+        self
+    }
+
     /// Makes the worker handle signals, from [`connect`](Self::connect) on: SIGTERM, SIGINT and SIGHUP stop it, SIGUSR1 makes it
     /// quiet, and so does SIGTSTP until SIGCONT; in a terminal, Ctrl-Z suspends the process. Signals that the parent process
     /// ignores stay ignored, except SIGTERM. Default: false, because signals concern the whole process.
@@ -225,6 +235,7 @@ impl WorkerBuilder {
         Ok(Worker {
             id: WorkerId::random(),
             handle,
+            program_version: self.program_version,
             broker,
             heartbeat,
             registry,

@@ -20,11 +20,11 @@ use crate::runner::{Done, Outcome};
 use crate::worker::busy_poll::BusyPoll;
 use crate::worker::decide::Policy;
 use crate::worker::event_loop::kill::Kills;
-use crate::worker::executor::{Batch, Executor, ExecutorParts, FinishedRun, NextPrefetched};
-use crate::worker::exits::Question;
+use crate::worker::executor::{Batch, Executor, ExecutorParts, FinishedRun, LongRun, NextPrefetched};
 use crate::worker::failures::Failures;
 use crate::worker::last_sweep::{LastSweep, Left};
 use crate::worker::phase::{Phase, StopReason};
+use crate::worker::question::Question;
 use crate::worker::queue::{Came, Demand, QueueEvent, QueueParts, Queues, Reply};
 use crate::worker::stats::Counters;
 
@@ -48,9 +48,18 @@ pub(super) struct Parts {
     pub(super) policy: Policy,
     pub(super) counters: Arc<Counters>,
     pub(super) phase: watch::Receiver<Phase>,
-    pub(super) question: Arc<Question>,
+    pub(super) questions: Questions,
     pub(super) is_burst: bool,
     pub(super) last_sweep: LastSweep,
+}
+
+/// What other threads ask the loop.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    /// What runs, when the process exits.
+    pub(super) running: Arc<Question<String>>,
+    /// What has been running for long, for the heartbeat.
+    pub(super) long_runs: Arc<Question<Vec<LongRun>>>,
 }
 
 /// Ties queues and executor together.
@@ -62,7 +71,7 @@ pub(super) struct EventLoop {
     failures: Failures,
     counters: Arc<Counters>,
     phase: watch::Receiver<Phase>,
-    question: Arc<Question>,
+    questions: Questions,
     busy_poll: BusyPoll,
     is_burst: bool,
     /// Before a burst ends.
@@ -83,7 +92,7 @@ impl EventLoop {
             failures: Failures::new(),
             counters: parts.counters,
             phase: parts.phase,
-            question: parts.question,
+            questions: parts.questions,
             busy_poll: BusyPoll::new(),
             is_burst: parts.is_burst,
             last_sweep: parts.last_sweep,
@@ -204,7 +213,8 @@ impl EventLoop {
     }
 
     fn on_phase(&mut self) {
-        self.question.answer(|| self.executor.names_of_running());
+        self.questions.running.answer(|| self.executor.names_of_running());
+        self.questions.long_runs.answer(|| self.executor.long_runs());
         if let Phase::Stopping { deadline } = self.phase() {
             self.executor.announce(deadline);
         }

@@ -1,7 +1,7 @@
 //! Notices that the process exits while its worker serves, as by `std::process::exit` in a task: says what was running, and
 //! ends the process with a code of its own, so that no supervisor takes it for a good end.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use crate::runner::running_here;
 use crate::sys::exits::on_exit;
 use crate::sys::fork::exit_now;
 use crate::worker::phase::WorkerHandle;
+use crate::worker::question::Question;
 use crate::worker::queue::served::ServedQueue;
 
 /// With what the process ends: `EX_SOFTWARE` of sysexits.h.
@@ -30,20 +31,14 @@ pub(super) struct Serving {
     pub(super) worker: WorkerId,
     pub(super) queues: Vec<Arc<ServedQueue>>,
     pub(super) handle: WorkerHandle,
-    pub(super) question: Arc<Question>,
+    /// What the loop runs.
+    pub(super) question: Arc<Question<String>>,
     /// Whether the process is there for the worker alone: then nothing else may end it either.
     pub(super) owns_process: bool,
 }
 
-/// Asks the loop what it runs.
-#[derive(Debug, Default)]
-pub(super) struct Question {
-    is_asked: AtomicBool,
-    answer: Mutex<Option<String>>,
-}
-
 /// While it is there, the exit of the process is noticed.
-pub(super) struct Watch(Arc<Question>);
+pub(super) struct Watch(Arc<Question<String>>);
 
 impl Watch {
     pub(super) fn begin(serving: Serving) -> Self {
@@ -61,32 +56,22 @@ impl Drop for Watch {
     }
 }
 
-impl Question {
-    /// Answers if it was asked.
-    pub(super) fn answer(&self, answer: impl FnOnce() -> String) {
-        if self.is_asked.load(Ordering::Relaxed) {
-            *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer());
-        }
-    }
-
-    /// None where the loop says nothing, as when it is blocked.
-    fn ask(&self, handle: &WorkerHandle) -> Option<String> {
-        self.is_asked.store(true, Ordering::Relaxed);
-        handle.wake();
+impl Serving {
+    /// What the event loop runs. None if it does not say it, as when it is blocked.
+    fn running(&self) -> Option<String> {
+        self.question.ask(&self.handle);
         let until = Instant::now() + ANSWER;
         loop {
-            let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let answer = self.question.take();
             if answer.is_some() || Instant::now() > until {
                 return answer;
             }
             std::thread::sleep(LOOK);
         }
     }
-}
 
-impl Serving {
     fn tell(&self, task: Option<&str>) {
-        let running = if task.is_none() { self.question.ask(&self.handle) } else { None };
+        let running = if task.is_none() { self.running() } else { None };
         let owned: usize = self.queues.iter().map(|queue| queue.owned()).sum();
         tracing::error!(
             worker = %self.worker,

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use crate::broker::{BrokerError, Foreign, LeaseKeeper, Order};
 use crate::protocol::names::WorkerId;
 use crate::repeats::WINDOW;
+use crate::worker::description::Description;
 use crate::worker::queue::served::ServedQueue;
 
 /// What the log calls a beat.
@@ -41,8 +42,7 @@ pub(super) struct Pulse {
     pub(super) worker: WorkerId,
     pub(super) lease: Duration,
     pub(super) period: Duration,
-    /// A worker's `info`, encoded.
-    pub(super) info: Vec<u8>,
+    pub(super) description: Description,
     /// Where the tasks run.
     pub(super) runtime: Handle,
     /// Told after a beat, but for the first, when queues may have something to sweep: those that note it.
@@ -247,17 +247,23 @@ impl Pulse {
     fn beat(&mut self, keeper: &mut LeaseKeeper) -> Result<bool, BrokerError> {
         let mut result = Ok(());
         let mut found = false;
+        let owns_messages = self.queues.iter().any(|beating| beating.queue.surely_owned() > 0);
+        if self.description.update(owns_messages) {
+            // Each queue is told of the phase.
+            self.queues.iter_mut().for_each(|beating| beating.rests = 0);
+        }
         for (index, beating) in self.queues.iter_mut().enumerate() {
             let Some(slots) = beating.due() else { continue };
             let queue = &beating.queue;
             let mut is_idle = slots.is_empty();
             // One that may rest for the whole of its lease is not to look dead by then.
             let lease = if is_idle { self.lease * 2 } else { self.lease };
+            let info = self.description.encode(index);
             for chunk in chunks(&slots) {
                 let sent = queue.now();
                 let ids = queue.ids(chunk);
                 let keys = queue.lease_keys(self.worker.as_str());
-                match keeper.beat(keys, lease, &self.info, &ids) {
+                match keeper.beat(keys, lease, &info, &ids) {
                     Ok(beaten) => {
                         queue.cover(chunk, sent, self.lease);
                         note_foreign(queue, beaten.foreign);

@@ -3,6 +3,7 @@
 mod builder;
 mod busy_poll;
 mod decide;
+mod description;
 mod event_loop;
 mod executor;
 mod exits;
@@ -12,6 +13,7 @@ mod hint;
 mod last_sweep;
 mod phase;
 mod prefetch_limiter;
+mod question;
 mod queue;
 mod settlement;
 mod signals;
@@ -19,7 +21,7 @@ mod stats;
 mod sweep;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::{join, try_join_all};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -36,7 +38,6 @@ use crate::broker::{Broker, BrokerError, BrokerErrorKind, Channels, DeadLimits, 
 use crate::config::Config;
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
-use crate::protocol::info::WorkerInfo;
 use crate::protocol::meta::since_1970;
 use crate::protocol::names::WorkerId;
 use crate::runner::{PoolOptions, Processes, Zygote};
@@ -44,7 +45,8 @@ use crate::sweeper::{Sweeper, Timetable};
 use crate::sys;
 use crate::task::{Cancellation, Registry, States};
 use crate::worker::decide::Policy;
-use crate::worker::event_loop::{EventLoop, KillChannels, Parts, answer_all};
+use crate::worker::description::Description;
+use crate::worker::event_loop::{EventLoop, KillChannels, Parts, Questions, answer_all};
 use crate::worker::executor::task_table::TaskTable;
 use crate::worker::executor::{ExecutorParts, Shared};
 use crate::worker::heartbeat::{Beating, Heartbeat, Pulse};
@@ -71,6 +73,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 pub struct Worker {
     id: WorkerId,
     config: Config,
+    program_version: Option<String>,
     /// None when it was told to stop before it was connected.
     broker: Option<Broker>,
     heartbeat: Heartbeat,
@@ -159,7 +162,8 @@ impl Worker {
             None => None,
         };
         let (kill, kills) = unbounded_channel();
-        let pulse = self.pulse(&queues, kill);
+        let questions = Questions::default();
+        let pulse = self.pulse(&queues, kill, &questions);
         let found = Arc::clone(&pulse.found);
         let begun = self.heartbeat.begin(pulse);
         let registered = try_join_all(queues.iter().map(|queue| register(&broker, queue)));
@@ -202,7 +206,7 @@ impl Worker {
 
         let (answer, answered) = unbounded_channel();
         let answers = Owned::spawn(answer_all(broker.clone(), answered));
-        let question = Arc::<exits::Question>::default();
+        let running = Arc::clone(&questions.running);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
         let weights = config.queues.iter().map(|entry| entry.weight.unwrap_or(0));
@@ -235,7 +239,7 @@ impl Worker {
             },
             counters: Arc::clone(&self.counters),
             phase: self.handle.watch(),
-            question: Arc::clone(&question),
+            questions,
             is_burst: config.burst,
             last_sweep: LastSweep::new(
                 (config.burst && config.sweep).then(|| (broker.clone(), self.sweeper(&broker))),
@@ -258,7 +262,7 @@ impl Worker {
             worker: self.id.clone(),
             queues: queues.clone(),
             handle: handle.clone(),
-            question,
+            question: running,
             owns_process: self.owns_process,
         });
         if cfg!(panic = "abort") {
@@ -317,26 +321,20 @@ impl Worker {
         }
     }
 
-    fn pulse(&self, queues: &[Arc<ServedQueue>], orders: UnboundedSender<(usize, Order)>) -> Pulse {
+    fn pulse(
+        &self,
+        queues: &[Arc<ServedQueue>],
+        orders: UnboundedSender<(usize, Order)>,
+        questions: &Questions,
+    ) -> Pulse {
         let config = &self.config.worker;
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let info = WorkerInfo {
-            host: sys::host(),
-            pid: std::process::id(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            protocol: crate::protocol::VERSION,
-            started_ms: u64::try_from(started.as_millis()).unwrap_or(u64::MAX),
-            concurrency: config.concurrency as u64,
-            prefetch: (config.slots() - config.concurrency) as u64,
-            queues: self.queues().map(ToString::to_string).collect(),
-            lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
-        };
+        let (version, question) = (self.program_version.clone(), Arc::clone(&questions.long_runs));
         Pulse {
             queues: queues.iter().map(|queue| Beating::new(Arc::clone(queue))).collect(),
             worker: self.id.clone(),
             lease: config.lease,
             period: config.beat_period(),
-            info: info.encode(),
+            description: Description::new(config, version, self.handle.clone(), question),
             runtime: tokio::runtime::Handle::current(),
             found: Arc::default(),
             orders,

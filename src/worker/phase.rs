@@ -68,6 +68,10 @@ impl WorkerHandle {
         if stopping { self.stop_now() } else { self.wind_down() }
     }
 
+    pub(super) fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
     /// Wakes the event loop, though the phase has not changed.
     pub(super) fn wake(&self) {
         self.phase.send_modify(|_| ());

@@ -1,5 +1,8 @@
 //! Do an operator's commands show what is there, and move what they are told to?
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::sys::signal::Signal;
 use redis::Commands;
 use serde_json::Value;
 
@@ -245,7 +248,16 @@ fn queues_and_workers_show_who_runs_what() {
         (&"foreign".into(), &true.into(), &"4711".into())
     );
     assert_eq!(foreign["running"][0]["arguments"], serde_json::json!([1]));
-    on(&redis, DELAYED, &["workers"]).expect(0).says("runs 1 of 2").says("Python or Go");
+    let ours_version = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        (&ours["info"]["program_version"], &ours["info"]["version"], &ours["info"]["phase"]),
+        (&"7.8.9".into(), &ours_version.into(), &"running".into())
+    );
+    on(&redis, DELAYED, &["workers"])
+        .expect(0)
+        .says("runs 1 of 2")
+        .says(&format!("(7.8.9, delayed {ours_version})"))
+        .says("Python or Go");
     let queues = on(&redis, DELAYED, &["queues", "--json"]).json();
     assert_eq!(
         (&queues[0]["queue"], &queues[0]["owned"], &queues[0]["workers"]),
@@ -254,6 +266,72 @@ fn queues_and_workers_show_who_runs_what() {
     );
     worker.kill9();
     worker.wait_exit(PATIENCE);
+}
+
+/// The one worker of a Redis, when it is as it should be.
+fn worker_that(redis: &TestRedis, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    wait::until_some(what, PATIENCE, || {
+        let workers = on(redis, DELAYED, &["workers", "--json"]).json();
+        Some(workers[0].clone()).filter(&is_so)
+    })
+}
+
+#[test]
+fn workers_shows_since_when_a_long_run_goes_on() {
+    let redis = TestRedis::start();
+    let before = millis();
+    let mut worker = start(&redis, &["worker", "--concurrency", "1", "--prefetch", "1", "--lease", "1s"]);
+    let ids = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"];
+    for id in ids {
+        on(&redis, WORKER, &["enqueue", &task("never_ends"), &format!("--id={id}")]).expect(0);
+    }
+    let run_of = |worker: &Value, id: &str| {
+        worker["running"].as_array().unwrap().iter().find(|run| run["call_id"] == id).cloned()
+    };
+    let starts = |worker: &Value| run_of(worker, ids[0]).and_then(|run| run["started_ms"].as_u64());
+    let shown = worker_that(&redis, "the start of a run", |worker| {
+        starts(worker).is_some() && run_of(worker, ids[1]).is_some()
+    });
+    let started = starts(&shown).unwrap();
+    assert!((before..=millis()).contains(&started), "{before} {started}");
+    let prefetched = run_of(&shown, ids[1]).unwrap();
+    assert_eq!(prefetched["started_ms"], Value::Null, "expected it to be claimed ahead: {shown:#}");
+    let table = on(&redis, DELAYED, &["workers"]).expect(0).out;
+    let row = |id: &str| table.lines().find(|line| line.contains(id)).unwrap();
+    assert!(row(ids[0]).contains("  runs "), "{table}");
+    assert!(!row(ids[1]).contains("  runs "), "{table}");
+
+    // The next run in the same slot is not taken for the long one.
+    on(&redis, DELAYED, &["tasks", "kill", ids[0]]).expect(0);
+    let next = worker_that(&redis, "the next run", |worker| run_of(worker, ids[0]).is_none());
+    let next = run_of(&next, ids[1]).unwrap();
+    assert!(next["started_ms"].as_u64().is_none_or(|since| since > started), "{next:#}");
+    worker.kill9();
+    worker.wait_exit(PATIENCE);
+}
+
+#[test]
+fn workers_shows_which_are_quiet_or_drain() {
+    let redis = TestRedis::start();
+    let mut worker = start(&redis, &["worker", "--lease", "1s"]);
+    let phase = |name: &'static str| move |worker: &Value| worker["info"]["phase"] == name;
+    on(&redis, WORKER, &["enqueue", &task("never_ends")]).expect(0);
+    worker_that(&redis, "a run", |worker| !worker["running"][0].is_null());
+    worker.signal(Signal::SIGUSR1);
+    worker_that(&redis, "a quiet worker", phase("quiet"));
+    on(&redis, DELAYED, &["workers"]).expect(0).says("  quiet ");
+    worker.signal(Signal::SIGTERM);
+    worker_that(&redis, "a draining worker", phase("draining"));
+    on(&redis, DELAYED, &["workers"]).expect(0).says("  draining ");
+    worker.signal(Signal::SIGTERM);
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
+    assert_eq!(on(&redis, DELAYED, &["workers", "--json"]).json(), Value::Array(Vec::new()));
+}
+
+/// Milliseconds since 1970.
+fn millis() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    u64::try_from(now.as_millis()).unwrap()
 }
 
 #[test]

@@ -322,5 +322,5 @@ fn version_is_that_of_the_program_and_of_the_library() {
     let ours = env!("CARGO_PKG_VERSION");
     let of = |program: &str| ended(&mut command(program, directory.path(), &["--version"])).expect(0).out;
     assert_eq!(of(DELAYED), format!("delayed {ours}\n"));
-    assert_eq!(of(super::WORKER), format!("delayed-test-worker (delayed {ours})\n"));
+    assert_eq!(of(super::WORKER), format!("delayed-test-worker 7.8.9 (delayed {ours})\n"));
 }

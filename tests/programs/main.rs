@@ -102,6 +102,7 @@ fn main() -> std::process::ExitCode {
 
 fn worker() -> std::process::ExitCode {
     delayed::App::new()
+        .version("7.8.9")
         .state(Greeting("Hello"))
         .state(isolation::Files::default())
         .state_with(trials::OwnClient::connect)

@@ -21,6 +21,9 @@ pub(super) async fn run(program: Program) -> Result<(), Failure> {
         .states(program.states)
         .signals(true)
         .owns_process();
+    if let Some(version) = program.version {
+        worker = worker.program_version(version);
+    }
     if let Some(zygote) = program.zygote {
         worker = worker.zygote(zygote);
     }

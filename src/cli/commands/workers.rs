@@ -5,7 +5,7 @@ use crate::cli::args::Workers;
 use crate::cli::commands::{call, check_queue, inspector, limit};
 use crate::cli::exit::Failure;
 use crate::cli::output::{self, Cell};
-use crate::inspect::{WorkerKind, WorkerStatus};
+use crate::inspect::{WorkerInfo, WorkerKind, WorkerPhase, WorkerStatus};
 
 pub(super) async fn run(program: &Program, args: &Workers) -> Result<(), Failure> {
     let json = args.output.json;
@@ -27,16 +27,23 @@ pub(super) async fn run(program: &Program, args: &Workers) -> Result<(), Failure
             // Each is what `tasks kill` takes.
             let id = running.message.call_id.as_ref().unwrap_or(&running.wire_id);
             let what = format!("{} {}", running.queue, call(&running.message));
-            rows.push([format!("  {id}").into(), "".into(), "".into(), what.into()]);
+            let state =
+                running.started_ms.map_or_else(String::new, |ms| format!("runs {}", output::since(ms)));
+            rows.push([format!("  {id}").into(), state.into(), "".into(), what.into()]);
         }
     }
     output::table(["worker, and its calls", "state", "lease", "what it runs"], rows, &[(3, 12)])
 }
 
 fn row(worker: &WorkerStatus) -> [Cell; 4] {
-    let state = if worker.alive { "alive" } else { "dead" };
+    let state = match worker.info.as_ref().and_then(|info| info.phase) {
+        _ if !worker.alive => "dead",
+        Some(WorkerPhase::Quiet) => "quiet",
+        Some(WorkerPhase::Draining) => "draining",
+        _ => "alive",
+    };
     let place = match (&worker.info, worker.kind) {
-        (Some(info), _) => format!("{} pid {} ({})", info.host, info.pid, info.version),
+        (Some(info), _) => format!("{} pid {} ({})", info.host, info.pid, versions(info)),
         (None, WorkerKind::Foreign) => "Python or Go".into(),
         (None, WorkerKind::Ours) => "-".into(),
     };
@@ -47,6 +54,14 @@ fn row(worker: &WorkerStatus) -> [Cell; 4] {
     let lease = worker.lease_ends_ms.map_or_else(|| "-".into(), output::distance);
     let what = format!("runs {busy}: {place}, {}", worker.queues.join(" "));
     [worker.id.clone().into(), Cell::from(state).red_if(!worker.alive), lease.into(), what.into()]
+}
+
+/// The versions of the program, if it states one, and of the library.
+fn versions(info: &WorkerInfo) -> String {
+    match &info.program_version {
+        Some(program) => format!("{program}, delayed {}", info.version),
+        None => format!("delayed {}", info.version),
+    }
 }
 
 /// How many of what it may run at a time, and what was claimed ahead.

@@ -36,13 +36,16 @@ pub(super) use self::blocking::Shared;
 #[cfg(test)]
 pub(super) use self::deadline::RunDeadline;
 pub(super) use self::prefetched::NextPrefetched;
-pub(super) use self::runs::{FinishedRun, RunEnd};
+pub(super) use self::runs::{FinishedRun, LongRun, RunEnd};
 
 /// After how long runs of quick blocking tasks that still wait get threads of their own.
 const HELP_AFTER: Duration = Duration::from_millis(2);
 /// How many blocking runs are handed over at most while as many run as may: a thread that is handed one run after another
 /// sleeps in between, and waking it takes longer than a quick run.
 const JOINED: usize = 256;
+
+/// How many long runs a worker names: each takes about 80 bytes of every heartbeat.
+const MOST_LONG_RUNS: usize = 256;
 
 /// What an executor is made of.
 pub(super) struct ExecutorParts {
@@ -345,6 +348,11 @@ impl Executor {
     /// The tasks that run at this moment.
     pub(super) fn names_of_running(&self) -> String {
         self.runs.names()
+    }
+
+    /// The longest of the runs that have lasted for a heartbeat or longer.
+    pub(super) fn long_runs(&self) -> Vec<LongRun> {
+        self.runs.long(self.lease / 4, MOST_LONG_RUNS)
     }
 
     /// Tells the runs that they will be given up at `deadline`.

@@ -90,6 +90,15 @@ pub(in crate::worker) struct FinishedRun {
     pub(in crate::worker) tracking: Option<Box<Tracking>>,
 }
 
+/// A run that has been going on for long.
+#[derive(Debug)]
+pub(in crate::worker) struct LongRun {
+    pub(in crate::worker) queue: usize,
+    pub(in crate::worker) slot: usize,
+    pub(in crate::worker) began: Instant,
+    pub(in crate::worker) message: Bytes,
+}
+
 /// What a timer of a run came to.
 #[derive(Debug)]
 pub(super) enum Rung {
@@ -382,6 +391,19 @@ impl Runs {
             count => format!("{task} ({count})"),
         };
         counts.iter().map(name).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The runs that have lasted that long, longest first, up to so many.
+    pub(super) fn long(&self, least: Duration, most: usize) -> Vec<LongRun> {
+        let long = |(slot, running): (usize, &Option<Running>)| {
+            let running = running.as_ref().filter(|running| running.is_underway())?;
+            let began = running.began.filter(|began| began.elapsed() >= least)?;
+            Some(LongRun { queue: running.queue, slot, began, message: running.message.clone() })
+        };
+        let mut runs: Vec<LongRun> = self.slots.iter().enumerate().filter_map(long).collect();
+        runs.sort_unstable_by_key(|run| run.began);
+        runs.truncate(most);
+        runs
     }
 
     /// How many go on that nothing can stop but the end of this process.
