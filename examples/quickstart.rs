@@ -14,7 +14,7 @@ mod tasks {
     #[delayed::task(name = "mail.send", queue = "mail", retry = 3)]
     pub async fn send(to: String, text: Option<String>, ctx: delayed::Context) -> Result<(), String> {
         if !to.contains('@') {
-            return Err(format!("{to:?} is no address"));
+            return Err(format!("{to:?} is not an address"));
         }
         println!("to {to}: {} (attempt {})", text.as_deref().unwrap_or("hello"), ctx.attempt());
         Ok(())

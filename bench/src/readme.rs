@@ -11,16 +11,17 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
     let redis = saved["machine"]["redis"].as_str().unwrap_or_default();
     let ours = |row: &str| median(saved, row, "delayed");
     // At concurrency 64, 10 and 1.
-    let three = |tell: &dyn Fn(&str) -> Result<String, String>| {
-        let [many, ten, one] = [64, 10, 1].map(|at_a_time| tell(&format!("drain, {at_a_time} at a time")));
+    let three_of = |table: &str, tell: &dyn Fn(&str) -> Result<String, String>| {
+        let [many, ten, one] = [64, 10, 1].map(|at_a_time| tell(&format!("{table}, {at_a_time} at a time")));
         Ok::<_, String>(format!("{}, {} and {}", many?, ten?, one?))
     };
+    let three = |tell: &dyn Fn(&str) -> Result<String, String>| three_of("drain", tell);
     let over = |system: &'static str, digits: usize| {
         three(&move |row| Ok(format!("{:.digits$}", ours(row)? / median(saved, row, system)?)))
     };
     let lines = [
         (
-            "empty calls each second, at concurrency 64, 10 and 1",
+            "empty calls of an `async fn` each second, at concurrency 64, 10 and 1",
             format!(
                 "{}: {} of the bare loop, and {} times asynq",
                 three(&|row| Ok(thousands(ours(row)?)))?,
@@ -59,10 +60,14 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
         "Measured by `bench/run` on {cores} cores with Redis {redis}; `docs/benchmarks.md` has all of it, beside other \
          systems. The bare loop calls the same scripts, sleeps until each reply, and does nothing else.\n\n| | |\n|---|---|\n"
     );
+    // Older runs do not have it.
+    let plain = three_of("drain of plain functions", &|row| Ok(thousands(ours(row)?))).ok();
+    let plain = plain.map(|rates| ("the same of a plain `fn`, which may block", rates));
     // Of a part that takes long, and that a run may leave out.
     let waiting = ours("memory, of Redis for a waiting call").ok();
     let waiting = waiting.map(|bytes| ("a call that waits: memory in Redis", format!("{bytes:.0} bytes")));
-    for (what, value) in lines.into_iter().chain(waiting) {
+    let [first, others @ ..] = lines;
+    for (what, value) in [first].into_iter().chain(plain).chain(others).chain(waiting) {
         text.push_str(&format!("| {what} | {value} |\n"));
     }
     Ok(text)

@@ -40,6 +40,7 @@ impl Ours {
         let call = match task {
             task if self.exec => isolated::exec::call(task.into(), number),
             "count" => tasks::count::call(number),
+            "count_plain" => tasks::count_plain::call(number),
             "mark" => tasks::mark::call(number),
             "mixed" => tasks::mixed::call(number),
             "carry" => tasks::carry::call(number, data.to_owned()),

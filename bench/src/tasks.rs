@@ -22,6 +22,12 @@ pub async fn count(number: u64) {
     Tally::of_environment().count(number);
 }
 
+/// The same as a plain function, which runs on a blocking thread.
+#[delayed::task(name = "count_plain", queue = "bench")]
+pub fn count_plain(number: u64) {
+    Tally::of_environment().count(number);
+}
+
 /// Tells when it began.
 #[delayed::task(name = "mark", queue = "bench")]
 pub async fn mark(number: u64) {

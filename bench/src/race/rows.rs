@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::OURS;
 use super::effort::{Amount, LEAST, Rates};
 use super::proxy::Proxy;
 use super::systems::SYSTEMS;
 use super::trial::{Drained, PLAIN, Trial, Work};
+use super::{OURS, WITHOUT_PREFETCH};
 use crate::figures::{Figures, quantile};
 
 /// Groups of rows that are measured together.
@@ -56,6 +56,12 @@ impl<'a> Rows<'a> {
             "drain" => {
                 for concurrency in [1, 10, 64, 256] {
                     self.drain(trial, concurrency);
+                }
+                // Others make no difference between the two, or have one kind.
+                if [OURS, WITHOUT_PREFETCH].contains(&trial.system.name) {
+                    for concurrency in [1, 10, 64, 256] {
+                        self.drain_plain(trial, concurrency);
+                    }
                 }
             }
             "enqueue" => {
@@ -117,6 +123,13 @@ impl<'a> Rows<'a> {
             add("memory, of a busy worker", "MB", drained.memory as f64 / 1e6);
             self.figures.raw(&row, name, drained.by_command);
         }
+    }
+
+    /// The same calls of a plain function, which runs on a blocking thread.
+    fn drain_plain(&mut self, trial: Trial, concurrency: usize) {
+        let name = format!("drain of plain functions, {concurrency} at a time");
+        let row = Row { name: &name, like: &name, amount: trial.effort.drain, filled: true };
+        self.drained(trial, row, Work { concurrency, task: "count_plain", ..PLAIN });
     }
 
     fn drained(&mut self, trial: Trial, row: Row, work: Work) -> Option<Drained> {
