@@ -4,7 +4,6 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Row, Table, TableStyle, Width};
-use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -146,8 +145,12 @@ impl<T: Into<String>> From<T> for Cell {
 /// Whether what is printed is in color: on a terminal that knows colors, unless `NO_COLOR` is set.
 fn has_color() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value: std::ffi::OsString| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-    std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+    std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb()
+}
+
+/// Whether the terminal shows control sequences as they are.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb")
 }
 
 /// A text in red, on a terminal.
@@ -212,25 +215,26 @@ pub(super) fn counted(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Shows on a terminal how far something is.
+/// Shows on a terminal how far something is, until it is dropped.
 pub(super) fn progress(what: &'static str) -> impl FnMut(u64, u64) + Send {
-    let style = ProgressStyle::with_template("{msg} {pos}/{len} {wide_bar} {eta}");
-    let bar = ProgressBar::new(0).with_message(what);
-    if let Ok(style) = style {
-        bar.set_style(style);
-    }
-    let bar = Cleared(bar);
+    let line = (std::io::stderr().is_terminal() && !is_dumb()).then_some(ProgressLine);
     move |done, total| {
-        bar.0.set_length(total);
-        bar.0.set_position(done);
+        if line.is_some() {
+            // Where nobody sees it, it is not missed.
+            let _ = write!(std::io::stderr(), "{ERASE}{what} {done}/{total}");
+        }
     }
 }
 
-struct Cleared(ProgressBar);
+/// Goes to the beginning of the line and erases it.
+const ERASE: &str = "\r\u{1b}[2K";
 
-impl Drop for Cleared {
+/// A line of a terminal that shows progress. It is erased at the end.
+struct ProgressLine;
+
+impl Drop for ProgressLine {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        let _ = write!(std::io::stderr(), "{ERASE}");
     }
 }
 
