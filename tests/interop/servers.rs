@@ -71,7 +71,9 @@ fn try_tests(server: &std::path::Path) {
     let began = Instant::now();
     let mut command = Command::new(std::env::current_exe().unwrap());
     let suites = ["lua::", "model::against_redis::", "faults::"];
-    let mut tests = Program::spawn(command.args(suites).env("DELAYED_TEST_SERVER", server));
+    // Other tests run beside these: as many at a time as there are cores will do.
+    command.args(suites).env("DELAYED_TEST_SERVER", server).env_remove("RUST_TEST_THREADS");
+    let mut tests = Program::spawn(&mut command);
     let status = tests.wait_exit(10 * PATIENCE);
     assert!(status.success(), "expected the tests to pass on {}:\n{}", server.display(), tests.printed());
     let said = tests.wait_for_line("test result: ok");
