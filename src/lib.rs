@@ -45,7 +45,7 @@
 //! | requeue the calls of dead workers | [`Sweeper`]; each worker also does so for its own queues |
 //! | inspect queues, requeue dead letters | [`Inspector`], [`inspect`] |
 //! | change a setting | [`config`] |
-//! | test on a failing network | `delayed::testing`, with the feature `testing` |
+//! | test a program: what it enqueues, how its tasks run, a failing network | `delayed::testing`, with the feature `testing` |
 //!
 //! # Features
 //!
@@ -58,7 +58,7 @@
 //! | `cli` | yes | [`delayed::main`](main()), [`App`] and the command line; includes `client`, `worker`, `sweeper` and `inspect` |
 //! | `tls` | yes | addresses that begin with `rediss://` |
 //! | `inspect` | with `cli` | [`Inspector`] |
-//! | `testing` | no | `delayed::testing` |
+//! | `testing` | no | `delayed::testing`; includes `client`, `worker` and `inspect` |
 //!
 //! A program that only enqueues calls needs: `delayed = { version = "0.1", default-features = false, features = ["macros", "client"] }`.
 //!

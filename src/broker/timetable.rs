@@ -1,5 +1,8 @@
 //! Reads of the timetable of a queue: calls that are not to run yet.
 
+#[cfg(feature = "testing")]
+use std::time::Duration;
+
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::protocol::call_id::CallId;
@@ -34,6 +37,21 @@ impl Broker {
         command.arg(&keys.due).arg([b"c", &id.as_bytes()[..]].concat());
         let due: Option<f64> = self.read("scheduled", &command).await?;
         Ok(due.map(|due| due.max(0.0) as u64))
+    }
+
+    /// Makes all that is in the timetable due so much earlier, and has the processes that move calls look again.
+    #[cfg(feature = "testing")]
+    pub(crate) async fn advance(&self, keys: &QueueKeys, by: Duration) -> Result<(), BrokerError> {
+        let mut command = redis::cmd("ZRANGE");
+        let members: Vec<Vec<u8>> = self.read("advance", command.arg(&keys.due).arg(0).arg(-1)).await?;
+        let mut pipe = redis::pipe();
+        for member in members {
+            // Nothing for one that was moved meanwhile.
+            pipe.cmd("ZADD").arg(&keys.due).arg("XX").arg("INCR").arg(-(by.as_millis() as f64)).arg(member);
+        }
+        pipe.cmd("PUBLISH").arg(&keys.due_channel).arg(0);
+        let advanced = pipe.query_async::<()>(&mut self.commands.clone()).await;
+        advanced.map_err(|error| BrokerError::from_redis("advance", &error))
     }
 
     /// The messages of calls in the timetable, none for one that is gone.

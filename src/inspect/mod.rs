@@ -65,4 +65,10 @@ impl Inspector {
     pub async fn with_config(config: &Config) -> Result<Self, Error> {
         Ok(Self { broker: Broker::connect(&config.redis).await? })
     }
+
+    /// Its broker, for what only a test reads or does.
+    #[cfg(feature = "testing")]
+    pub(crate) fn broker(&self) -> &Broker {
+        &self.broker
+    }
 }

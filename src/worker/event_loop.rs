@@ -11,6 +11,7 @@ mod settle;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 
@@ -23,6 +24,7 @@ use crate::worker::event_loop::kill::Kills;
 use crate::worker::executor::{Batch, Executor, ExecutorParts, FinishedRun, LongRun, NextPrefetched};
 use crate::worker::failures::Failures;
 use crate::worker::last_sweep::{LastSweep, Left};
+use crate::worker::observe::EndedRun;
 use crate::worker::phase::{Phase, StopReason};
 use crate::worker::question::Question;
 use crate::worker::queue::{Came, Demand, QueueEvent, QueueParts, Queues, Reply};
@@ -47,6 +49,7 @@ pub(super) struct Parts {
     pub(super) kills: KillChannels,
     pub(super) policy: Policy,
     pub(super) counters: Arc<Counters>,
+    pub(super) observer: Option<UnboundedSender<EndedRun>>,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) questions: Questions,
     pub(super) is_burst: bool,
@@ -70,6 +73,8 @@ pub(super) struct EventLoop {
     policy: Policy,
     failures: Failures,
     counters: Arc<Counters>,
+    /// Of a test: is told of each run.
+    observer: Option<UnboundedSender<EndedRun>>,
     phase: watch::Receiver<Phase>,
     questions: Questions,
     busy_poll: BusyPoll,
@@ -91,6 +96,7 @@ impl EventLoop {
             policy: parts.policy,
             failures: Failures::new(),
             counters: parts.counters,
+            observer: parts.observer,
             phase: parts.phase,
             questions: parts.questions,
             busy_poll: BusyPoll::new(),
@@ -416,7 +422,7 @@ fn demand(executor: &Executor, accepts: bool) -> Demand<'_> {
     Demand { accepts, concurrency: executor.concurrency(), limiter: executor.limiter() }
 }
 
-async fn sleep_until(timer: Option<Instant>) {
+pub(super) async fn sleep_until(timer: Option<Instant>) {
     match timer {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,

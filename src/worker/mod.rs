@@ -11,12 +11,17 @@ mod failures;
 mod heartbeat;
 mod hint;
 mod last_sweep;
+// Read by tests alone.
+#[cfg_attr(not(feature = "testing"), allow(dead_code))]
+mod observe;
 mod phase;
 mod prefetch_limiter;
 mod question;
 mod queue;
 mod settlement;
 mod signals;
+#[cfg(feature = "testing")]
+mod single;
 mod stats;
 mod sweep;
 
@@ -31,7 +36,12 @@ pub use self::builder::WorkerBuilder;
 pub use self::busy_poll::runtime;
 #[cfg(feature = "cli")]
 pub(crate) use self::executor::task_table::first_isolated;
+pub(crate) use self::observe::EndedRun;
+#[cfg(feature = "testing")]
+pub(crate) use self::observe::Next;
 pub use self::phase::{StopReason, WorkerHandle};
+#[cfg(feature = "testing")]
+pub(crate) use self::single::run_single;
 pub use self::stats::Stats;
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, Channels, DeadLimits, Order};
@@ -83,6 +93,8 @@ pub struct Worker {
     signals: Option<Owned<()>>,
     owns_process: bool,
     zygote: Option<Zygote>,
+    /// Of a test: is told of each run. The timetable is left to the test then.
+    observer: Option<UnboundedSender<EndedRun>>,
     handle: WorkerHandle,
     counters: Arc<Counters>,
 }
@@ -142,7 +154,9 @@ impl Worker {
     /// Redis cannot be used at the start, or the zygote was killed: then a sweeper brings back what had begun in processes, and
     /// what ran in this one has ended or was put back.
     pub async fn run(mut self) -> Result<Stopped, Error> {
-        hint::show_without_subscriber();
+        if self.observer.is_none() {
+            hint::show_without_subscriber();
+        }
         let Some(broker) = self.broker.take() else { return Ok(self.stopped(StopReason::Requested, 0)) };
         let (zygote, signals, handle) = (self.zygote.take(), self.signals.take(), self.handle.clone());
         let config = &self.config.worker;
@@ -202,7 +216,7 @@ impl Worker {
         // What may be due by now.
         queues.iter().for_each(|queue| timetable.note(&queue.keys, Duration::ZERO));
         let listening = Owned::spawn(Arc::clone(&timetable).listen(channels));
-        let promoting = Owned::spawn(Arc::clone(&timetable).run());
+        let promoting = self.observer.is_none().then(|| Owned::spawn(Arc::clone(&timetable).run()));
 
         let (answer, answered) = unbounded_channel();
         let answers = Owned::spawn(answer_all(broker.clone(), answered));
@@ -238,6 +252,7 @@ impl Worker {
                 new_id: CallId::new,
             },
             counters: Arc::clone(&self.counters),
+            observer: self.observer.take(),
             phase: self.handle.watch(),
             questions,
             is_burst: config.burst,

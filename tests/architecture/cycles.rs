@@ -26,7 +26,11 @@ const MEANT: [(&str, &str, &str); 5] = [
         "one process becomes the other; both end by the same sweep",
     ),
     ("sys/wait.rs", "sys/linux.rs", "the one has what only Linux has of the other"),
-    ("testing/proxy.rs", "testing/relay.rs", "the handle of a proxy and its loop, which share their state"),
+    (
+        "testing/network/proxy.rs",
+        "testing/network/relay.rs",
+        "the handle of a proxy and its loop, which share their state",
+    ),
 ];
 
 /// Rooms that are left out as a whole for now, and why.

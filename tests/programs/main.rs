@@ -11,6 +11,8 @@ mod points;
 mod producer;
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "how that fails is what is tried")]
 mod streams;
+#[expect(clippy::print_stdout, reason = "tests read it")]
+mod tester;
 #[expect(clippy::print_stdout, reason = "what is printed is shortened")]
 mod texts;
 mod timed;
@@ -96,6 +98,9 @@ fn main() -> std::process::ExitCode {
     }
     if let Ok(kind) = std::env::var("PRODUCER") {
         return producer::main(&kind);
+    }
+    if let Ok(kind) = std::env::var("TESTER") {
+        return tester::main(&kind);
     }
     worker()
 }

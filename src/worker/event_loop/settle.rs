@@ -14,6 +14,7 @@ use crate::worker::decide::{Decision, RunInfo, decide};
 use crate::worker::event_loop::EventLoop;
 use crate::worker::executor::{FinishedRun, Overdue, RunEnd};
 use crate::worker::failures::Ended;
+use crate::worker::observe::EndedRun;
 use crate::worker::phase::Phase;
 use crate::worker::settlement::Settlement;
 use crate::worker::stats::count;
@@ -30,8 +31,12 @@ impl EventLoop {
             is_draining: self.is_draining,
         };
         let is_isolated = task.is_some_and(|task| task.is_isolated());
-        let Decision { outcome, settlement } = decide(&end, &info, &self.policy);
+        let decision = decide(&end, &info, &self.policy);
         let run = end.run;
+        if let Some(observer) = &self.observer {
+            let _ = observer.send(EndedRun::new(self.queues.name(run.queue), &run, &decision));
+        }
+        let Decision { outcome, settlement } = decision;
         let (slot, queue) = (run.slot, run.queue);
         if let Some(deadline) = run.deadline.as_ref().filter(|deadline| deadline.is_overdue()) {
             let message = Message::decode(&run.message).ok();

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::libc::linger;
 use nix::sys::socket::{setsockopt, sockopt};
 
-use crate::testing::frame::frame;
-use crate::testing::proxy::{Fault, Rule, Shared};
+use crate::testing::network::frame::frame;
+use crate::testing::network::proxy::{Fault, Rule, Shared};
 
 /// A client, and Redis for it.
 #[derive(Debug)]

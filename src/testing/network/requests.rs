@@ -1,7 +1,7 @@
 //! Which requests is a fault for?
 
 use crate::broker::digest_of;
-use crate::testing::frame::words;
+use crate::testing::network::frame::words;
 
 /// Which requests a [`Trap`](super::Trap) is for: every one of them, or the [`nth`](Self::nth).
 #[derive(Debug, Clone, PartialEq, Eq)]

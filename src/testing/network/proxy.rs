@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use crate::testing::place::{Address, Listener, Place};
-use crate::testing::relay::{Connection, relay};
-use crate::testing::requests::Requests;
+use crate::testing::network::place::{Address, Listener, Place};
+use crate::testing::network::relay::{Connection, relay};
+use crate::testing::network::requests::Requests;
 
 /// What the network does with all that comes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

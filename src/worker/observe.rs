@@ -1,0 +1,49 @@
+//! Tells a test how each run ended and what was decided about its call.
+
+use std::time::Duration;
+
+use crate::protocol::names::QueueName;
+use crate::runner::Outcome;
+use crate::worker::decide::Decision;
+use crate::worker::executor::FinishedRun;
+use crate::worker::settlement::Settlement;
+
+/// A run that has ended.
+#[derive(Debug)]
+pub(crate) struct EndedRun {
+    pub(crate) queue: QueueName,
+    /// As it was claimed.
+    pub(crate) message: Vec<u8>,
+    pub(crate) outcome: Outcome,
+    pub(crate) next: Next,
+}
+
+/// What happens to the call of a run that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing more: it is done.
+    Gone,
+    /// It runs again after this time.
+    Again(Duration),
+    /// It runs again after this time, and this attempt does not count.
+    Snoozed(Duration),
+    /// It is a dead letter, with this reason and this detail.
+    Dead(&'static str, String),
+    /// It waits in its queue, unchanged.
+    PutBack,
+}
+
+impl EndedRun {
+    pub(super) fn new(queue: &QueueName, run: &FinishedRun, decision: &Decision) -> Self {
+        let is_snoozed = matches!(&decision.outcome, Outcome::Failed(error) if error.is_snooze());
+        let next = match &decision.settlement {
+            Settlement::Release { .. } => Next::Gone,
+            Settlement::Retry { .. } => Next::Again(Duration::ZERO),
+            Settlement::RetryLater { delay, .. } if is_snoozed => Next::Snoozed(*delay),
+            Settlement::RetryLater { delay, .. } => Next::Again(*delay),
+            Settlement::Bury { reason, detail, .. } => Next::Dead(reason, detail.clone()),
+            Settlement::PutBack { .. } | Settlement::Leave => Next::PutBack,
+        };
+        Self { queue: queue.clone(), message: run.message.to_vec(), outcome: decision.outcome.clone(), next }
+    }
+}
