@@ -6,12 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::arguments::{ArgumentReader, Arguments, Param, Presence};
 use crate::protocol::decode::from_slice;
-use crate::protocol::encode::Encoder;
+use crate::protocol::encode::{EncodeError, Encoder};
 use crate::protocol::message::Message;
 use crate::testing::value::Value;
 
-/// The parameters of a task that is not known here: so many arguments by place.
-static PLACES: [Param; 16] = [Param { name: "", ty: "", presence: Presence::Optional }; 16];
+/// As many arguments a task has at most.
+pub(super) const MOST: usize = 16;
+/// The parameters of a task that is not known here: arguments by place.
+static PLACES: [Param; MOST] = [Param { name: "", ty: "", presence: Presence::Optional }; MOST];
 const NIL: &[u8] = &[0xc0];
 
 /// Reads arguments, and says whether they are as expected; `None` if they have another type.
@@ -36,15 +38,36 @@ pub(super) enum Expected<'t> {
     All { count: usize, check: Position<'t> },
 }
 
+/// What an argument can be compared with.
+#[diagnostic::on_unimplemented(
+    message = "an argument cannot be compared with `{Self}`: it does not implement `serde::Serialize`",
+    label = "expected a value, `_`, or a closure that names the type of its argument",
+    note = "such as `args: [\"ann\", _, |count: u32| count > 3]`"
+)]
+pub trait Comparable {
+    /// The value, encoded as an argument is.
+    ///
+    /// # Errors
+    /// It cannot be encoded.
+    fn encoded(&self) -> Result<Vec<u8>, EncodeError>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + ?Sized> Comparable for T {
+    fn encoded(&self) -> Result<Vec<u8>, EncodeError> {
+        let mut encoder = Encoder::new(1);
+        encoder.argument("expected", self);
+        encoder.finish()
+    }
+}
+
 impl<'t> Position<'t> {
     /// This value.
     ///
     /// # Panics
     /// It cannot be encoded.
-    pub fn value<T: Serialize + ?Sized>(value: &T) -> Self {
-        let mut encoder = Encoder::new(1);
-        encoder.argument("expected", value);
-        Self::Value(encoder.finish().unwrap_or_else(|error| panic!("delayed::testing: {error}")))
+    pub fn value<T: Comparable + ?Sized>(value: &T) -> Self {
+        Self::Value(value.encoded().unwrap_or_else(|error| panic!("delayed::testing: {error}")))
     }
 
     /// What a closure checks.
@@ -98,7 +121,7 @@ impl Expected<'_> {
         if let Some(params) = params.filter(|params| !fits(params)) {
             return Some(format!("the task has {}", arguments(params.len())));
         }
-        let mut reader = match reader(message, params, if is_open { PLACES.len() } else { count }) {
+        let mut reader = match reader(message, params, if is_open { MOST } else { count }) {
             Ok(reader) => reader,
             Err(error) => return Some(error),
         };
@@ -128,7 +151,7 @@ fn arguments(count: usize) -> String {
     if count == 1 { "1 argument".into() } else { format!("{count} arguments") }
 }
 
-/// Begins to read the arguments of a message: of a task that is not known here, `count` arguments by place.
+/// Begins to read the arguments of a message: of a task that is not known here, up to `count` of them by place.
 pub(super) fn reader<'a>(
     message: &Message<'a>,
     params: Option<&'static [Param]>,

@@ -15,7 +15,7 @@ use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
 use crate::protocol::value::describe_arguments;
 use crate::task::Registry;
-use crate::testing::arguments::{next, reader};
+use crate::testing::arguments::{MOST, next, reader};
 use crate::testing::run::SHOWN;
 use crate::testing::value::Value;
 
@@ -75,7 +75,7 @@ impl EnqueuedCall {
     pub fn argument<T: DeserializeOwned>(&self, index: usize) -> T {
         let read = || {
             let message = self.message()?;
-            let mut reader = reader(&message, params(message.task()), index + 1).ok()?;
+            let mut reader = reader(&message, params(message.task()), MOST).ok()?;
             for _ in 0..index {
                 next::<Value>(&mut reader)?;
             }

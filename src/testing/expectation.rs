@@ -151,6 +151,7 @@ pub fn assert_enqueued(redis: &Redis, text: &str, expected: &Expectation<'_>) ->
     let problems: Vec<_> = calls.iter().map(|call| expected.problem(call, &registry)).collect();
     let found = problems.iter().filter(|problem| problem.is_none()).count();
     let first = calls.iter().zip(&problems).find(|(_, problem)| problem.is_none());
+    assert!(expected.times != Some(0), "`refute_enqueued!` checks that there are no calls: {text}");
     match first {
         Some((call, _)) if expected.times.is_none_or(|times| times == found) => call.clone(),
         _ => {
@@ -161,7 +162,10 @@ pub fn assert_enqueued(redis: &Redis, text: &str, expected: &Expectation<'_>) ->
                     .map(|(call, problem)| (call, problem.as_deref().filter(|_| expected.is_of_task(call)))),
             );
             match expected.times {
-                Some(times) => panic!("expected {times} enqueued calls, found {found}: {text}\n{list}"),
+                Some(times) => {
+                    let calls = if times == 1 { "call" } else { "calls" };
+                    panic!("expected {times} enqueued {calls}, found {found}: {text}\n{list}")
+                }
                 None => panic!("expected an enqueued call: {text}\n{list}"),
             }
         }
@@ -171,6 +175,10 @@ pub fn assert_enqueued(redis: &Redis, text: &str, expected: &Expectation<'_>) ->
 /// Checks that no call is enqueued as described. `text` is the description, as it is written.
 #[track_caller]
 pub fn refute_enqueued(redis: &Redis, text: &str, refuted: &Expectation<'_>) {
+    assert!(
+        refuted.times.is_none(),
+        "`assert_enqueued!` counts calls, `refute_enqueued!` expects none: {text}"
+    );
     let (calls, registry) = (redis.enqueued_blocking(), Registry::collect().unwrap_or_default());
     let found: Vec<_> = calls.iter().filter(|call| refuted.problem(call, &registry).is_none()).collect();
     if !found.is_empty() {

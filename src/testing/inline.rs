@@ -3,12 +3,11 @@
 use std::future::IntoFuture;
 use std::pin::Pin;
 
-use tokio::runtime::Builder;
-
 #[cfg(feature = "cli")]
 use crate::app::App;
 use crate::protocol::message::Message;
 use crate::task::{Call, IntoCall, Registry, States};
+use crate::testing::background::Background;
 use crate::testing::run::Run;
 use crate::worker::run_single;
 
@@ -85,11 +84,10 @@ impl Inline {
     /// Runs the call, from a thread that may block.
     ///
     /// # Panics
-    /// See [`run`]. Also on a thread that runs async code.
+    /// See [`run`].
     #[must_use = "a run that failed is no panic"]
     pub fn blocking(self) -> Run {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        runtime.unwrap_or_else(|error| refuse(&error)).block_on(self.into_future())
+        Background::start().unwrap_or_else(|error| refuse(&error)).wait(self.into_future())
     }
 
     async fn run(self) -> Run {

@@ -1,6 +1,7 @@
 #![doc = include_str!("../../docs/testing.md")]
 
 mod arguments;
+mod background;
 mod connection;
 mod drain;
 mod enqueued;
@@ -26,7 +27,7 @@ pub use self::run::{Run, RunOutcome, Runs};
 /// Used by the code that the macros of this module generate. May change in any release.
 #[doc(hidden)]
 pub mod __private {
-    pub use super::arguments::next;
+    pub use super::arguments::{Comparable, next};
     pub use super::expectation::{Due, Expectation, Position, assert_enqueued, refute_enqueued};
     pub use super::macros::{expected_args, expected_call};
 }

@@ -170,7 +170,7 @@ impl fmt::Display for RunOutcome {
     }
 }
 
-/// The runs of a [`Drain`], in the order in which they ended: a slice of [`Run`]s.
+/// The runs of a [`Drain`](crate::testing::Drain), in the order in which they ended: a slice of [`Run`]s.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Runs(Vec<Run>);
 

@@ -2,6 +2,7 @@
 
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -22,7 +23,8 @@ const CHECK_EVERY: Duration = Duration::from_millis(1);
 const LONGEST_DIRECTORY: usize = 60;
 /// Becomes the server. A process beside it ends the server and removes its directory when our end of the pipe closes without
 /// a word: when we are killed, or exit without dropping the server, as a `static` does.
-const SCRIPT: &str = r#"directory=$PWD
+const SCRIPT: &str = r#"directory=$1
+shift
 exec 3<&0 </dev/null
 (read -r _ <&3 || { kill -9 "$$"; cd / && rm -rf -- "$directory"; }) >/dev/null 2>&1 &
 exec 3<&- >/dev/null 2>&1
@@ -127,7 +129,7 @@ fn find(name: &Path) -> Option<PathBuf> {
 fn make_directory() -> Result<PathBuf, StartError> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let place = std::env::temp_dir();
-    let place = if place.as_os_str().len() > LONGEST_DIRECTORY { "/tmp".into() } else { place };
+    let place = if is_plain(&place) { place } else { "/tmp".into() };
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = place.join(format!("delayed-test-{}-{number}", std::process::id()));
@@ -140,10 +142,18 @@ fn make_directory() -> Result<PathBuf, StartError> {
     }
 }
 
+/// Whether the path of a socket in a directory of this one is short enough, and stands in an address as it is.
+fn is_plain(place: &Path) -> bool {
+    let bytes = place.as_os_str().as_bytes();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(byte);
+    bytes.len() <= LONGEST_DIRECTORY && bytes.iter().all(is_plain)
+}
+
 fn spawn(program: &Path, directory: &Path) -> io::Result<Child> {
     // Names of files are relative to the directory.
     Command::new("sh")
         .args(["-c", SCRIPT, "delayed-test"])
+        .arg(directory)
         .arg(program)
         .args(["--port", "0", "--unixsocket", SOCKET, "--unixsocketperm", "700", "--dir", "."])
         .args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile", LOG])

@@ -143,7 +143,7 @@ async fn a_failed_assertion_lists_what_is_enqueued() {
         (panic_of(|| assert_enqueued!(redis, "mails.Purge", args: [2, ..])), "[argument 1 differs]"),
         (
             panic_of(|| assert_enqueued!(redis, shop::send, times: 1)),
-            "expected 1 enqueued calls, found 2: shop::send, times: 1\n",
+            "expected 1 enqueued call, found 2: shop::send, times: 1\n",
         ),
     ] {
         assert!(text.contains(problem), "expected {problem:?}:\n{text}");
@@ -155,6 +155,32 @@ async fn a_failed_assertion_lists_what_is_enqueued() {
     assert!(
         panic_of(|| refute_enqueued!(redis))
             .starts_with("expected no enqueued call: any\nenqueued:\n  default: ")
+    );
+}
+
+#[tokio::test]
+async fn a_number_that_makes_no_sense_is_refused() {
+    let redis = Redis::start().await;
+    assert_eq!(
+        panic_of(|| assert_enqueued!(redis, shop::send, times: 0)),
+        "`refute_enqueued!` checks that there are no calls: shop::send, times: 0"
+    );
+    assert_eq!(
+        panic_of(|| refute_enqueued!(redis, shop::send, times: 2)),
+        "`assert_enqueued!` counts calls, `refute_enqueued!` expects none: shop::send, times: 2"
+    );
+}
+
+#[tokio::test]
+async fn arguments_of_a_found_call_are_decoded() {
+    let redis = Redis::start().await;
+    let call = GoTask::new("mails.Send").arg("bob").arg(vec![1, 2]);
+    redis.client().enqueue(call).await.unwrap();
+    let call = assert_enqueued!(redis);
+    assert_eq!((call.argument::<String>(0), call.argument::<Vec<u8>>(1)), ("bob".into(), vec![1, 2]));
+    assert_eq!(
+        panic_of(|| call.argument::<u64>(0)),
+        "expected argument 0 of default: mails.Send(\"bob\", [1, 2]) to be of type u64"
     );
 }
 

@@ -176,6 +176,12 @@ async fn calls_of_others_stay_in_their_queues() {
 }
 
 #[tokio::test]
+#[should_panic = "delayed::testing::Drain: "]
+async fn an_invalid_queue_is_refused() {
+    let _ = Redis::start().await.drain().queue("").blocking();
+}
+
+#[tokio::test]
 #[should_panic = "expected all runs to succeed:\n  shop.end(\"well\"), attempt 1: succeeded\n  \
                   shop.end(\"fatal\"), attempt 1: failed: no such card; dead"]
 async fn a_run_that_was_to_succeed_is_listed_with_the_others() {

@@ -63,6 +63,11 @@ async fn a_task_that_enqueues_calls_takes_a_client() {
     assert_enqueued!(redis, shop::note, args: ["order 7"]);
 }
 
+#[tokio::test]
+async fn a_call_runs_while_async_code_waits() {
+    assert!(testing::run(shop::end::call("well".into())).blocking().succeeded());
+}
+
 #[test]
 fn a_call_runs_without_a_runtime() {
     assert!(testing::run(shop::isolated::call(std::process::id())).blocking().succeeded());

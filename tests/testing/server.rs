@@ -61,6 +61,19 @@ fn redis_of_a_killed_or_exited_test_is_gone() {
 }
 
 #[test]
+fn a_directory_that_does_not_suit_a_socket_is_not_used() {
+    let directory = crate::support::directory();
+    for name in ["with a space", &"long".repeat(20)] {
+        let place = directory.path().join(name);
+        std::fs::create_dir(&place).unwrap();
+        let mut command = Command::new(PROGRAM);
+        let mut program = Program::spawn(command.env("TESTER", "exits").env("TMPDIR", &place));
+        program.wait_for_line("redis at unix:///tmp/delayed-test-");
+        assert!(program.wait_exit(PATIENCE).success());
+    }
+}
+
+#[test]
 fn a_missing_or_broken_server_is_named_in_the_panic() {
     let directory = crate::support::directory();
     for (variable, value, expected) in [
