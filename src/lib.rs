@@ -147,6 +147,7 @@ pub use crate::error::Error;
 #[cfg(feature = "inspect")]
 #[doc(inline)]
 pub use crate::inspect::Inspector;
+pub use crate::protocol::annotations::HeaderError;
 pub use crate::protocol::call_id::{CallId, CallIdError};
 pub use crate::protocol::encode::EncodeError;
 pub use crate::protocol::names::{NameError, PathError, QueueName};
@@ -198,8 +199,8 @@ pub mod __private {
     /// The wire protocol.
     pub mod protocol {
         pub use crate::protocol::{
-            VERSION, arguments, backoff, call_id, decode, encode, info, keys, message, names, timestamp,
-            value,
+            VERSION, annotations, arguments, backoff, call_id, decode, encode, info, keys, message, names,
+            timestamp, value,
         };
     }
 }

@@ -12,6 +12,7 @@ mod conventions;
 mod faults;
 mod interop;
 mod isolation;
+mod layers;
 mod lua;
 mod lua_headers;
 mod model;

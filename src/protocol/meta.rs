@@ -11,6 +11,7 @@ pub(crate) const BACKOFF: &[u8] = &[0xa1, b'b'];
 pub(crate) const DEADLINE: &[u8] = &[0xa1, b'd'];
 pub(crate) const ERRORS: &[u8] = &[0xa1, b'e'];
 pub(crate) const FIRST_FAILED: &[u8] = &[0xa1, b'f'];
+pub(crate) const HEADERS: &[u8] = &[0xa1, b'h'];
 pub(crate) const ID: &[u8] = &[0xa1, b'i'];
 pub(crate) const KEYWORDS: &[u8] = &[0xa1, b'k'];
 pub(crate) const RETRY: &[u8] = &[0xa1, b'r'];

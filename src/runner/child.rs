@@ -322,9 +322,7 @@ impl Child<'_> {
             self.terminator.listen(listens)?;
         }
         let states = Arc::clone(&self.household.states);
-        let scope = Scope::new(task.name, queue, &states, &cancellation)
-            .attempt(message.attempts().saturating_add(1))
-            .id(message.id());
+        let scope = Scope::new(task.name, queue, &states, &cancellation).message(message);
         let scope = worker.map_or(scope, |worker| scope.place(worker, request.slot));
         let outcome = match task.handler {
             Handler::Blocking(_) => run_blocking(task, message.arguments(), &scope),

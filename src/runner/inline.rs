@@ -101,10 +101,8 @@ pub(crate) fn start_with_states(
             Ok(message) => message,
             Err(error) => return Outcome::Malformed { problem: excerpt(error) },
         };
-        let scope = Scope::new(task.name, &queue, &states, &cancellation)
-            .attempt(message.attempts().saturating_add(1))
-            .id(message.id())
-            .place(&worker, slot);
+        let scope =
+            Scope::new(task.name, &queue, &states, &cancellation).message(&message).place(&worker, slot);
         match start(task, message.arguments(), &scope) {
             Ok(run) => run.await,
             Err(outcome) => outcome,

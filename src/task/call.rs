@@ -1,8 +1,11 @@
 //! Describes a call: a task with its arguments, before it is sent.
 
+mod annotations;
+
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
+use crate::protocol::annotations::Annotations;
 use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Encoder, Meta};
@@ -72,7 +75,7 @@ impl Due {
 /// Who is to run it.
 #[derive(Debug, Clone)]
 enum Kind {
-    Native { task: &'static str, payload: Result<Vec<u8>, EncodeError>, meta: Meta },
+    Native { task: &'static str, payload: Result<Vec<u8>, EncodeError>, meta: Meta, annotations: Annotations },
     Python(PyTask),
     Go(GoTask),
 }
@@ -82,7 +85,8 @@ impl Call {
     #[doc(hidden)]
     pub fn new<T: Task>(encoder: Encoder) -> Self {
         let registration = T::registration();
-        let kind = Kind::Native { task: registration.name, payload: encoder.finish(), meta: Meta::default() };
+        let (meta, annotations) = (Meta::default(), Annotations::default());
+        let kind = Kind::Native { task: registration.name, payload: encoder.finish(), meta, annotations };
         let queue = registration.options.queue.map(QueueChoice::from).unwrap_or_default();
         Self { queue, due: None, kind }
     }
@@ -218,11 +222,13 @@ impl Call {
     /// Encodes the message. Without options, its bytes are those of Go for the same call.
     ///
     /// # Errors
-    /// An argument cannot be encoded.
+    /// An argument cannot be encoded, or the headers are too many or too large.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         match &self.kind {
-            Kind::Native { task, payload, meta } => {
-                payload.as_ref().map(|payload| encode::native(task, payload, meta)).map_err(Clone::clone)
+            Kind::Native { task, payload, meta, annotations } => {
+                let payload = payload.as_ref().map_err(Clone::clone)?;
+                annotations.check()?;
+                Ok(encode::annotated(task, payload, meta, annotations))
             }
             Kind::Python(task) => task.encode(),
             Kind::Go(task) => task.encode(),

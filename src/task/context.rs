@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::protocol::annotations::Annotations;
 use crate::protocol::call_id::CallId;
+use crate::protocol::message::Message;
+use crate::protocol::meta::Pairs;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::task::cancellation::Cancellation;
 use crate::task::state::{State, States};
@@ -35,6 +38,7 @@ struct Run {
     queue: QueueName,
     attempt: u32,
     id: Option<CallId>,
+    annotations: Annotations,
     cancellation: Cancellation,
     states: States,
 }
@@ -62,6 +66,28 @@ impl Context {
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.0.attempt
+    }
+
+    /// The value of a header of the call: see [`Call::header`](crate::Call::header).
+    ///
+    /// ```
+    /// use delayed::Context;
+    ///
+    /// #[delayed::task]
+    /// async fn invoice(month: String, ctx: Context) -> Result<(), String> {
+    ///     let tenant = ctx.header("tenant").ok_or("the call has no tenant")?;
+    ///     println!("invoice of {tenant} for {month}");
+    ///     Ok(())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.0.annotations.headers.get(name)
+    }
+
+    /// All headers of the call, sorted by name.
+    pub fn headers(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.0.annotations.headers.iter()
     }
 
     /// The queue from which the call came.
@@ -98,6 +124,8 @@ pub struct Scope<'a> {
     pub(crate) queue: &'a QueueName,
     pub(crate) attempt: u32,
     pub(crate) id: Option<CallId>,
+    /// The meta of the message, from which annotations are read when somebody asks for them.
+    meta: Pairs<'a>,
     pub(crate) states: &'a States,
     pub(crate) cancellation: &'a Cancellation,
     /// Which worker runs it, and in which of its slots: for the span of the run.
@@ -116,7 +144,8 @@ impl<'a> Scope<'a> {
         states: &'a States,
         cancellation: &'a Cancellation,
     ) -> Self {
-        Self { task, queue, attempt: 1, id: None, states, cancellation, worker: None, slot: None }
+        let meta = Pairs::default();
+        Self { task, queue, attempt: 1, id: None, meta, states, cancellation, worker: None, slot: None }
     }
 
     /// The same for another attempt: 1 is the first.
@@ -129,6 +158,13 @@ impl<'a> Scope<'a> {
     #[must_use]
     pub fn id(self, id: Option<CallId>) -> Self {
         Self { id, ..self }
+    }
+
+    /// The same for this message: its attempt, its id and its annotations.
+    #[must_use]
+    pub fn message(self, message: &Message<'a>) -> Self {
+        let (attempt, id) = (message.attempts().saturating_add(1), message.id());
+        Self { attempt, id, meta: message.pairs(), ..self }
     }
 
     /// The same for a run in this slot of a worker.
@@ -145,6 +181,7 @@ impl<'a> Scope<'a> {
             queue: self.queue.clone(),
             attempt: self.attempt,
             id: self.id,
+            annotations: self.meta.annotations(),
             cancellation: self.cancellation.clone(),
             states: self.states.clone(),
         }))

@@ -5,6 +5,7 @@ mod embedder;
 mod exits;
 mod interop;
 mod isolation;
+mod layers;
 mod points;
 #[expect(clippy::print_stderr, reason = "tests read it")]
 mod producer;

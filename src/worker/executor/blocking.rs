@@ -131,8 +131,7 @@ impl BlockingRuns {
                     &self.shared.states,
                     run.cancellation.as_ref().unwrap_or(&self.shared.unheard),
                 )
-                .attempt(message.attempts().saturating_add(1))
-                .id(message.id())
+                .message(&message)
                 .place(&run.queue.worker, run.slot);
                 run_blocking(run.task, message.arguments(), &scope)
             }

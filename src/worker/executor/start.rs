@@ -153,8 +153,7 @@ impl Executor {
             return Started::GoesOn { message, stop, control: Control { cancellation, deadline } };
         }
         let scope = Scope::new(entry.task.name, &queue.queue, &self.shared.states, heard)
-            .attempt(message.attempts().saturating_add(1))
-            .id(message.id())
+            .message(message)
             .place(&queue.worker, *slot);
         let mut run = match start(entry.task, message.arguments(), &scope) {
             Ok(run) => run,
