@@ -1,6 +1,6 @@
-//! Holds the values that a program shares with its tasks.
+//! Holds what a program gives its tasks: the values that they share, and the layers around them.
 
-use crate::task::States;
+use crate::task::{Context, Layers, Next, States, TaskError};
 
 /// A program that is worker, sweeper and command-line tool: [`main`](Self::main) runs the command in its arguments.
 ///
@@ -20,9 +20,14 @@ use crate::task::States;
 /// ```
 #[derive(Debug, Default)]
 #[must_use = "an App does nothing until `main` is called"]
-pub struct App {
-    states: States,
-    version: Option<String>,
+pub struct App(Parts);
+
+/// What a program is made of.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) states: States,
+    pub(crate) layers: Layers,
+    pub(crate) version: Option<String>,
 }
 
 impl App {
@@ -33,13 +38,13 @@ impl App {
 
     /// Sets the version of the program, usually `env!("CARGO_PKG_VERSION")`. `--version` prints it, with that of this library.
     pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.version = Some(version.into());
+        self.0.version = Some(version.into());
         self
     }
 
     /// Shares `value` with all tasks that have a parameter [`State<T>`](crate::State). It replaces a value of the same type.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
-        self.states.insert(value);
+        self.0.states.insert(value);
         self
     }
 
@@ -53,12 +58,39 @@ impl App {
         mut self,
         make: impl Fn() -> T + Send + Sync + 'static,
     ) -> Self {
-        self.states.insert_with(make);
+        self.0.states.insert_with(make);
         self
     }
 
-    /// The shared values, and the version of the program.
-    pub(crate) fn into_parts(self) -> (States, Option<String>) {
-        (self.states, self.version)
+    /// Adds a layer around each run, inside of those added before: an async function that is given the context of the run and the
+    /// rest of it, in every isolation. It can time the run, put it into a span, or end it before it begins.
+    ///
+    /// ```no_run
+    /// use delayed::{App, Context, Next, TaskError};
+    ///
+    /// /// Runs only calls of known tenants.
+    /// async fn for_tenants(ctx: Context, next: Next) -> Result<(), TaskError> {
+    ///     match ctx.header("tenant") {
+    ///         Some("acme") => next.run().await,
+    ///         other => Err(TaskError::fatal(format!("unknown tenant: {other:?}"))),
+    ///     }
+    /// }
+    ///
+    /// fn main() -> std::process::ExitCode {
+    ///     App::new().layer(for_tenants).main()
+    /// }
+    /// ```
+    ///
+    /// [`WorkerBuilder::layer`](crate::worker::WorkerBuilder::layer) has the rules.
+    pub fn layer<F>(mut self, layer: impl Fn(Context, Next) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<(), TaskError>> + Send + 'static,
+    {
+        self.0.layers.push(layer);
+        self
+    }
+
+    pub(crate) fn into_parts(self) -> Parts {
+        self.0
     }
 }

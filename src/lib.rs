@@ -38,7 +38,8 @@
 //! |---|---|
 //! | declare a task: its queue, retries, timeouts, isolation | [`#[delayed::task]`](macro@task), [`TaskError`] |
 //! | share a pool or a client with the tasks of a program | [`App`], [`State`] |
-//! | read the attempt, notice that a run should end | [`Context`] |
+//! | read the attempt and the headers, notice that a run should end | [`Context`] |
+//! | surround each run with code of your own | [`App::layer`], [`Next`] |
 //! | enqueue calls | [`Client`], [`Call`] |
 //! | call functions of Python and Go | [`PyTask`], [`GoTask`] |
 //! | run a worker in a `main` of your own | [`Worker`], [`Registry`], and [`Zygote`] for isolated tasks |
@@ -157,7 +158,7 @@ pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};
 #[cfg(feature = "sweeper")]
 pub use crate::sweeper::{SweepReport, Sweeper};
 pub use crate::task::{
-    Call, Context, GoTask, IntoCall, MissingState, PyTask, QueueChoice, Registry, RegistryError, State,
+    Call, Context, GoTask, IntoCall, MissingState, Next, PyTask, QueueChoice, Registry, RegistryError, State,
     States, Task, TaskError,
 };
 #[cfg(feature = "worker")]

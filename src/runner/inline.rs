@@ -10,19 +10,19 @@ use std::task::{Context as PollContext, Poll};
 use std::thread;
 
 use bytes::Bytes;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 
 use crate::crash;
 use crate::excerpt::{excerpt, shortened};
-use crate::protocol::arguments::Arguments;
+use crate::protocol::arguments::{ArgumentError, Arguments};
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::outcome::Outcome;
-use crate::runner::{span, streams};
+use crate::runner::{layered, span, streams};
 use crate::task::handler::Handler;
 use crate::task::handler::RunFuture;
-use crate::task::{Cancellation, Registration, Scope, States, TaskError};
+use crate::task::{Cancellation, Layers, Registration, Scope, States, TaskError};
 
 thread_local! {
     /// The task whose code this thread is in. Without a destructor, so that it can be asked while the process exits.
@@ -71,16 +71,33 @@ pub(crate) fn start(
     task: &'static Registration,
     arguments: Arguments<'_>,
     scope: &Scope<'_>,
+    layers: &Layers,
 ) -> Result<Run, Outcome> {
     let Handler::Async(function) = task.handler else {
-        return Err(run_blocking(task, arguments, scope));
+        return Err(run_blocking(task, arguments, scope, layers, None));
     };
     crash::point("run", "before");
-    match catch_unwind(AssertUnwindSafe(|| function(arguments, scope))) {
+    match catch_unwind(AssertUnwindSafe(|| surrounded(function, arguments, scope, layers))) {
         Ok(Ok(future)) => Ok(Run { task: task.name, future: Stage::Begun(span::within(future, scope)) }),
         Ok(Err(error)) => Err(Outcome::Arguments { problem: excerpt(error) }),
         Err(payload) => Err(panicked(payload)),
     }
+}
+
+/// The future of a task, inside of the layers of its program.
+#[inline]
+fn surrounded(
+    function: for<'a> fn(Arguments<'a>, &Scope<'_>) -> Result<RunFuture, ArgumentError>,
+    arguments: Arguments<'_>,
+    scope: &Scope<'_>,
+    layers: &Layers,
+) -> Result<RunFuture, ArgumentError> {
+    if layers.is_empty() {
+        return function(arguments, scope);
+    }
+    let context = scope.context();
+    let future = function(arguments, &scope.with_context(&context))?;
+    Ok(layers.around(context, future))
 }
 
 /// The run of an asynchronous task that asks for states which are not made yet.
@@ -88,7 +105,7 @@ pub(crate) fn start_with_states(
     task: &'static Registration,
     message: Bytes,
     queue: QueueName,
-    states: Arc<States>,
+    (states, layers): (Arc<States>, Layers),
     cancellation: Cancellation,
     (worker, slot): (WorkerId, usize),
 ) -> Run {
@@ -103,7 +120,7 @@ pub(crate) fn start_with_states(
         };
         let scope =
             Scope::new(task.name, &queue, &states, &cancellation).message(&message).place(&worker, slot);
-        match start(task, message.arguments(), &scope) {
+        match start(task, message.arguments(), &scope, &layers) {
             Ok(run) => run.await,
             Err(outcome) => outcome,
         }
@@ -137,11 +154,13 @@ pub(super) async fn make_states(task: &'static Registration, states: &Arc<States
     }
 }
 
-/// Runs a task that blocks to its end, on this thread.
+/// Runs a task that blocks to its end, on this thread. Layers around it wait in `runtime`, or in that of this thread.
 pub(crate) fn run_blocking(
     task: &'static Registration,
     arguments: Arguments<'_>,
     scope: &Scope<'_>,
+    layers: &Layers,
+    runtime: Option<&Runtime>,
 ) -> Outcome {
     let Handler::Blocking(function) = task.handler else {
         return Outcome::Failed(TaskError::fatal("an asynchronous task cannot run on a blocking thread"));
@@ -150,7 +169,11 @@ pub(crate) fn run_blocking(
     let _here = Here::enter(task.name);
     let span = span::of_scope(scope);
     let _entered = span.enter();
-    match catch_unwind(AssertUnwindSafe(|| function(arguments, scope))) {
+    let run = || match layers.is_empty() {
+        true => function(arguments, scope),
+        false => layered::run(task, function, arguments, scope, layers, runtime),
+    };
+    match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(result)) => returned(result),
         Ok(Err(error)) => Outcome::Arguments { problem: excerpt(error) },
         Err(payload) => panicked(payload),

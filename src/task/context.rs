@@ -44,6 +44,14 @@ struct Run {
 }
 
 impl Context {
+    /// The scope of this run.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    pub(crate) fn scope(&self) -> Scope<'_> {
+        let run = &*self.0;
+        let scope = Scope::new(run.task, &run.queue, &run.states, &run.cancellation);
+        Scope { context: Some(self), ..scope.attempt(run.attempt).id(run.id) }
+    }
+
     /// The values that the program shares with its tasks.
     #[cfg_attr(not(feature = "client"), expect(dead_code))]
     pub(crate) fn states(&self) -> &States {
@@ -126,6 +134,8 @@ pub struct Scope<'a> {
     pub(crate) id: Option<CallId>,
     /// The meta of the message, from which annotations are read when somebody asks for them.
     meta: Pairs<'a>,
+    /// The context of the run, if there is one already.
+    context: Option<&'a Context>,
     pub(crate) states: &'a States,
     pub(crate) cancellation: &'a Cancellation,
     /// Which worker runs it, and in which of its slots: for the span of the run.
@@ -144,8 +154,18 @@ impl<'a> Scope<'a> {
         states: &'a States,
         cancellation: &'a Cancellation,
     ) -> Self {
-        let meta = Pairs::default();
-        Self { task, queue, attempt: 1, id: None, meta, states, cancellation, worker: None, slot: None }
+        Self {
+            task,
+            queue,
+            attempt: 1,
+            id: None,
+            meta: Pairs::default(),
+            context: None,
+            states,
+            cancellation,
+            worker: None,
+            slot: None,
+        }
     }
 
     /// The same for another attempt: 1 is the first.
@@ -167,6 +187,12 @@ impl<'a> Scope<'a> {
         Self { attempt, id, meta: message.pairs(), ..self }
     }
 
+    /// The same with a context that the task and its layers share.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    pub(crate) fn with_context(self, context: &'a Context) -> Self {
+        Self { context: Some(context), ..self }
+    }
+
     /// The same for a run in this slot of a worker.
     #[must_use]
     pub fn place(self, worker: &'a WorkerId, slot: usize) -> Self {
@@ -176,6 +202,9 @@ impl<'a> Scope<'a> {
     /// The context of this run.
     #[must_use]
     pub fn context(&self) -> Context {
+        if let Some(context) = self.context {
+            return context.clone();
+        }
         Context(Arc::new(Run {
             task: self.task,
             queue: self.queue.clone(),

@@ -42,7 +42,7 @@ use crate::protocol::names::WorkerId;
 use crate::runner::{PoolOptions, Processes, Zygote};
 use crate::sweeper::{Sweeper, Timetable};
 use crate::sys;
-use crate::task::{Cancellation, Registry, States};
+use crate::task::{Cancellation, Layers, Registry, States};
 use crate::worker::decide::Policy;
 use crate::worker::event_loop::{EventLoop, KillChannels, Parts, answer_all};
 use crate::worker::executor::task_table::TaskTable;
@@ -76,6 +76,7 @@ pub struct Worker {
     heartbeat: Heartbeat,
     registry: Registry,
     states: Arc<States>,
+    layers: Layers,
     /// Hears signals while it is there.
     signals: Option<Owned<()>>,
     owns_process: bool,
@@ -221,7 +222,11 @@ impl Worker {
                 concurrency: config.concurrency,
                 limiter: PrefetchLimiter::new(config),
                 tasks: TaskTable::new(&self.registry, config),
-                shared: Shared { states: Arc::clone(&self.states), unheard: Cancellation::new() },
+                shared: Shared {
+                    states: Arc::clone(&self.states),
+                    layers: self.layers.clone(),
+                    unheard: Cancellation::new(),
+                },
                 processes,
                 done,
                 ended,

@@ -1,10 +1,75 @@
-//! Tasks that show what surrounds a run: its headers.
+//! Tasks that show what surrounds a run: its headers and layers.
 
 use std::time::Duration;
 
-use delayed::{Context, TaskError};
+use delayed::{App, Context, Next, State, TaskError};
+use tracing::Instrument;
 
 use super::trials::note;
+
+tokio::task_local! {
+    /// Set by a layer.
+    static TENANT: String;
+}
+
+/// The program with what its variables ask for.
+pub(super) fn surround(app: App) -> App {
+    let app = app.state_with(|| Late("late"));
+    match std::env::var("LAYERS").as_deref() {
+        Ok("quiet") => app.layer(quiet),
+        Ok(_) => app.layer(outer).layer(inner),
+        Err(_) => app,
+    }
+}
+
+/// Waits, and leaves nothing behind.
+async fn quiet(_: Context, next: Next) -> Result<(), TaskError> {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    next.run().await
+}
+
+async fn outer(ctx: Context, next: Next) -> Result<(), TaskError> {
+    note(&format!("> outer {} {} {} {}", ctx.task(), ctx.queue(), ctx.attempt(), headers(&ctx)));
+    let result = next.run().await;
+    note(&format!("< outer {result:?}"));
+    result
+}
+
+async fn inner(ctx: Context, next: Next) -> Result<(), TaskError> {
+    note("> inner");
+    // Timers work around every task.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    match ctx.header("inner") {
+        Some("refuses") => return Err(TaskError::fatal("refused by a layer")),
+        Some("skips") => return Ok(()),
+        Some("panics") => panic!("a layer panics"),
+        Some("waits") => std::future::pending().await,
+        _ => {}
+    }
+    let tenant = ctx.header("tenant").unwrap_or("nobody").to_owned();
+    let span = tracing::info_span!("for_tenant", tenant);
+    let result = TENANT.scope(tenant, next.run()).instrument(span).await;
+    note("< inner");
+    result
+}
+
+/// Sees what its layers have set up.
+#[delayed::task(name = "layers.inside", retry = 1, backoff = none)]
+async fn inside(n: String) -> Result<(), String> {
+    tracing::info!("inside of layers");
+    note(&format!("{n} for {}", TENANT.with(Clone::clone)));
+    if n == "fails" { Err("it fails".into()) } else { Ok(()) }
+}
+
+/// The same of a function that blocks, and that waits in a runtime of its own accord.
+#[delayed::task(name = "layers.inside_blocking", retry = 1, backoff = none)]
+fn inside_blocking(n: String, ctx: Context) -> Result<(), String> {
+    tracing::info!("inside of layers");
+    note(&format!("{n} for {}", TENANT.with(Clone::clone)));
+    let call = delayed::GoTask::new("nobody").queue("elsewhere");
+    ctx.client().enqueue_blocking(call).map_err(|error| error.to_string())?;
+    if n == "fails" { Err("it fails".into()) } else { Ok(()) }
+}
 
 /// Its headers, in one line.
 fn headers(ctx: &Context) -> String {
@@ -25,4 +90,18 @@ async fn with_headers(n: String, ctx: Context) -> Result<(), TaskError> {
 #[delayed::task(name = "layers.headers_blocking")]
 fn with_headers_blocking(n: String, ctx: Context) {
     note(&format!("{n} {} {:?}", headers(&ctx), ctx.header("absent")));
+}
+
+#[delayed::task(name = "layers.quiet")]
+async fn quietly() {}
+
+#[delayed::task(name = "layers.quiet_blocking")]
+fn quietly_blocking() {}
+
+/// Made when a task first needs it.
+pub(super) struct Late(pub(super) &'static str);
+
+#[delayed::task(name = "layers.late_state")]
+async fn late_state(n: String, late: State<Late>) {
+    note(&format!("{n} of {}", late.0));
 }

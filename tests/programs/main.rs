@@ -101,7 +101,7 @@ fn main() -> std::process::ExitCode {
 }
 
 fn worker() -> std::process::ExitCode {
-    delayed::App::new()
+    layers::surround(delayed::App::new())
         .state(Greeting("Hello"))
         .state(isolation::Files::default())
         .state_with(trials::OwnClient::connect)

@@ -18,7 +18,8 @@ pub(super) async fn run(program: Program) -> Result<(), Failure> {
     warn_of_unserved(&registry, &program.settings.config.worker.queues);
     let mut worker = Worker::with_config(program.settings.config)
         .registry(registry)
-        .states(program.states)
+        .states(program.parts.states)
+        .layers(program.parts.layers)
         .signals(true)
         .owns_process();
     if let Some(zygote) = program.zygote {
