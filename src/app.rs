@@ -1,6 +1,8 @@
 //! Holds what a program gives its tasks: the values that they share, and the layers around them.
 
-use crate::task::{Context, Layers, Next, States, TaskError};
+use crate::client::{ClientLayers, Enqueued, NextEnqueue};
+use crate::error::Error;
+use crate::task::{Call, Context, Layers, Next, States, TaskError};
 
 /// A program that is worker, sweeper and command-line tool: [`main`](Self::main) runs the command in its arguments.
 ///
@@ -27,6 +29,7 @@ pub struct App(Parts);
 pub(crate) struct Parts {
     pub(crate) states: States,
     pub(crate) layers: Layers,
+    pub(crate) client_layers: ClientLayers,
     pub(crate) version: Option<String>,
 }
 
@@ -87,6 +90,16 @@ impl App {
         F: Future<Output = Result<(), TaskError>> + Send + 'static,
     {
         self.0.layers.push(layer);
+        self
+    }
+
+    /// Adds a layer around each enqueue of the client that tasks have from [`Context::client`]: see
+    /// [`Client::layer`](crate::Client::layer).
+    pub fn client_layer<F>(mut self, layer: impl Fn(Call, NextEnqueue) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Enqueued, Error>> + Send + 'static,
+    {
+        self.0.client_layers.push(layer);
         self
     }
 

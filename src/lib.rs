@@ -39,7 +39,7 @@
 //! | declare a task: its queue, retries, timeouts, isolation | [`#[delayed::task]`](macro@task), [`TaskError`] |
 //! | share a pool or a client with the tasks of a program | [`App`], [`State`] |
 //! | read the attempt and the headers, notice that a run should end | [`Context`] |
-//! | surround each run with code of your own | [`App::layer`], [`Next`] |
+//! | surround each run or enqueue with code of your own | [`App::layer`], [`Client::layer`] |
 //! | enqueue calls | [`Client`], [`Call`] |
 //! | call functions of Python and Go | [`PyTask`], [`GoTask`] |
 //! | run a worker in a `main` of your own | [`Worker`], [`Registry`], and [`Zygote`] for isolated tasks |
@@ -142,7 +142,7 @@ pub use crate::broker::{BrokerError, BrokerErrorKind};
 #[cfg(feature = "cli")]
 pub use crate::cli::main;
 #[cfg(feature = "client")]
-pub use crate::client::{BulkError, Client, Enqueued, Fate};
+pub use crate::client::{BulkError, Client, Enqueued, Fate, NextEnqueue};
 #[cfg(feature = "broker")]
 pub use crate::error::Error;
 #[cfg(feature = "inspect")]

@@ -105,7 +105,8 @@ fn execute(mut parts: Parts, args: Args) -> Result<ExitCode, Failure> {
             redis: redis.unwrap_or_else(|| settings.config.redis.clone()),
             ..settings.config.clone()
         };
-        parts.states.insert_missing(Client::lazy_with_config(&config));
+        let client = Client::lazy_with_config(&config).layers(parts.client_layers.clone());
+        parts.states.insert_missing(client);
     }
     // While the process has one thread, and nothing open that a child must not have.
     let zygote = if args.command.runs_calls() { zygote(&settings, &parts)? } else { None };

@@ -4,6 +4,7 @@ mod batch;
 mod bulk;
 mod coalesce;
 mod context;
+mod layer;
 mod link;
 mod patience;
 mod schedule;
@@ -12,6 +13,9 @@ mod session;
 use std::sync::Arc;
 
 pub use self::bulk::{BulkError, Fate};
+#[cfg(feature = "cli")]
+pub(crate) use self::layer::ClientLayers;
+pub use self::layer::NextEnqueue;
 #[cfg(feature = "cli")]
 pub(crate) use self::patience::Patience;
 
@@ -47,6 +51,7 @@ use crate::task::{Call, Due, IntoCall};
 #[derive(Debug, Clone)]
 pub struct Client {
     link: Arc<Link>,
+    layers: layer::ClientLayers,
 }
 
 /// A call that is in its queue.
@@ -146,15 +151,19 @@ impl Client {
     /// Creates a client like [`lazy`](Self::lazy), with these settings.
     #[must_use]
     pub fn lazy_with_config(config: &Config) -> Self {
-        Self { link: Arc::new(Link::new(config.clone())) }
+        Self { link: Arc::new(Link::new(config.clone())), layers: layer::ClientLayers::default() }
     }
 
     /// Enqueues one call. If the future is dropped, the call may still be enqueued.
     ///
     /// # Errors
-    /// The call cannot be encoded or is too large; then it was not sent. After an error of Redis,
+    /// The call cannot be encoded or is too large, or a [layer](Self::layer) refused it; then it was not sent. After an error of Redis,
     /// [`Error::may_have_been_applied`] says whether the call may be in its queue nevertheless.
     pub async fn enqueue(&self, call: impl IntoCall) -> Result<Enqueued, Error> {
+        if !self.layers.is_empty() {
+            // Boxed, because many calls may wait at the same time.
+            return Box::pin(self.enqueue_layered(call.into())).await;
+        }
         let link = self.link.here();
         let written = write(link, call.into())?;
         let until = link.until();
@@ -170,6 +179,9 @@ impl Client {
     /// # Panics
     /// On a thread that runs async code: await [`enqueue`](Self::enqueue) there.
     pub fn enqueue_blocking(&self, call: impl IntoCall) -> Result<Enqueued, Error> {
+        if !self.layers.is_empty() {
+            return self.enqueue_layered_blocking(call.into());
+        }
         let link = self.link.here();
         let written = write(link, call.into())?;
         let (until, ground) = (link.until(), link.ground().map_err(Error::Io)?);
@@ -224,7 +236,10 @@ impl Client {
         calls: impl IntoIterator<Item = C>,
     ) -> Result<usize, BulkError> {
         let link = self.link.here();
-        let bulk = write_all(link, calls)?;
+        let bulk = match self.layers.is_empty() {
+            true => write_all(link, calls)?,
+            false => self.write_layered(calls.into_iter().map(Into::into).collect()).await?,
+        };
         let session = link.session(link.until()).await.map_err(BulkError::nothing_sent)?;
         session.enqueue_many(&bulk, || link.until()).await
     }
@@ -241,8 +256,18 @@ impl Client {
         calls: impl IntoIterator<Item = C>,
     ) -> Result<usize, BulkError> {
         let link = self.link.here();
-        let bulk = write_all(link, calls)?;
-        let ground = link.ground().map_err(|error| BulkError::nothing_sent(Error::Io(error)))?;
+        let ground = || link.ground().map_err(|error| BulkError::nothing_sent(Error::Io(error)));
+        let (ground, bulk) = match self.layers.is_empty() {
+            true => {
+                let bulk = write_all(link, calls)?;
+                (ground()?, bulk)
+            }
+            false => {
+                let (ground, calls) = (ground()?, calls.into_iter().map(Into::into).collect());
+                let bulk = ground.handle.block_on(self.write_layered(calls))?;
+                (ground, bulk)
+            }
+        };
         ground.handle.block_on(async {
             let session = ground.session(link.until()).await.map_err(BulkError::nothing_sent)?;
             session.enqueue_many(&bulk, || link.until()).await

@@ -1,5 +1,6 @@
 //! What surrounds the runs of a program: headers and layers.
 
+mod enqueues;
 mod headers;
 mod runs;
 

@@ -17,6 +17,7 @@ pub(super) fn surround(app: App) -> App {
     let app = app.state_with(|| Late("late"));
     match std::env::var("LAYERS").as_deref() {
         Ok("quiet") => app.layer(quiet),
+        Ok("client") => app.client_layer(|call, next| next.enqueue(call.header("from", "client layer"))),
         Ok(_) => app.layer(outer).layer(inner),
         Err(_) => app,
     }
@@ -90,6 +91,16 @@ async fn with_headers(n: String, ctx: Context) -> Result<(), TaskError> {
 #[delayed::task(name = "layers.headers_blocking")]
 fn with_headers_blocking(n: String, ctx: Context) {
     note(&format!("{n} {} {:?}", headers(&ctx), ctx.header("absent")));
+}
+
+#[delayed::task(name = "layers.sends")]
+async fn sends(n: String, ctx: Context) -> Result<(), delayed::Error> {
+    ctx.client().enqueue(with_headers_blocking::call(n).queue("q")).await.map(drop)
+}
+
+#[delayed::task(name = "layers.sends_blocking")]
+fn sends_blocking(n: String, ctx: Context) -> Result<(), delayed::Error> {
+    ctx.client().enqueue_blocking(with_headers_blocking::call(n).queue("q")).map(drop)
 }
 
 #[delayed::task(name = "layers.quiet")]

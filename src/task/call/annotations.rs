@@ -23,6 +23,15 @@ impl Call {
         self
     }
 
+    /// The value of a header of the call.
+    #[must_use]
+    pub fn header_value(&self, name: &str) -> Option<&str> {
+        match &self.kind {
+            Kind::Native { annotations, .. } => annotations.headers.get(name),
+            Kind::Python(_) | Kind::Go(_) => None,
+        }
+    }
+
     /// The headers of the call, sorted by name.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let annotations = match &self.kind {
