@@ -1,8 +1,9 @@
-//! Holds what a program gives its tasks: the values that they share, and the layers around them.
+//! Holds what a program gives its tasks: the values that they share, layers around them, and hooks.
 
 use crate::client::{ClientLayers, Enqueued, NextEnqueue};
 use crate::error::Error;
 use crate::task::{Call, Context, Layers, Next, States, TaskError};
+use crate::worker::{Hooks, RunReport, When};
 
 /// A program that is worker, sweeper and command-line tool: [`main`](Self::main) runs the command in its arguments.
 ///
@@ -30,6 +31,7 @@ pub(crate) struct Parts {
     pub(crate) states: States,
     pub(crate) layers: Layers,
     pub(crate) client_layers: ClientLayers,
+    pub(crate) hooks: Hooks,
     pub(crate) version: Option<String>,
 }
 
@@ -100,6 +102,36 @@ impl App {
         F: Future<Output = Result<Enqueued, Error>> + Send + 'static,
     {
         self.0.client_layers.push(layer);
+        self
+    }
+
+    /// Adds a hook for runs that succeeded: see [`WorkerBuilder::on_success`](crate::worker::WorkerBuilder::on_success).
+    pub fn on_success(mut self, hook: impl Fn(&RunReport<'_>) + Send + Sync + 'static) -> Self {
+        self.0.hooks.push(When::Success, hook);
+        self
+    }
+
+    /// Adds a hook for attempts that failed: see [`WorkerBuilder::on_failure`](crate::worker::WorkerBuilder::on_failure).
+    pub fn on_failure(mut self, hook: impl Fn(&RunReport<'_>) + Send + Sync + 'static) -> Self {
+        self.0.hooks.push(When::Failure, hook);
+        self
+    }
+
+    /// Adds a hook for calls that become dead letters: see
+    /// [`WorkerBuilder::on_burial`](crate::worker::WorkerBuilder::on_burial).
+    ///
+    /// ```no_run
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// static BURIED: AtomicU64 = AtomicU64::new(0);
+    ///
+    /// fn main() -> std::process::ExitCode {
+    ///     let count = |_: &delayed::worker::RunReport<'_>| drop(BURIED.fetch_add(1, Ordering::Relaxed));
+    ///     delayed::App::new().on_burial(count).main()
+    /// }
+    /// ```
+    pub fn on_burial(mut self, hook: impl Fn(&RunReport<'_>) + Send + Sync + 'static) -> Self {
+        self.0.hooks.push(When::Burial, hook);
         self
     }
 

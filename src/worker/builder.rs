@@ -1,5 +1,7 @@
 //! Configures a worker and connects it to Redis.
 
+mod around;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +13,10 @@ use crate::error::Error;
 use crate::isolation::{Isolation, Limits};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::Zygote;
-use crate::task::{Context, Layers, Next, Registry, States, TaskError};
+use crate::task::{Layers, Registry, States};
 use crate::worker::executor::task_table::first_isolated;
 use crate::worker::heartbeat::Heartbeat;
+use crate::worker::hooks::Hooks;
 use crate::worker::phase::WorkerHandle;
 use crate::worker::signals::Signals;
 use crate::worker::stats::Counters;
@@ -28,6 +31,7 @@ pub struct WorkerBuilder {
     registry: Option<Registry>,
     states: States,
     layers: Layers,
+    hooks: Hooks,
     signals: bool,
     owns_process: bool,
     zygote: Option<Zygote>,
@@ -41,6 +45,7 @@ impl WorkerBuilder {
             registry: None,
             states: States::new(),
             layers: Layers::default(),
+            hooks: Hooks::default(),
             signals: false,
             owns_process: false,
             zygote: None,
@@ -163,50 +168,6 @@ impl WorkerBuilder {
         self
     }
 
-    /// Adds a layer around each run, inside of those added before: an async function that is given the context of the run and the
-    /// rest of it.
-    ///
-    /// ```no_run
-    /// use delayed::{Context, Next, TaskError};
-    ///
-    /// /// Prints how long each run takes.
-    /// async fn timed(ctx: Context, next: Next) -> Result<(), TaskError> {
-    ///     let began = std::time::Instant::now();
-    ///     let result = next.run().await;
-    ///     println!("{} took {:?}", ctx.task(), began.elapsed());
-    ///     result
-    /// }
-    ///
-    /// # async fn example() -> Result<(), delayed::Error> {
-    /// let worker = delayed::Worker::builder("redis://127.0.0.1:6379").layer(timed).connect().await?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// The first layer added is the outermost. The result of the outermost layer is the result of the run: a layer that returns
-    /// an error fails the run, one that returns `Ok(())` makes it succeed, whether or not it called [`Next::run`]. A panic in a
-    /// layer is a panic of the run. Layers count to the timeout of the run, and are dropped with it.
-    ///
-    /// Layers see only calls whose arguments fit their task. [`Context::is_cancelled`] and [`Context::deadline`] are what the task
-    /// sees: if it has no parameter [`Context`], the run is never cancelled and has no deadline there. Around a plain `fn`, layers
-    /// run on the thread of the function; they may wait, but occupy the thread meanwhile and cannot be dropped. Around an isolated
-    /// run, they run in its process: give the [`Zygote`] the same layers, with
-    /// [`ZygoteBuilder::layer`](crate::ZygoteBuilder::layer).
-    #[must_use]
-    pub fn layer<F>(mut self, layer: impl Fn(Context, Next) -> F + Send + Sync + 'static) -> Self
-    where
-        F: Future<Output = Result<(), TaskError>> + Send + 'static,
-    {
-        self.layers.push(layer);
-        self
-    }
-
-    /// Surrounds each run with these layers, in place of those given before.
-    #[cfg(feature = "cli")]
-    pub(crate) fn layers(mut self, layers: Layers) -> Self {
-        self.layers = layers;
-        self
-    }
-
     /// Makes the worker handle signals, from [`connect`](Self::connect) on: SIGTERM, SIGINT and SIGHUP stop it, SIGUSR1 makes it
     /// quiet, and so does SIGTSTP until SIGCONT; in a terminal, Ctrl-Z suspends the process. Signals that the parent process
     /// ignores stay ignored, except SIGTERM. Default: false, because signals concern the whole process.
@@ -276,6 +237,7 @@ impl WorkerBuilder {
             registry,
             states: Arc::new(self.states),
             layers: self.layers,
+            hooks: self.hooks,
             signals,
             owns_process: self.owns_process,
             zygote: self.zygote,

@@ -23,6 +23,7 @@ use crate::worker::event_loop::kill::Kills;
 use crate::worker::executor::{Batch, Executor, ExecutorParts, FinishedRun, NextPrefetched};
 use crate::worker::exits::Question;
 use crate::worker::failures::Failures;
+use crate::worker::hooks::Hooks;
 use crate::worker::last_sweep::{LastSweep, Left};
 use crate::worker::phase::{Phase, StopReason};
 use crate::worker::queue::{Came, Demand, QueueEvent, QueueParts, Queues, Reply};
@@ -47,6 +48,7 @@ pub(super) struct Parts {
     pub(super) kills: KillChannels,
     pub(super) policy: Policy,
     pub(super) counters: Arc<Counters>,
+    pub(super) hooks: Hooks,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) question: Arc<Question>,
     pub(super) is_burst: bool,
@@ -61,6 +63,7 @@ pub(super) struct EventLoop {
     policy: Policy,
     failures: Failures,
     counters: Arc<Counters>,
+    hooks: Hooks,
     phase: watch::Receiver<Phase>,
     question: Arc<Question>,
     busy_poll: BusyPoll,
@@ -82,6 +85,7 @@ impl EventLoop {
             policy: parts.policy,
             failures: Failures::new(),
             counters: parts.counters,
+            hooks: parts.hooks,
             phase: parts.phase,
             question: parts.question,
             busy_poll: BusyPoll::new(),

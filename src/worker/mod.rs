@@ -9,6 +9,7 @@ mod exits;
 mod failures;
 mod heartbeat;
 mod hint;
+mod hooks;
 mod last_sweep;
 mod phase;
 mod prefetch_limiter;
@@ -29,6 +30,9 @@ pub use self::builder::WorkerBuilder;
 pub use self::busy_poll::runtime;
 #[cfg(feature = "cli")]
 pub(crate) use self::executor::task_table::first_isolated;
+pub use self::hooks::RunReport;
+#[cfg(feature = "cli")]
+pub(crate) use self::hooks::{Hooks, When};
 pub use self::phase::{StopReason, WorkerHandle};
 pub use self::stats::Stats;
 
@@ -77,6 +81,7 @@ pub struct Worker {
     registry: Registry,
     states: Arc<States>,
     layers: Layers,
+    hooks: hooks::Hooks,
     /// Hears signals while it is there.
     signals: Option<Owned<()>>,
     owns_process: bool,
@@ -239,6 +244,7 @@ impl Worker {
                 new_id: CallId::new,
             },
             counters: Arc::clone(&self.counters),
+            hooks: self.hooks.clone(),
             phase: self.handle.watch(),
             question: Arc::clone(&question),
             is_burst: config.burst,

@@ -1,7 +1,8 @@
-//! What surrounds the runs of a program: headers and layers.
+//! What surrounds the runs of a program: headers, layers and hooks.
 
 mod enqueues;
 mod headers;
+mod hooks;
 mod runs;
 
 use delayed::__private::protocol::annotations::Annotations;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use delayed::worker::RunReport;
 use delayed::{App, Context, Next, State, TaskError};
 use tracing::Instrument;
 
@@ -18,9 +19,34 @@ pub(super) fn surround(app: App) -> App {
     match std::env::var("LAYERS").as_deref() {
         Ok("quiet") => app.layer(quiet),
         Ok("client") => app.client_layer(|call, next| next.enqueue(call.header("from", "client layer"))),
+        Ok("hooks") => hooked(app),
         Ok(_) => app.layer(outer).layer(inner),
         Err(_) => app,
     }
+}
+
+/// Notes what its hooks are told, and the process in which they are called.
+fn hooked(app: App) -> App {
+    let main = std::process::id();
+    let told = move |hook: &'static str| {
+        move |run: &RunReport<'_>| {
+            let is_here = std::process::id() == main;
+            note(&format!(
+                "{hook} {} {} {} {} {:?} {:?} {:?} {is_here} {}",
+                run.task(),
+                run.queue(),
+                run.attempt(),
+                run.reason(),
+                run.error(),
+                run.header("tenant"),
+                run.retries_after().map(|delay| delay.is_zero()),
+                run.duration().is_some(),
+            ));
+        }
+    };
+    let panics = |run: &RunReport<'_>| assert!(run.header("tenant").is_none(), "a hook panics");
+    let app = app.on_success(panics).on_failure(panics).on_burial(panics);
+    app.on_success(told("success")).on_failure(told("failure")).on_burial(told("burial"))
 }
 
 /// Waits, and leaves nothing behind.
@@ -115,4 +141,9 @@ pub(super) struct Late(pub(super) &'static str);
 #[delayed::task(name = "layers.late_state")]
 async fn late_state(n: String, late: State<Late>) {
     note(&format!("{n} of {}", late.0));
+}
+
+#[delayed::task(name = "layers.fails", retry = 1, backoff = none)]
+async fn fails() -> Result<(), String> {
+    Err("it fails".into())
 }

@@ -20,6 +20,7 @@ pub(super) async fn run(program: Program) -> Result<(), Failure> {
         .registry(registry)
         .states(program.parts.states)
         .layers(program.parts.layers)
+        .hooks(program.parts.hooks)
         .signals(true)
         .owns_process();
     if let Some(zygote) = program.zygote {
