@@ -148,7 +148,7 @@ pub use crate::error::Error;
 #[cfg(feature = "inspect")]
 #[doc(inline)]
 pub use crate::inspect::Inspector;
-pub use crate::protocol::annotations::HeaderError;
+pub use crate::protocol::annotations::{HeaderError, TraceError};
 pub use crate::protocol::call_id::{CallId, CallIdError};
 pub use crate::protocol::encode::EncodeError;
 pub use crate::protocol::names::{NameError, PathError, QueueName};

@@ -17,6 +17,7 @@ from delayed_compat import Backoff, InvalidTaskError, RustTask
 
 VECTORS = Path(__file__).parents[2] / "tests" / "wire" / "native.json"
 PATH = "demo::tasks::add"
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 ID = UUID("018bcfe5-687b-7b5c-8a3e-0123456789ab")
 SECOND = timedelta(seconds=1)
 
@@ -41,6 +42,8 @@ def test_it_is_the_bytes_of_the_vector(case: dict[str, Any]) -> None:
         deadline=deadline,
         timeout=timeout,
         headers=case.get("headers"),
+        traceparent=case.get("traceparent"),
+        tracestate=case.get("tracestate"),
     )
     assert task.serialize().hex() == case["hex"]
 
@@ -75,6 +78,10 @@ def meta(**options: Any) -> Any:
         ({"headers": {"tenant": "acme"}}, {"h": {"tenant": "acme"}}),
         ({"headers": {"x": "y" * 4095}}, {"h": {"x": "y" * 4095}}),
         ({"headers": {"b": "", "\u00e9": "\u65e5\n"}}, {"h": {"b": "", "\u00e9": "\u65e5\n"}}),
+        ({"traceparent": PARENT}, {"w": [PARENT]}),
+        ({"traceparent": PARENT, "tracestate": "a=b"}, {"w": [PARENT, "a=b"]}),
+        ({"traceparent": f"cc{PARENT[2:]}-x", "tracestate": ""}, {"w": [f"cc{PARENT[2:]}-x"]}),
+        ({"id": ID, "traceparent": "", "tracestate": "a=b"}, {"i": ID.bytes}),
         ({"backoff": "none"}, {"b": "none"}),
         ({"backoff": Backoff.none()}, {"b": "none"}),
         ({"backoff": Backoff.fixed(90)}, {"b": "fixed:1m30s"}),
@@ -143,6 +150,15 @@ NOT_FINITE = [math.nan, math.inf, -math.inf, 1.7e308]
         ({"headers": {"a": "\udc80"}}, r"headers\['a'\] is not valid Unicode"),
         ({"headers": {str(n): "" for n in range(33)}}, "headers has 33 of them, at most 32"),
         ({"headers": {"x": "y" * 4096}}, "headers has 4097 bytes, at most 4096"),
+        ({"traceparent": 5}, "traceparent is a int; give a str"),
+        ({"traceparent": "x"}, "traceparent is 'x'; give 00-, 32 hex digits"),
+        ({"traceparent": PARENT + "-x"}, "traceparent is "),
+        ({"traceparent": "ff" + PARENT[2:]}, "traceparent is "),
+        ({"traceparent": PARENT.upper()}, "traceparent is "),
+        ({"traceparent": PARENT[:3] + "0" * 32 + PARENT[35:]}, "traceparent is "),
+        ({"traceparent": PARENT, "tracestate": b"x"}, "tracestate is a bytes; give a str"),
+        ({"traceparent": PARENT, "tracestate": "\u00e9"}, "tracestate is .*give printable ASCII"),
+        ({"traceparent": PARENT, "tracestate": "x" * 513}, "tracestate is .*at most 512"),
         ({"backoff": 5}, "backoff is a int; give a Backoff or a str"),
         ({"backoff": ""}, "'' is not a back-off: use none, fixed:30s, linear:10s..5m or"),
         ({"backoff": "soon"}, "is not a back-off"),

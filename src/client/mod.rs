@@ -280,6 +280,7 @@ fn at(url: &str) -> Config {
 }
 
 fn write(link: &Link, call: Call) -> Result<Written, Error> {
+    let call = call.in_current_trace();
     let queue = call.queue_name()?;
     let refused = |source| Error::Encode { task: call.task().to_owned(), source };
     let due = call.due().map_err(refused)?;

@@ -49,6 +49,8 @@ pub struct MessageSummary {
     pub timeout_ms: Option<u64>,
     /// The headers, by name.
     pub headers: BTreeMap<String, String>,
+    /// The trace that the call belongs to, as W3C's `traceparent`.
+    pub traceparent: Option<String>,
     /// The size in bytes.
     pub bytes: usize,
     /// Why the message cannot be read.
@@ -75,6 +77,7 @@ impl MessageSummary {
             deadline_ms: None,
             timeout_ms: None,
             headers: BTreeMap::new(),
+            traceparent: None,
             bytes: bytes.len(),
             problem: None,
             hex: None,
@@ -99,6 +102,7 @@ impl MessageSummary {
                 deadline_ms: message.deadline_ms(),
                 timeout_ms: message.timeout_ms(),
                 headers: message.annotations().headers.into(),
+                traceparent: message.traceparent().map(str::to_owned),
                 ..nothing
             },
             Err(error) => Self {

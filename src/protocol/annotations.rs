@@ -1,8 +1,11 @@
-//! Defines what a message carries for its program: user headers. A worker hands it to the run and decides nothing by it.
+//! Defines what a message carries for its program: user headers and a trace context. A worker hands it to the run and decides nothing by it.
 
 mod headers;
+mod trace;
 
 pub use self::headers::{HeaderError, Headers};
+pub(crate) use self::trace::read as read_trace;
+pub use self::trace::{TraceContext, TraceError};
 
 use crate::protocol::message::Message;
 use crate::protocol::meta::Pairs;
@@ -12,21 +15,15 @@ use crate::protocol::meta::Pairs;
 pub struct Annotations {
     /// The user headers.
     pub headers: Headers,
+    /// The trace that the call belongs to.
+    pub trace: TraceContext,
 }
 
 impl Annotations {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.headers.is_empty()
-    }
-
-    /// Checks them against the limits of a message.
-    ///
-    /// # Errors
-    /// Too many or too large headers, or one without a name.
-    pub fn check(&self) -> Result<(), HeaderError> {
-        self.headers.check()
+        self.headers.is_empty() && self.trace.is_empty()
     }
 }
 
@@ -35,7 +32,8 @@ impl Pairs<'_> {
     pub(crate) fn annotations(self) -> Annotations {
         // A message whose headers cannot be read is malformed, and never gets here.
         let headers = self.find(b"h").and_then(|value| Headers::read(value).ok());
-        Annotations { headers: headers.unwrap_or_default() }
+        let trace = self.find(b"w").and_then(TraceContext::read);
+        Annotations { headers: headers.unwrap_or_default(), trace: trace.unwrap_or_default() }
     }
 }
 

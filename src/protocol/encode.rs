@@ -7,7 +7,7 @@ use rmp_serde::Serializer;
 use rmp_serde::config::BytesMode;
 use serde::Serialize;
 
-use crate::protocol::annotations::{Annotations, HeaderError};
+use crate::protocol::annotations::{Annotations, HeaderError, TraceContext, TraceError};
 use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{MAX_DEPTH, Reader};
@@ -40,6 +40,9 @@ pub enum EncodeError {
     /// Its headers are too many or too large, or one has no name.
     #[error(transparent)]
     Headers(#[from] HeaderError),
+    /// Its trace context is not one.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// No worker could know a task by that path.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -182,6 +185,7 @@ fn with_keywords(
         meta.by_place,
         meta.retry.is_some(),
         meta.timeout_ms.is_some(),
+        !annotations.trace.is_empty(),
     ];
     let count = said.into_iter().filter(|said| *said).count();
     let mut message = Vec::with_capacity(path.len() + payload.len() + keywords.len() + 76);
@@ -220,6 +224,10 @@ fn with_keywords(
     if let Some(timeout) = meta.timeout_ms {
         message.extend_from_slice(meta::TIMEOUT);
         message.extend_from_slice(integer(timeout.max(1)).as_slice());
+    }
+    if !annotations.trace.is_empty() {
+        message.extend_from_slice(meta::TRACE);
+        trace(&mut message, &annotations.trace);
     }
     message
 }
@@ -365,6 +373,14 @@ fn texts<'a>(out: &mut Vec<u8>, pairs: impl ExactSizeIterator<Item = (&'a str, &
         text(out, name);
         text(out, value);
     }
+}
+
+/// The texts of a trace context: the second is left out if it is empty.
+fn trace(out: &mut Vec<u8>, trace: &TraceContext) {
+    let texts = [&trace.parent, &trace.state];
+    let count = if trace.state.is_empty() { 1 } else { 2 };
+    array_head(out, count);
+    texts[..count].iter().for_each(|part| text(out, part));
 }
 
 /// A `bin`.

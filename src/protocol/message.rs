@@ -10,7 +10,7 @@ pub use self::attempts::FailedAttempt;
 pub(crate) use self::attempts::Next;
 pub use self::error::MessageError;
 
-use crate::protocol::annotations::Headers;
+use crate::protocol::annotations::{Headers, read_trace};
 use crate::protocol::arguments::Arguments;
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{Head, Reader, came};
@@ -167,6 +167,12 @@ impl<'a> Message<'a> {
     /// The pairs of the meta.
     pub(crate) fn pairs(&self) -> Pairs<'a> {
         self.meta
+    }
+
+    /// The `traceparent` of the trace that the call belongs to.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&'a str> {
+        self.meta.find(b"w").and_then(read_trace).map(|(parent, _)| parent)
     }
 
     /// The path of the task.

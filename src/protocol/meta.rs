@@ -16,6 +16,7 @@ pub(crate) const ID: &[u8] = &[0xa1, b'i'];
 pub(crate) const KEYWORDS: &[u8] = &[0xa1, b'k'];
 pub(crate) const RETRY: &[u8] = &[0xa1, b'r'];
 pub(crate) const TIMEOUT: &[u8] = &[0xa1, b't'];
+pub(crate) const TRACE: &[u8] = &[0xa1, b'w'];
 
 /// An encoded key and its encoded value.
 pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);

@@ -22,6 +22,7 @@ use crate::runner::outcome::Outcome;
 use crate::runner::{layered, span, streams};
 use crate::task::handler::Handler;
 use crate::task::handler::RunFuture;
+use crate::task::trace::{traced, within};
 use crate::task::{Cancellation, Layers, Registration, Scope, States, TaskError};
 
 thread_local! {
@@ -78,7 +79,14 @@ pub(crate) fn start(
     };
     crash::point("run", "before");
     match catch_unwind(AssertUnwindSafe(|| surrounded(function, arguments, scope, layers))) {
-        Ok(Ok(future)) => Ok(Run { task: task.name, future: Stage::Begun(span::within(future, scope)) }),
+        Ok(Ok(future)) => {
+            let future = span::within(future, scope);
+            let future = match scope.trace() {
+                None => future,
+                Some(trace) => traced(future, trace),
+            };
+            Ok(Run { task: task.name, future: Stage::Begun(future) })
+        }
         Ok(Err(error)) => Err(Outcome::Arguments { problem: excerpt(error) }),
         Err(payload) => Err(panicked(payload)),
     }
@@ -169,11 +177,15 @@ pub(crate) fn run_blocking(
     let _here = Here::enter(task.name);
     let span = span::of_scope(scope);
     let _entered = span.enter();
-    let run = || match layers.is_empty() {
+    let function = || match layers.is_empty() {
         true => function(arguments, scope),
         false => layered::run(task, function, arguments, scope, layers, runtime),
     };
-    match catch_unwind(AssertUnwindSafe(run)) {
+    let function = || match scope.trace() {
+        None => function(),
+        Some(trace) => within(trace, function),
+    };
+    match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(result)) => returned(result),
         Ok(Err(error)) => Outcome::Arguments { problem: excerpt(error) },
         Err(payload) => panicked(payload),

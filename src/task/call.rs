@@ -222,12 +222,13 @@ impl Call {
     /// Encodes the message. Without options, its bytes are those of Go for the same call.
     ///
     /// # Errors
-    /// An argument cannot be encoded, or the headers are too many or too large.
+    /// An argument cannot be encoded, the headers are too many or too large, or the trace context is invalid.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         match &self.kind {
             Kind::Native { task, payload, meta, annotations } => {
                 let payload = payload.as_ref().map_err(Clone::clone)?;
-                annotations.check()?;
+                annotations.headers.check()?;
+                annotations.trace.check()?;
                 Ok(encode::annotated(task, payload, meta, annotations))
             }
             Kind::Python(task) => task.encode(),

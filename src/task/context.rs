@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::protocol::annotations::Annotations;
+use crate::protocol::annotations::{Annotations, TraceContext, read_trace};
 use crate::protocol::call_id::CallId;
 use crate::protocol::message::Message;
 use crate::protocol::meta::Pairs;
@@ -98,6 +98,19 @@ impl Context {
         self.0.annotations.headers.iter()
     }
 
+    /// The `traceparent` of the trace that the call belongs to: see [`Call::traceparent`](crate::Call::traceparent). An invalid one
+    /// is none.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&str> {
+        Some(&*self.0.annotations.trace.parent).filter(|parent| !parent.is_empty())
+    }
+
+    /// The `tracestate` that belongs to it.
+    #[must_use]
+    pub fn tracestate(&self) -> Option<&str> {
+        Some(&*self.0.annotations.trace.state).filter(|state| !state.is_empty())
+    }
+
     /// The queue from which the call came.
     #[must_use]
     pub fn queue(&self) -> &str {
@@ -134,6 +147,8 @@ pub struct Scope<'a> {
     pub(crate) id: Option<CallId>,
     /// The meta of the message, from which annotations are read when somebody asks for them.
     meta: Pairs<'a>,
+    /// The trace context in it, not yet read.
+    trace: Option<&'a [u8]>,
     /// The context of the run, if there is one already.
     context: Option<&'a Context>,
     pub(crate) states: &'a States,
@@ -160,6 +175,7 @@ impl<'a> Scope<'a> {
             attempt: 1,
             id: None,
             meta: Pairs::default(),
+            trace: None,
             context: None,
             states,
             cancellation,
@@ -184,7 +200,22 @@ impl<'a> Scope<'a> {
     #[must_use]
     pub fn message(self, message: &Message<'a>) -> Self {
         let (attempt, id) = (message.attempts().saturating_add(1), message.id());
-        Self { attempt, id, meta: message.pairs(), ..self }
+        let meta = message.pairs();
+        Self { attempt, id, meta, trace: meta.find(b"w"), ..self }
+    }
+
+    /// The trace that the call belongs to.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    #[inline]
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.trace.and_then(TraceContext::read)
+    }
+
+    /// Its `traceparent`.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    #[inline]
+    pub(crate) fn traceparent(&self) -> Option<&'a str> {
+        self.trace.and_then(read_trace).map(|(parent, _)| parent)
     }
 
     /// The same with a context that the task and its layers share.

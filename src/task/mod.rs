@@ -14,6 +14,9 @@ mod layer;
 mod registration;
 mod registry;
 mod state;
+// A client asks in which trace it is, a worker says so.
+#[cfg_attr(not(all(feature = "client", feature = "worker")), allow(dead_code))]
+pub(crate) mod trace;
 
 #[cfg(feature = "broker")]
 pub(crate) use self::call::Due;

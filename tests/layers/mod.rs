@@ -1,9 +1,10 @@
-//! What surrounds the runs of a program: headers, layers and hooks.
+//! What surrounds the runs of a program: headers, layers, hooks and traces.
 
 mod enqueues;
 mod headers;
 mod hooks;
 mod runs;
+mod traces;
 
 use delayed::__private::protocol::annotations::Annotations;
 use delayed::__private::protocol::encode::{Meta, annotated};
@@ -17,6 +18,12 @@ const ISOLATIONS: [&str; 3] = ["inline", "fork", "prefork"];
 mod tasks {
     #[delayed::task(name = "layers.headers", queue = "q")]
     pub(super) fn headers(_n: String) {}
+
+    #[delayed::task(name = "layers.traced", queue = "q")]
+    pub(super) fn traced(_n: u32, _own: Option<String>) {}
+
+    #[delayed::task(name = "layers.traced_blocking", queue = "q")]
+    pub(super) fn traced_blocking(_n: u32, _own: Option<String>) {}
 
     #[delayed::task(name = "layers.headers_blocking", queue = "q")]
     pub(super) fn headers_blocking(_n: String) {}

@@ -147,3 +147,39 @@ async fn late_state(n: String, late: State<Late>) {
 async fn fails() -> Result<(), String> {
     Err("it fails".into())
 }
+
+/// Its trace context, in one line.
+fn trace(ctx: &Context) -> String {
+    format!("{:?} {:?}", ctx.traceparent(), ctx.tracestate())
+}
+
+/// Enqueues the rest of a chain, with a trace context of its own if it is given one.
+#[delayed::task(name = "layers.traced", queue = "q")]
+async fn traced(n: u32, own: Option<String>, ctx: Context) -> Result<(), TaskError> {
+    tracing::info!("inside of a trace");
+    note(&format!("{n} {}", trace(&ctx)));
+    tokio::task::yield_now().await;
+    let client = ctx.client();
+    match n {
+        0 => Ok(()),
+        1 => Ok(client.enqueue(traced_blocking::call(0, None)).await.map(drop)?),
+        _ => {
+            let call = traced_blocking::call(n - 1, None);
+            client.enqueue_many([call.traceparent(own.unwrap_or_default())]).await?;
+            Ok(())
+        }
+    }
+}
+
+#[delayed::task(name = "layers.traced_blocking", queue = "q")]
+fn traced_blocking(n: u32, own: Option<String>, ctx: Context) -> Result<(), delayed::Error> {
+    tracing::info!("inside of a trace");
+    note(&format!("{n} {}", trace(&ctx)));
+    match n {
+        0 => Ok(()),
+        n => ctx
+            .client()
+            .enqueue_blocking(traced::call(n - 1, None).traceparent(own.unwrap_or_default()))
+            .map(drop),
+    }
+}

@@ -96,6 +96,8 @@ fn annotations(json: &Json) -> Annotations {
     for (name, value) in json["headers"].as_object().into_iter().flatten() {
         annotations.headers.insert(name, string(value));
     }
+    annotations.trace.parent = json["traceparent"].as_str().unwrap_or_default().to_owned();
+    annotations.trace.state = json["tracestate"].as_str().unwrap_or_default().to_owned();
     annotations
 }
 

@@ -146,6 +146,7 @@ fn shown(letter: &DeadLetter) -> String {
         ("deadline", or_dash(message.deadline_ms.map(output::moment))),
         ("bytes", message.bytes.to_string()),
     ];
+    lines.extend(message.traceparent.clone().map(|trace| ("trace", trace)));
     lines.extend(message.problem.clone().map(|problem| ("problem", problem)));
     lines.extend(message.hex.clone().map(|hex| ("hex", hex)));
     let mut lines: Vec<String> =

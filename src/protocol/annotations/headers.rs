@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn headers_are_read_as_they_were_written() {
         for headers in [headers(0, ""), headers(3, "é\0 日本"), headers(20, &"x".repeat(300))] {
-            let annotations = Annotations { headers };
+            let annotations = Annotations { headers, ..Annotations::default() };
             let written = annotated("f", b"", &Meta::default(), &annotations);
             assert_eq!(Message::decode(&written).unwrap().annotations(), annotations);
         }
