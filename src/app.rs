@@ -1,6 +1,9 @@
-//! Holds the values that a program shares with its tasks.
+//! Holds what a program gives its tasks: the values that they share, layers around them, and hooks.
 
-use crate::task::States;
+use crate::client::{ClientLayers, Enqueued, NextEnqueue};
+use crate::error::Error;
+use crate::task::{Call, Context, Layers, Next, States, TaskError};
+use crate::worker::{Hooks, RunReport, When};
 
 /// A program that is worker, sweeper and command-line tool: [`main`](Self::main) runs the command in its arguments.
 ///
@@ -20,9 +23,16 @@ use crate::task::States;
 /// ```
 #[derive(Debug, Default)]
 #[must_use = "an App does nothing until `main` is called"]
-pub struct App {
-    states: States,
-    version: Option<String>,
+pub struct App(Parts);
+
+/// What a program is made of.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) states: States,
+    pub(crate) layers: Layers,
+    pub(crate) client_layers: ClientLayers,
+    pub(crate) hooks: Hooks,
+    pub(crate) version: Option<String>,
 }
 
 impl App {
@@ -34,13 +44,13 @@ impl App {
     /// Sets the version of the program, usually `env!("CARGO_PKG_VERSION")`. `--version` prints it, with that of this library; so
     /// does `workers`.
     pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.version = Some(version.into());
+        self.0.version = Some(version.into());
         self
     }
 
     /// Shares `value` with all tasks that have a parameter [`State<T>`](crate::State). It replaces a value of the same type.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
-        self.states.insert(value);
+        self.0.states.insert(value);
         self
     }
 
@@ -54,12 +64,79 @@ impl App {
         mut self,
         make: impl Fn() -> T + Send + Sync + 'static,
     ) -> Self {
-        self.states.insert_with(make);
+        self.0.states.insert_with(make);
         self
     }
 
-    /// The shared values, and the version of the program.
-    pub(crate) fn into_parts(self) -> (States, Option<String>) {
-        (self.states, self.version)
+    /// Adds a layer around each run, inside of those added before: an async function that is given the context of the run and the
+    /// rest of it, in every isolation. It can time the run, put it into a span, or end it before it begins.
+    ///
+    /// ```no_run
+    /// use delayed::{App, Context, Next, TaskError};
+    ///
+    /// /// Runs only calls of known tenants.
+    /// async fn for_tenants(ctx: Context, next: Next) -> Result<(), TaskError> {
+    ///     match ctx.header("tenant") {
+    ///         Some("acme") => next.run().await,
+    ///         other => Err(TaskError::fatal(format!("unknown tenant: {other:?}"))),
+    ///     }
+    /// }
+    ///
+    /// fn main() -> std::process::ExitCode {
+    ///     App::new().layer(for_tenants).main()
+    /// }
+    /// ```
+    ///
+    /// [`WorkerBuilder::layer`](crate::worker::WorkerBuilder::layer) has the rules.
+    pub fn layer<F>(mut self, layer: impl Fn(Context, Next) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<(), TaskError>> + Send + 'static,
+    {
+        self.0.layers.push(layer);
+        self
+    }
+
+    /// Adds a layer around each enqueue of the client that tasks have from [`Context::client`]: see
+    /// [`Client::layer`](crate::Client::layer).
+    pub fn client_layer<F>(mut self, layer: impl Fn(Call, NextEnqueue) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Enqueued, Error>> + Send + 'static,
+    {
+        self.0.client_layers.push(layer);
+        self
+    }
+
+    /// Adds a hook for runs that succeeded: see [`WorkerBuilder::on_success`](crate::worker::WorkerBuilder::on_success).
+    pub fn on_success(mut self, hook: impl Fn(&RunReport<'_>) + Send + Sync + 'static) -> Self {
+        self.0.hooks.push(When::Success, hook);
+        self
+    }
+
+    /// Adds a hook for attempts that failed: see [`WorkerBuilder::on_failure`](crate::worker::WorkerBuilder::on_failure).
+    pub fn on_failure(mut self, hook: impl Fn(&RunReport<'_>) + Send + Sync + 'static) -> Self {
+        self.0.hooks.push(When::Failure, hook);
+        self
+    }
+
+    /// Adds a hook for calls that become dead letters: see
+    /// [`WorkerBuilder::on_burial`](crate::worker::WorkerBuilder::on_burial).
+    ///
+    /// ```no_run
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// static BURIED: AtomicU64 = AtomicU64::new(0);
+    ///
+    /// fn main() -> std::process::ExitCode {
+    ///     let count = |_: &delayed::worker::RunReport<'_>| drop(BURIED.fetch_add(1, Ordering::Relaxed));
+    ///     delayed::App::new().on_burial(count).main()
+    /// }
+    /// ```
+    pub fn on_burial(mut self, hook: impl Fn(&RunReport<'_>) + Send + Sync + 'static) -> Self {
+        self.0.hooks.push(When::Burial, hook);
+        self
+    }
+
+    pub(crate) fn into_parts(self) -> Parts {
+        self.0
     }
 }

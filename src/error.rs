@@ -86,6 +86,12 @@ pub enum Error {
         /// How many wait.
         waiting: u64,
     },
+    /// A layer of the client refused the call; it was not sent.
+    #[error("the call was refused: {reason}")]
+    Refused {
+        /// Why.
+        reason: String,
+    },
     /// A task needs a process of its own, and the worker has no zygote.
     #[error(
         "the task `{task}` is to run in a process of its own (isolation = \"{isolation}\"), and the worker has no zygote: \
@@ -122,6 +128,12 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
+    /// The error with which a layer of a client refuses a call: see [`Client::layer`](crate::Client::layer).
+    #[must_use]
+    pub fn refused(reason: impl fmt::Display) -> Self {
+        Self::Refused { reason: reason.to_string() }
+    }
+
     /// Whether the call may have been applied although it failed. If so, repeating it may run it twice.
     #[must_use]
     pub fn may_have_been_applied(&self) -> bool {

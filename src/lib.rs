@@ -38,7 +38,8 @@
 //! |---|---|
 //! | declare a task: its queue, retries, timeouts, isolation | [`#[delayed::task]`](macro@task), [`TaskError`] |
 //! | share a pool or a client with the tasks of a program | [`App`], [`State`] |
-//! | read the attempt, notice that a run should end | [`Context`] |
+//! | read the attempt and the headers, notice that a run should end | [`Context`] |
+//! | surround each run or enqueue with code of your own | [`App::layer`], [`Client::layer`] |
 //! | enqueue calls | [`Client`], [`Call`] |
 //! | call functions of Python and Go | [`PyTask`], [`GoTask`] |
 //! | run a worker in a `main` of your own | [`Worker`], [`Registry`], and [`Zygote`] for isolated tasks |
@@ -141,12 +142,13 @@ pub use crate::broker::{BrokerError, BrokerErrorKind};
 #[cfg(feature = "cli")]
 pub use crate::cli::main;
 #[cfg(feature = "client")]
-pub use crate::client::{BulkError, Client, Conflict, Fate, Handle, WaitError};
+pub use crate::client::{BulkError, Client, Conflict, Enqueued, Fate, Handle, NextEnqueue, WaitError};
 #[cfg(feature = "broker")]
 pub use crate::error::Error;
 #[cfg(feature = "inspect")]
 #[doc(inline)]
 pub use crate::inspect::Inspector;
+pub use crate::protocol::annotations::{HeaderError, TraceError};
 pub use crate::protocol::call_id::{CallId, CallIdError};
 pub use crate::protocol::call_state::{CallState, Cancelled};
 pub use crate::protocol::encode::EncodeError;
@@ -157,7 +159,7 @@ pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};
 #[cfg(feature = "sweeper")]
 pub use crate::sweeper::{SweepReport, Sweeper};
 pub use crate::task::{
-    Call, Context, GoTask, IntoCall, MissingState, PyTask, QueueChoice, Registry, RegistryError, State,
+    Call, Context, GoTask, IntoCall, MissingState, Next, PyTask, QueueChoice, Registry, RegistryError, State,
     States, Task, TaskError, Unique,
 };
 #[cfg(feature = "worker")]
@@ -199,8 +201,8 @@ pub mod __private {
     /// The wire protocol.
     pub mod protocol {
         pub use crate::protocol::{
-            VERSION, arguments, backoff, call_id, decode, encode, info, keys, message, names, timestamp,
-            tracking, value,
+            VERSION, annotations, arguments, backoff, call_id, decode, encode, info, keys, message, names,
+            timestamp, tracking, value,
         };
     }
 }

@@ -13,6 +13,7 @@ mod faults;
 mod followed;
 mod interop;
 mod isolation;
+mod layers;
 mod lua;
 mod lua_headers;
 mod model;

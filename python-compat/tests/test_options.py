@@ -17,6 +17,7 @@ from delayed_compat import Backoff, InvalidTaskError, RustTask
 
 VECTORS = Path(__file__).parents[2] / "tests" / "wire" / "native.json"
 PATH = "demo::tasks::add"
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 ID = UUID("018bcfe5-687b-7b5c-8a3e-0123456789ab")
 SECOND = timedelta(seconds=1)
 
@@ -40,6 +41,9 @@ def test_it_is_the_bytes_of_the_vector(case: dict[str, Any]) -> None:
         backoff=case.get("backoff"),
         deadline=deadline,
         timeout=timeout,
+        headers=case.get("headers"),
+        traceparent=case.get("traceparent"),
+        tracestate=case.get("tracestate"),
     )
     assert task.serialize().hex() == case["hex"]
 
@@ -71,6 +75,13 @@ def meta(**options: Any) -> Any:
         ({"deadline": datetime(1969, 1, 1, tzinfo=timezone.utc)}, {"d": 0}),
         ({"deadline": datetime.max.replace(tzinfo=timezone.utc)}, {"d": 253_402_300_800_000}),
         ({"deadline": -5}, {"d": 0}),
+        ({"headers": {"tenant": "acme"}}, {"h": {"tenant": "acme"}}),
+        ({"headers": {"x": "y" * 4095}}, {"h": {"x": "y" * 4095}}),
+        ({"headers": {"b": "", "\u00e9": "\u65e5\n"}}, {"h": {"b": "", "\u00e9": "\u65e5\n"}}),
+        ({"traceparent": PARENT}, {"w": [PARENT]}),
+        ({"traceparent": PARENT, "tracestate": "a=b"}, {"w": [PARENT, "a=b"]}),
+        ({"traceparent": f"cc{PARENT[2:]}-x", "tracestate": ""}, {"w": [f"cc{PARENT[2:]}-x"]}),
+        ({"id": ID, "traceparent": "", "tracestate": "a=b"}, {"i": ID.bytes}),
         ({"backoff": "none"}, {"b": "none"}),
         ({"backoff": Backoff.none()}, {"b": "none"}),
         ({"backoff": Backoff.fixed(90)}, {"b": "fixed:1m30s"}),
@@ -84,7 +95,9 @@ def test_an_option_on_the_wire(options: dict[str, Any], expected: dict[str, Any]
     assert meta(**options) == expected
 
 
-@pytest.mark.parametrize("options", [{}, {"retry": 3}, {"max_attempts": 4}, {"retry": -1}])
+@pytest.mark.parametrize(
+    "options", [{}, {"headers": {}}, {"retry": 3}, {"max_attempts": 4}, {"retry": -1}]
+)
 def test_what_the_original_can_say_is_said_as_it_does(options: dict[str, Any]) -> None:
     assert msgpack.unpackb(RustTask(PATH, (1,), **options).serialize())[:2] == [PATH, [1]]
 
@@ -129,6 +142,23 @@ NOT_FINITE = [math.nan, math.inf, -math.inf, 1.7e308]
         ({"max_attempts": 2**32}, "max_attempts is 4294967296; give a whole number from 1"),
         ({"max_attempts": True}, "max_attempts is a bool"),
         ({"max_attempts": 1.0}, "max_attempts is a float"),
+        ({"headers": [("a", "b")]}, "headers is a list; give a dict of str to str"),
+        ({"headers": {"": "x"}}, "headers has the name ''; give a str, not empty"),
+        ({"headers": {5: "x"}}, "headers has the name 5; give a str"),
+        ({"headers": {"a": 5}}, r"headers\['a'\] is a int; give a str"),
+        ({"headers": {"a": b"x"}}, r"headers\['a'\] is a bytes; give a str"),
+        ({"headers": {"a": "\udc80"}}, r"headers\['a'\] is not valid Unicode"),
+        ({"headers": {str(n): "" for n in range(33)}}, "headers has 33 of them, at most 32"),
+        ({"headers": {"x": "y" * 4096}}, "headers has 4097 bytes, at most 4096"),
+        ({"traceparent": 5}, "traceparent is a int; give a str"),
+        ({"traceparent": "x"}, "traceparent is 'x'; give 00-, 32 hex digits"),
+        ({"traceparent": PARENT + "-x"}, "traceparent is "),
+        ({"traceparent": "ff" + PARENT[2:]}, "traceparent is "),
+        ({"traceparent": PARENT.upper()}, "traceparent is "),
+        ({"traceparent": PARENT[:3] + "0" * 32 + PARENT[35:]}, "traceparent is "),
+        ({"traceparent": PARENT, "tracestate": b"x"}, "tracestate is a bytes; give a str"),
+        ({"traceparent": PARENT, "tracestate": "\u00e9"}, "tracestate is .*give printable ASCII"),
+        ({"traceparent": PARENT, "tracestate": "x" * 513}, "tracestate is .*at most 512"),
         ({"backoff": 5}, "backoff is a int; give a Backoff or a str"),
         ({"backoff": ""}, "'' is not a back-off: use none, fixed:30s, linear:10s..5m or"),
         ({"backoff": "soon"}, "is not a back-off"),

@@ -106,7 +106,11 @@ impl From<Error> for Failure {
             | Error::NoZygote { .. }
             | Error::Zygote(_) => Code::Configuration,
             Error::AlreadyScheduled { .. } | Error::Exists { .. } | Error::QueueFull { .. } => Code::Refused,
-            Error::Encode { .. } | Error::TooLarge { .. } | Error::Io(_) | Error::ZygoteDied => Code::Failed,
+            Error::Encode { .. }
+            | Error::TooLarge { .. }
+            | Error::Refused { .. }
+            | Error::Io(_)
+            | Error::ZygoteDied => Code::Failed,
         };
         Self::new(code, chain(&error))
     }

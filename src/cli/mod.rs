@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 
 #[cfg(feature = "testing")]
 pub use self::commands::json_message;
-use crate::app::App;
+use crate::app::{App, Parts};
 use crate::cli::args::{Args, Command};
 use crate::cli::dev::DevServer;
 use crate::cli::exit::Failure;
@@ -29,7 +29,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::runner::Zygote;
 use crate::sys::startup;
-use crate::task::{Registry, States};
+use crate::task::Registry;
 use crate::worker;
 use crate::worker::first_isolated;
 
@@ -65,25 +65,22 @@ impl App {
     /// Runs what the command line says. Call it first in `main`, while the process has one thread.
     #[must_use = "the exit code is to be returned from `main`"]
     pub fn main(self) -> ExitCode {
-        let (states, version) = self.into_parts();
-        run(states, version, std::env::args_os())
+        run(self.into_parts(), std::env::args_os())
     }
 }
 
 /// What a command works with.
 struct Program {
     settings: Settings,
-    states: States,
-    /// That of the program, not of this library.
-    version: Option<String>,
+    parts: Parts,
     zygote: Option<Zygote>,
 }
 
-fn run(states: States, version: Option<String>, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+fn run(parts: Parts, words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let words: Vec<OsString> = words.into_iter().collect();
     // Also of a command line that is not understood.
     let json = words.iter().any(|word| word == "--json");
-    let args = match args::read(words, version.as_deref()) {
+    let args = match args::read(words, parts.version.as_deref()) {
         Ok(args) => args,
         Err(error) if json && error.use_stderr() => {
             let text = error.to_string();
@@ -95,10 +92,10 @@ fn run(states: States, version: Option<String>, words: impl IntoIterator<Item = 
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    execute(states, version, args).unwrap_or_else(|failure| failure.report(json))
+    execute(parts, args).unwrap_or_else(|failure| failure.report(json))
 }
 
-fn execute(mut states: States, version: Option<String>, args: Args) -> Result<ExitCode, Failure> {
+fn execute(mut parts: Parts, args: Args) -> Result<ExitCode, Failure> {
     // First: it may be told to end before it has come to anything.
     startup::prepare(args.command.serves());
     let mut settings = Settings::load(&args)?;
@@ -108,10 +105,11 @@ fn execute(mut states: States, version: Option<String>, args: Args) -> Result<Ex
             redis: redis.unwrap_or_else(|| settings.config.redis.clone()),
             ..settings.config.clone()
         };
-        states.insert_missing(Client::lazy_with_config(&config));
+        let client = Client::lazy_with_config(&config).layers(parts.client_layers.clone());
+        parts.states.insert_missing(client);
     }
     // While the process has one thread, and nothing open that a child must not have.
-    let zygote = if args.command.runs_calls() { zygote(&settings, &states)? } else { None };
+    let zygote = if args.command.runs_calls() { zygote(&settings, &parts)? } else { None };
     logs::start(&settings, args.command.serves())?;
     for suggest::Misspelt { name, meant } in suggest::misspelt_variables() {
         match args.command.serves() {
@@ -122,7 +120,7 @@ fn execute(mut states: States, version: Option<String>, args: Args) -> Result<Ex
 
     let server = DevServer::for_command(&mut settings, &args.command)?;
     let runtime = runtime(&settings, &args.command, zygote.is_some())?;
-    let program = Program { settings, states, version, zygote };
+    let program = Program { settings, parts, zygote };
     let serves = args.command.serves();
     let result = runtime.block_on(commands::run(program, args.command));
     if serves {
@@ -136,7 +134,7 @@ fn execute(mut states: States, version: Option<String>, args: Args) -> Result<Ex
 }
 
 /// Forks the zygote of a worker that has tasks which run in processes of their own.
-fn zygote(settings: &Settings, states: &States) -> Result<Option<Zygote>, Failure> {
+fn zygote(settings: &Settings, parts: &Parts) -> Result<Option<Zygote>, Failure> {
     let Ok(registry) = Registry::collect() else {
         // The worker tells what is wrong with it.
         return Ok(None);
@@ -144,7 +142,8 @@ fn zygote(settings: &Settings, states: &States) -> Result<Option<Zygote>, Failur
     if first_isolated(&registry, &settings.config.worker).is_none() {
         return Ok(None);
     }
-    let started = Zygote::builder().registry(registry).states(states.clone()).start();
+    let zygote = Zygote::builder().registry(registry);
+    let started = zygote.states(parts.states.clone()).layers(parts.layers.clone()).start();
     started.map(Some).map_err(|error| Error::Zygote(error).into())
 }
 

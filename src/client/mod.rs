@@ -5,6 +5,7 @@ mod bulk;
 mod coalesce;
 mod context;
 mod handle;
+mod layer;
 mod link;
 mod patience;
 mod results;
@@ -18,12 +19,15 @@ use std::time::{Duration, Instant};
 pub use self::bulk::{BulkError, Fate};
 pub use self::handle::{Conflict, Handle, WaitError};
 #[cfg(feature = "cli")]
+pub(crate) use self::layer::ClientLayers;
+pub use self::layer::NextEnqueue;
+#[cfg(feature = "cli")]
 pub(crate) use self::patience::Patience;
+pub use self::session::Enqueued;
 
 use crate::broker::Record;
 use crate::client::bulk::Bulk;
 use crate::client::link::Link;
-use crate::client::session::Enqueued;
 use crate::config::{Config, RedisConfig};
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
@@ -56,6 +60,7 @@ use crate::task::{Call, Due, IntoCall};
 #[derive(Debug, Clone)]
 pub struct Client {
     link: Arc<Link>,
+    layers: layer::ClientLayers,
 }
 
 /// A call that was checked and encoded.
@@ -157,15 +162,21 @@ impl Client {
     /// Creates a client like [`lazy`](Self::lazy), with these settings.
     #[must_use]
     pub fn lazy_with_config(config: &Config) -> Self {
-        Self { link: Arc::new(Link::new(config.clone())) }
+        Self { link: Arc::new(Link::new(config.clone())), layers: layer::ClientLayers::default() }
     }
 
     /// Enqueues one call. If the future is dropped, the call may still be enqueued.
     ///
     /// # Errors
-    /// The call cannot be encoded or is too large; then it was not sent. After an error of Redis,
+    /// The call cannot be encoded or is too large, or a [layer](Self::layer) refused it; then it was not sent. After an error of Redis,
     /// [`Error::may_have_been_applied`] says whether the call may be in its queue nevertheless.
     pub async fn enqueue<C: IntoCall>(&self, call: C) -> Result<Handle<C::Output>, Error> {
+        if !self.layers.is_empty() {
+            // Boxed, because many calls may wait at the same time.
+            return Box::pin(self.enqueue_layered(call.into_call().untyped()))
+                .await
+                .map(|enqueued| self.handle(enqueued));
+        }
         let link = self.link.here();
         let written = write(link, call.into_call())?;
         let until = link.until();
@@ -181,6 +192,10 @@ impl Client {
     /// # Panics
     /// On a thread that runs async code: await [`enqueue`](Self::enqueue) there.
     pub fn enqueue_blocking<C: IntoCall>(&self, call: C) -> Result<Handle<C::Output>, Error> {
+        if !self.layers.is_empty() {
+            let enqueued = self.enqueue_layered_blocking(call.into_call().untyped());
+            return enqueued.map(|enqueued| self.handle(enqueued));
+        }
         let link = self.link.here();
         let written = write(link, call.into_call())?;
         let (until, ground) = (link.until(), link.ground().map_err(Error::Io)?);
@@ -264,7 +279,12 @@ impl Client {
         calls: impl IntoIterator<Item = C>,
     ) -> Result<usize, BulkError> {
         let link = self.link.here();
-        let bulk = write_all(link, calls)?;
+        let bulk = match self.layers.is_empty() {
+            true => write_all(link, calls)?,
+            false => {
+                self.write_layered(calls.into_iter().map(|call| call.into_call().untyped()).collect()).await?
+            }
+        };
         let session = link.session(link.until()).await.map_err(BulkError::nothing_sent)?;
         session.enqueue_many(&bulk, || link.until()).await
     }
@@ -281,8 +301,19 @@ impl Client {
         calls: impl IntoIterator<Item = C>,
     ) -> Result<usize, BulkError> {
         let link = self.link.here();
-        let bulk = write_all(link, calls)?;
-        let ground = link.ground().map_err(|error| BulkError::nothing_sent(Error::Io(error)))?;
+        let ground = || link.ground().map_err(|error| BulkError::nothing_sent(Error::Io(error)));
+        let (ground, bulk) = match self.layers.is_empty() {
+            true => {
+                let bulk = write_all(link, calls)?;
+                (ground()?, bulk)
+            }
+            false => {
+                let (ground, calls) =
+                    (ground()?, calls.into_iter().map(|call| call.into_call().untyped()).collect());
+                let bulk = ground.handle.block_on(self.write_layered(calls))?;
+                (ground, bulk)
+            }
+        };
         ground.handle.block_on(async {
             let session = ground.session(link.until()).await.map_err(BulkError::nothing_sent)?;
             session.enqueue_many(&bulk, || link.until()).await
@@ -295,6 +326,7 @@ fn at(url: &str) -> Config {
 }
 
 fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
+    let call = call.in_current_trace();
     let queue = call.queue_name()?;
     let refused = |source| Error::Encode { task: call.task().to_owned(), source };
     let due = call.due().map_err(refused)?;

@@ -18,12 +18,16 @@ use crate::protocol::call_state::Cancelled;
 use crate::protocol::names::QueueName;
 use crate::sys::sessions;
 
-/// A call that is in its queue, or another one in its place.
-#[derive(Debug)]
-pub(super) struct Enqueued {
-    pub(super) queue: QueueName,
-    pub(super) id: Option<CallId>,
-    pub(super) conflict: Option<Conflict>,
+/// A call that was enqueued, as a [layer](crate::Client::layer) sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Enqueued {
+    /// The queue.
+    pub queue: QueueName,
+    /// The call's id, if it has one.
+    pub id: Option<CallId>,
+    /// Why a unique call is not a new one.
+    pub conflict: Option<Conflict>,
 }
 
 /// A connection of a client, and the runtime that drives it.

@@ -1,5 +1,7 @@
 //! Reads waiting messages of all languages in a human-readable form, and drops them.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::error::Error;
@@ -45,6 +47,10 @@ pub struct MessageSummary {
     pub deadline_ms: Option<u64>,
     /// The timeout of one run, in milliseconds.
     pub timeout_ms: Option<u64>,
+    /// The headers, by name.
+    pub headers: BTreeMap<String, String>,
+    /// The trace that the call belongs to, as W3C's `traceparent`.
+    pub traceparent: Option<String>,
     /// The size in bytes.
     pub bytes: usize,
     /// Why the message cannot be read.
@@ -70,6 +76,8 @@ impl MessageSummary {
             call_id: None,
             deadline_ms: None,
             timeout_ms: None,
+            headers: BTreeMap::new(),
+            traceparent: None,
             bytes: bytes.len(),
             problem: None,
             hex: None,
@@ -93,6 +101,8 @@ impl MessageSummary {
                 call_id: message.id().map(|id| id.to_string()),
                 deadline_ms: message.deadline_ms(),
                 timeout_ms: message.timeout_ms(),
+                headers: message.annotations().headers.into(),
+                traceparent: message.traceparent().map(str::to_owned),
                 ..nothing
             },
             Err(error) => Self {

@@ -7,6 +7,7 @@ use rmp_serde::Serializer;
 use rmp_serde::config::BytesMode;
 use serde::Serialize;
 
+use crate::protocol::annotations::{Annotations, HeaderError, TraceContext, TraceError};
 use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{MAX_DEPTH, Reader};
@@ -37,6 +38,12 @@ pub enum EncodeError {
     /// It is to run more than a hundred years from now.
     #[error("a call is scheduled for a hundred years from now at the most")]
     TooFarAhead,
+    /// Its headers are too many or too large, or one has no name.
+    #[error(transparent)]
+    Headers(#[from] HeaderError),
+    /// Its trace context is not one.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// No worker could know a task by that path.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -153,7 +160,16 @@ pub struct Meta {
 /// A path or a payload of 4 GiB or more.
 #[must_use]
 pub fn native(path: &str, payload: &[u8], meta: &Meta) -> Vec<u8> {
-    with_keywords(path, payload, &[0x80], meta)
+    annotated(path, payload, meta, &Annotations::default())
+}
+
+/// The same with what it carries for its program.
+///
+/// # Panics
+/// A path or a payload of 4 GiB or more.
+#[must_use]
+pub fn annotated(path: &str, payload: &[u8], meta: &Meta, annotations: &Annotations) -> Vec<u8> {
+    with_keywords(path, payload, &[0x80], meta, annotations)
 }
 
 /// A message of ours with arguments by keyword alone, in a map from an [`Encoder`]; for a task whose parameters are not
@@ -163,23 +179,31 @@ pub fn native(path: &str, payload: &[u8], meta: &Meta) -> Vec<u8> {
 /// A path or keywords of 4 GiB or more.
 #[must_use]
 pub fn by_keyword(path: &str, keywords: &[u8], meta: &Meta) -> Vec<u8> {
-    with_keywords(path, &[0x90], keywords, &Meta { by_place: true, ..*meta })
+    with_keywords(path, &[0x90], keywords, &Meta { by_place: true, ..*meta }, &Annotations::default())
 }
 
-fn with_keywords(path: &str, payload: &[u8], keywords: &[u8], meta: &Meta) -> Vec<u8> {
-    if *meta == Meta::default() {
+fn with_keywords(
+    path: &str,
+    payload: &[u8],
+    keywords: &[u8],
+    meta: &Meta,
+    annotations: &Annotations,
+) -> Vec<u8> {
+    if *meta == Meta::default() && annotations.is_empty() {
         return go_task(path, payload);
     }
     let said = [
         meta.attempts > 0,
         meta.backoff.is_some(),
         meta.deadline_ms.is_some(),
+        !annotations.headers.is_empty(),
         meta.id.is_some(),
         meta.by_place,
         meta.retry.is_some(),
         meta.keep_ms.is_some(),
         meta.timeout_ms.is_some(),
         meta.lock.is_some(),
+        !annotations.trace.is_empty(),
     ];
     let count = said.into_iter().filter(|said| *said).count();
     let mut message = Vec::with_capacity(path.len() + payload.len() + keywords.len() + 76);
@@ -198,6 +222,10 @@ fn with_keywords(path: &str, payload: &[u8], keywords: &[u8], meta: &Meta) -> Ve
     if let Some(deadline) = meta.deadline_ms {
         message.extend_from_slice(meta::DEADLINE);
         message.extend_from_slice(integer(deadline).as_slice());
+    }
+    if !annotations.headers.is_empty() {
+        message.extend_from_slice(meta::HEADERS);
+        texts(&mut message, annotations.headers.iter());
     }
     if let Some(id) = &meta.id {
         message.extend_from_slice(meta::ID);
@@ -222,6 +250,10 @@ fn with_keywords(path: &str, payload: &[u8], keywords: &[u8], meta: &Meta) -> Ve
     if let Some(lock) = &meta.lock {
         message.extend_from_slice(meta::UNIQUE);
         bytes(&mut message, lock.as_bytes());
+    }
+    if !annotations.trace.is_empty() {
+        message.extend_from_slice(meta::TRACE);
+        trace(&mut message, &annotations.trace);
     }
     message
 }
@@ -358,6 +390,23 @@ pub(crate) fn text(out: &mut Vec<u8>, text: &str) {
         length => long_head(out, Some(0xd9), 0xda, length),
     }
     out.extend_from_slice(text.as_bytes());
+}
+
+/// A map of texts.
+fn texts<'a>(out: &mut Vec<u8>, pairs: impl ExactSizeIterator<Item = (&'a str, &'a str)>) {
+    map_head(out, pairs.len());
+    for (name, value) in pairs {
+        text(out, name);
+        text(out, value);
+    }
+}
+
+/// The texts of a trace context: the second is left out if it is empty.
+fn trace(out: &mut Vec<u8>, trace: &TraceContext) {
+    let texts = [&trace.parent, &trace.state];
+    let count = if trace.state.is_empty() { 1 } else { 2 };
+    array_head(out, count);
+    texts[..count].iter().for_each(|part| text(out, part));
 }
 
 /// A `bin`.

@@ -10,6 +10,7 @@ pub use self::attempts::FailedAttempt;
 pub(crate) use self::attempts::Next;
 pub use self::error::MessageError;
 
+use crate::protocol::annotations::{Headers, read_trace};
 use crate::protocol::arguments::Arguments;
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{Head, Reader, came};
@@ -151,6 +152,7 @@ impl<'a> Message<'a> {
             match meta::name(key) {
                 Some(b"a") => self.attempts = meta::attempts(value).map_err(refused('a'))?,
                 Some(b"d") => self.deadline_ms = Some(meta::deadline(value).map_err(refused('d'))?),
+                Some(b"h") => Headers::check_value(value).map_err(refused('h'))?,
                 Some(b"i") => self.id = Some(meta::id(value).map_err(refused('i'))?),
                 Some(b"r") => self.retry = meta::retry(value).map_err(refused('r'))?,
                 Some(b"t") => self.timeout_ms = Some(meta::timeout(value).map_err(refused('t'))?),
@@ -161,6 +163,17 @@ impl<'a> Message<'a> {
         }
         self.meta = Pairs::new(count, &pairs[..pairs.len() - reader.rest.len()]);
         Ok(())
+    }
+
+    /// The pairs of the meta.
+    pub(crate) fn pairs(&self) -> Pairs<'a> {
+        self.meta
+    }
+
+    /// The `traceparent` of the trace that the call belongs to.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&'a str> {
+        self.meta.find(b"w").and_then(read_trace).map(|(parent, _)| parent)
     }
 
     /// The path of the task.

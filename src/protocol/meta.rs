@@ -11,12 +11,14 @@ pub(crate) const BACKOFF: &[u8] = &[0xa1, b'b'];
 pub(crate) const DEADLINE: &[u8] = &[0xa1, b'd'];
 pub(crate) const ERRORS: &[u8] = &[0xa1, b'e'];
 pub(crate) const FIRST_FAILED: &[u8] = &[0xa1, b'f'];
+pub(crate) const HEADERS: &[u8] = &[0xa1, b'h'];
 pub(crate) const ID: &[u8] = &[0xa1, b'i'];
 pub(crate) const KEYWORDS: &[u8] = &[0xa1, b'k'];
 pub(crate) const RETRY: &[u8] = &[0xa1, b'r'];
 pub(crate) const KEEP: &[u8] = &[0xa1, b's'];
 pub(crate) const TIMEOUT: &[u8] = &[0xa1, b't'];
 pub(crate) const UNIQUE: &[u8] = &[0xa1, b'u'];
+pub(crate) const TRACE: &[u8] = &[0xa1, b'w'];
 
 /// An encoded key and its encoded value.
 pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);

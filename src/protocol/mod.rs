@@ -1,5 +1,6 @@
 //! Implements `docs/protocol.md`: bytes and keys, without Redis and without tokio.
 
+pub mod annotations;
 pub mod arguments;
 pub mod backoff;
 pub mod call_id;

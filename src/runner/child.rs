@@ -28,7 +28,7 @@ use crate::sys::packets;
 use crate::sys::wait::{Ended, peek_ended};
 use crate::sys::{descriptors, memory, signals};
 use crate::task::handler::Handler;
-use crate::task::{Cancellation, Registration, Registry, Scope, States};
+use crate::task::{Cancellation, Layers, Registration, Registry, Scope, States};
 
 /// With what a child ends that could not be set up, or whose worker is gone.
 const UNFIT: i32 = 70;
@@ -44,6 +44,7 @@ const NO_CALL: &[u8] = b"\x92\xa1-\x90";
 pub(super) struct Household {
     registry: Registry,
     states: Arc<States>,
+    layers: Layers,
     forwarder: Forwarder,
 }
 
@@ -81,9 +82,9 @@ const MOST_KEPT: u64 = 8;
 
 impl Household {
     /// Takes over what is logged in this process.
-    pub(super) fn new(registry: Registry, states: States) -> Self {
+    pub(super) fn new(registry: Registry, states: States, layers: Layers) -> Self {
         Forwarder::shorten_panics();
-        Self { registry, states: Arc::new(states), forwarder: Forwarder::install() }
+        Self { registry, states: Arc::new(states), layers, forwarder: Forwarder::install() }
     }
 }
 
@@ -324,37 +325,40 @@ impl Child<'_> {
         } else {
             self.terminator.listen(listens)?;
         }
-        let states = Arc::clone(&self.household.states);
-        let scope = Scope::new(task.name, queue, &states, &cancellation)
-            .attempt(message.attempts().saturating_add(1))
-            .id(message.id())
-            .keeps(message.keeps_result());
+        let household = self.household;
+        let states = Arc::clone(&household.states);
+        let scope = Scope::new(task.name, queue, &states, &cancellation).message(message);
         let scope = worker.map_or(scope, |worker| scope.place(worker, request.slot));
         let outcome = match task.handler {
-            Handler::Blocking(_) => run_blocking(task, message.arguments(), &scope),
-            Handler::Async(_) => {
-                let runtime = match self.runtime.take() {
-                    Some(runtime) => runtime,
-                    None => Leftovers::keep(self.leftovers.as_mut(), 0, || {
-                        let mut builder = tokio::runtime::Builder::new_current_thread();
-                        builder.enable_all().thread_keep_alive(KEEP_ALIVE).build()
-                    })?,
-                };
-                let runtime = self.runtime.insert(runtime);
-                runtime.block_on(async {
-                    if let Err(outcome) = make_states(task, &states).await {
-                        return outcome;
-                    }
-                    match start(task, message.arguments(), &scope) {
-                        Ok(run) => run.await,
-                        Err(outcome) => outcome,
-                    }
-                })
+            Handler::Blocking(_) => {
+                let runtime = if household.layers.is_empty() { None } else { Some(self.runtime()?) };
+                run_blocking(task, message.arguments(), &scope, &household.layers, runtime)
             }
+            Handler::Async(_) => self.runtime()?.block_on(async {
+                if let Err(outcome) = make_states(task, &states).await {
+                    return outcome;
+                }
+                match start(task, message.arguments(), &scope, &household.layers) {
+                    Ok(run) => run.await,
+                    Err(outcome) => outcome,
+                }
+            }),
         };
         // It has run: from here on nothing may say that it has not.
         let _ = self.terminator.listen(None);
         Ok(outcome)
+    }
+
+    /// The runtime of this child, made when a run first needs it.
+    fn runtime(&mut self) -> io::Result<&tokio::runtime::Runtime> {
+        let runtime = match self.runtime.take() {
+            Some(runtime) => runtime,
+            None => Leftovers::keep(self.leftovers.as_mut(), 0, || {
+                let mut builder = tokio::runtime::Builder::new_current_thread();
+                builder.enable_all().thread_keep_alive(KEEP_ALIVE).build()
+            })?,
+        };
+        Ok(self.runtime.insert(runtime))
     }
 }
 

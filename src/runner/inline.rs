@@ -10,18 +10,19 @@ use std::task::{Context as PollContext, Poll};
 use std::thread;
 
 use bytes::Bytes;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::oneshot;
 
 use crate::crash;
 use crate::excerpt::{excerpt, shortened};
-use crate::protocol::arguments::Arguments;
+use crate::protocol::arguments::{ArgumentError, Arguments};
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::outcome::Outcome;
-use crate::runner::{span, streams};
+use crate::runner::{layered, span, streams};
 use crate::task::handler::{Answered, Handler, RunFuture};
-use crate::task::{Cancellation, Registration, Scope, States, TaskError};
+use crate::task::trace::{traced, within};
+use crate::task::{Cancellation, Layers, Registration, Scope, States, TaskError};
 
 thread_local! {
     /// The task whose code this thread is in. Without a destructor, so that it can be asked while the process exits.
@@ -70,16 +71,40 @@ pub(crate) fn start(
     task: &'static Registration,
     arguments: Arguments<'_>,
     scope: &Scope<'_>,
+    layers: &Layers,
 ) -> Result<Run, Outcome> {
     let Handler::Async(function) = task.handler else {
-        return Err(run_blocking(task, arguments, scope));
+        return Err(run_blocking(task, arguments, scope, layers, None));
     };
     crash::point("run", "before");
-    match catch_unwind(AssertUnwindSafe(|| function(arguments, scope))) {
-        Ok(Ok(future)) => Ok(Run { task: task.name, future: Stage::Begun(span::within(future, scope)) }),
+    match catch_unwind(AssertUnwindSafe(|| surrounded(function, arguments, scope, layers))) {
+        Ok(Ok(future)) => {
+            let future = span::within(future, scope);
+            let future = match scope.trace() {
+                None => future,
+                Some(trace) => traced(future, trace),
+            };
+            Ok(Run { task: task.name, future: Stage::Begun(future) })
+        }
         Ok(Err(error)) => Err(Outcome::Arguments { problem: excerpt(error) }),
         Err(payload) => Err(panicked(payload)),
     }
+}
+
+/// The future of a task, inside of the layers of its program.
+#[inline]
+fn surrounded(
+    function: for<'a> fn(Arguments<'a>, &Scope<'_>) -> Result<RunFuture, ArgumentError>,
+    arguments: Arguments<'_>,
+    scope: &Scope<'_>,
+    layers: &Layers,
+) -> Result<RunFuture, ArgumentError> {
+    if layers.is_empty() {
+        return function(arguments, scope);
+    }
+    let context = scope.context();
+    let future = function(arguments, &scope.with_context(&context))?;
+    Ok(layers.around(context, future))
 }
 
 /// The run of an asynchronous task that asks for states which are not made yet.
@@ -87,7 +112,7 @@ pub(crate) fn start_with_states(
     task: &'static Registration,
     message: Bytes,
     queue: QueueName,
-    states: Arc<States>,
+    (states, layers): (Arc<States>, Layers),
     cancellation: Cancellation,
     (worker, slot): (WorkerId, usize),
 ) -> Run {
@@ -100,12 +125,9 @@ pub(crate) fn start_with_states(
             Ok(message) => message,
             Err(error) => return Outcome::Malformed { problem: excerpt(error) },
         };
-        let scope = Scope::new(task.name, &queue, &states, &cancellation)
-            .attempt(message.attempts().saturating_add(1))
-            .id(message.id())
-            .keeps(message.keeps_result())
-            .place(&worker, slot);
-        match start(task, message.arguments(), &scope) {
+        let scope =
+            Scope::new(task.name, &queue, &states, &cancellation).message(&message).place(&worker, slot);
+        match start(task, message.arguments(), &scope, &layers) {
             Ok(run) => run.await,
             Err(outcome) => outcome,
         }
@@ -139,11 +161,13 @@ pub(super) async fn make_states(task: &'static Registration, states: &Arc<States
     }
 }
 
-/// Runs a task that blocks to its end, on this thread.
+/// Runs a task that blocks to its end, on this thread. Layers around it wait in `runtime`, or in that of this thread.
 pub(crate) fn run_blocking(
     task: &'static Registration,
     arguments: Arguments<'_>,
     scope: &Scope<'_>,
+    layers: &Layers,
+    runtime: Option<&Runtime>,
 ) -> Outcome {
     let Handler::Blocking(function) = task.handler else {
         return Outcome::Failed(TaskError::fatal("an asynchronous task cannot run on a blocking thread"));
@@ -152,7 +176,15 @@ pub(crate) fn run_blocking(
     let _here = Here::enter(task.name);
     let span = span::of_scope(scope);
     let _entered = span.enter();
-    match catch_unwind(AssertUnwindSafe(|| function(arguments, scope))) {
+    let function = || match layers.is_empty() {
+        true => function(arguments, scope),
+        false => layered::run(task, function, arguments, scope, layers, runtime),
+    };
+    let function = || match scope.trace() {
+        None => function(),
+        Some(trace) => within(trace, function),
+    };
+    match catch_unwind(AssertUnwindSafe(function)) {
         Ok(Ok(result)) => returned(result),
         Ok(Err(error)) => Outcome::Arguments { problem: excerpt(error) },
         Err(payload) => panicked(payload),

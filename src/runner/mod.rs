@@ -6,6 +6,7 @@ mod frame;
 mod fresh;
 mod inline;
 mod job;
+mod layered;
 mod leftovers;
 mod link;
 mod outcome;

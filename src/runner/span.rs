@@ -20,6 +20,7 @@ struct Fields<'a> {
     queue: &'a str,
     attempt: u32,
     worker: Option<&'a str>,
+    traceparent: Option<&'a str>,
 }
 
 /// A call without an id is known by where it runs.
@@ -28,16 +29,16 @@ impl Fields<'_> {
     /// task.
     #[inline]
     fn inline(&self) -> Span {
-        let Self { task, call_id, slot, queue, attempt, worker } = *self;
+        let Self { task, call_id, slot, queue, attempt, worker, traceparent } = *self;
         let (slot, call_id) = (slot.filter(|_| call_id.is_none()), call_id.map(tracing::field::display));
-        tracing::debug_span!(target: TARGET, "run", task, call_id, slot, queue, attempt, worker)
+        tracing::debug_span!(target: TARGET, "run", task, call_id, slot, queue, attempt, worker, traceparent)
     }
 
     /// The span of a run in a process of its own.
     fn isolated(&self) -> Span {
-        let Self { task, call_id, slot, queue, attempt, worker } = *self;
+        let Self { task, call_id, slot, queue, attempt, worker, traceparent } = *self;
         let (slot, call_id) = (slot.filter(|_| call_id.is_none()), call_id.map(tracing::field::display));
-        tracing::info_span!(target: TARGET, "run", task, call_id, slot, queue, attempt, worker)
+        tracing::info_span!(target: TARGET, "run", task, call_id, slot, queue, attempt, worker, traceparent)
     }
 }
 
@@ -46,7 +47,8 @@ impl Fields<'_> {
 pub(super) fn of_scope(scope: &Scope<'_>) -> Span {
     let Scope { task, queue, attempt, id: call_id, worker, slot, .. } = *scope;
     let worker = worker.map(|worker| worker.as_str());
-    Fields { task, call_id, slot, queue: queue.as_str(), attempt, worker }.inline()
+    let traceparent = scope.traceparent();
+    Fields { task, call_id, slot, queue: queue.as_str(), attempt, worker, traceparent }.inline()
 }
 
 /// The same future, within the span of its run.
@@ -64,5 +66,6 @@ pub(super) fn of_message(task: &str, message: &[u8], queue: &str, worker: &str, 
     // One that cannot be read does not run.
     let Ok(message) = Message::decode(message) else { return Span::none() };
     let attempt = message.attempts().saturating_add(1);
-    Fields { task, call_id: message.id(), slot: Some(slot), queue, attempt, worker: Some(worker) }.isolated()
+    let (call_id, traceparent) = (message.id(), message.traceparent());
+    Fields { task, call_id, slot: Some(slot), queue, attempt, worker: Some(worker), traceparent }.isolated()
 }

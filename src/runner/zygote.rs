@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use crate::runner::child::Household;
 use crate::sys::fork::{Side, SingleThreaded};
 use crate::sys::{HAS_ZYGOTE, descriptors, packets};
-use crate::task::{Registry, RegistryError, States};
+use crate::task::{Context, Layers, Next, Registry, RegistryError, States, TaskError};
 
 /// The process that forks a worker's children. Start it first in `main`, while the process has one thread:
 ///
@@ -94,6 +94,7 @@ impl std::fmt::Debug for ZygoteError {
 pub struct ZygoteBuilder {
     registry: Option<Registry>,
     states: States,
+    layers: Layers,
 }
 
 impl ZygoteBuilder {
@@ -126,6 +127,23 @@ impl ZygoteBuilder {
         self
     }
 
+    /// Adds a layer around the runs in its children, inside of those added before: see
+    /// [`WorkerBuilder::layer`](crate::worker::WorkerBuilder::layer). Give the worker the same.
+    pub fn layer<F>(mut self, layer: impl Fn(Context, Next) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<(), TaskError>> + Send + 'static,
+    {
+        self.layers.push(layer);
+        self
+    }
+
+    /// Surrounds the runs in its children with these layers, and with none that were given before.
+    #[cfg(feature = "cli")]
+    pub(crate) fn layers(mut self, layers: Layers) -> Self {
+        self.layers = layers;
+        self
+    }
+
     /// Forks the zygote.
     ///
     /// # Errors
@@ -152,7 +170,9 @@ impl ZygoteBuilder {
                 let warden = Arc::new(Warden(Mutex::new(Some(warden))));
                 Ok(Zygote { control, warden })
             }
-            Side::Child => warden::run(alone, worker, theirs, Household::new(registry, self.states)),
+            Side::Child => {
+                warden::run(alone, worker, theirs, Household::new(registry, self.states, self.layers))
+            }
         }
     }
 }

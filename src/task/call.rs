@@ -1,10 +1,13 @@
 //! Describes a call: a task with its arguments, before it is sent.
 
+mod annotations;
+
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
+use crate::protocol::annotations::Annotations;
 use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Encoder, Meta};
@@ -135,7 +138,7 @@ impl Due {
 /// Who is to run it.
 #[derive(Debug, Clone)]
 enum Kind {
-    Native { task: &'static str, payload: Result<Vec<u8>, EncodeError>, meta: Meta },
+    Native { task: &'static str, payload: Result<Vec<u8>, EncodeError>, meta: Meta, annotations: Annotations },
     Python(PyTask),
     Go(GoTask),
 }
@@ -147,7 +150,8 @@ impl<R> Call<R> {
         let registration = T::registration();
         let options = &registration.options;
         let meta = Meta { keep_ms: options.keep.map(meta::milliseconds), ..Meta::default() };
-        let kind = Kind::Native { task: registration.name, payload: encoder.finish(), meta };
+        let annotations = Annotations::default();
+        let kind = Kind::Native { task: registration.name, payload: encoder.finish(), meta, annotations };
         let queue = options.queue.map(QueueChoice::from).unwrap_or_default();
         Self { unique: options.unique, ..Self::of(queue, kind) }
     }
@@ -350,7 +354,7 @@ impl<R> Call<R> {
     /// How the call is followed, under this id; `None`: not at all.
     #[cfg_attr(not(feature = "client"), allow(dead_code))]
     pub(crate) fn tracking(&self, id: CallId) -> Option<Tracking> {
-        let Kind::Native { task, payload: Ok(payload), meta } = &self.kind else { return None };
+        let Kind::Native { task, payload: Ok(payload), meta, .. } = &self.kind else { return None };
         let lock = self.lock(task, payload);
         let keep_ms = meta.keep_ms.or(lock.map(|_| 0));
         keep_ms.map(|keep_ms| Tracking { id, keep_ms: Some(keep_ms), lock })
@@ -400,14 +404,16 @@ impl<R> Call<R> {
     /// Encodes the message. Without options, its bytes are those of Go for the same call.
     ///
     /// # Errors
-    /// An argument cannot be encoded.
+    /// An argument cannot be encoded, the headers are too many or too large, or the trace context is invalid.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         match &self.kind {
-            Kind::Native { task, payload, meta } => {
+            Kind::Native { task, payload, meta, annotations } => {
                 let payload = payload.as_ref().map_err(Clone::clone)?;
+                annotations.headers.check()?;
+                annotations.trace.check()?;
                 let lock = self.lock(task, payload);
                 let keep_ms = meta.keep_ms.or(lock.map(|_| 0));
-                Ok(encode::native(task, payload, &Meta { keep_ms, lock, ..*meta }))
+                Ok(encode::annotated(task, payload, &Meta { keep_ms, lock, ..*meta }, annotations))
             }
             Kind::Python(task) => task.encode(),
             Kind::Go(task) => task.encode(),

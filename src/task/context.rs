@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::protocol::annotations::{Annotations, TraceContext, read_trace};
 use crate::protocol::call_id::CallId;
+use crate::protocol::message::Message;
+use crate::protocol::meta::Pairs;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::task::cancellation::Cancellation;
 use crate::task::state::{State, States};
@@ -35,11 +38,20 @@ struct Run {
     queue: QueueName,
     attempt: u32,
     id: Option<CallId>,
+    annotations: Annotations,
     cancellation: Cancellation,
     states: States,
 }
 
 impl Context {
+    /// The scope of this run.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    pub(crate) fn scope(&self) -> Scope<'_> {
+        let run = &*self.0;
+        let scope = Scope::new(run.task, &run.queue, &run.states, &run.cancellation);
+        Scope { context: Some(self), ..scope.attempt(run.attempt).id(run.id) }
+    }
+
     /// The values that the program shares with its tasks.
     #[cfg_attr(not(feature = "client"), expect(dead_code))]
     pub(crate) fn states(&self) -> &States {
@@ -62,6 +74,41 @@ impl Context {
     #[must_use]
     pub fn attempt(&self) -> u32 {
         self.0.attempt
+    }
+
+    /// The value of a header of the call: see [`Call::header`](crate::Call::header).
+    ///
+    /// ```
+    /// use delayed::Context;
+    ///
+    /// #[delayed::task]
+    /// async fn invoice(month: String, ctx: Context) -> Result<(), String> {
+    ///     let tenant = ctx.header("tenant").ok_or("the call has no tenant")?;
+    ///     println!("invoice of {tenant} for {month}");
+    ///     Ok(())
+    /// }
+    /// ```
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.0.annotations.headers.get(name)
+    }
+
+    /// All headers of the call, sorted by name.
+    pub fn headers(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        self.0.annotations.headers.iter()
+    }
+
+    /// The `traceparent` of the trace that the call belongs to: see [`Call::traceparent`](crate::Call::traceparent). An invalid one
+    /// is none.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&str> {
+        Some(&*self.0.annotations.trace.parent).filter(|parent| !parent.is_empty())
+    }
+
+    /// The `tracestate` that belongs to it.
+    #[must_use]
+    pub fn tracestate(&self) -> Option<&str> {
+        Some(&*self.0.annotations.trace.state).filter(|state| !state.is_empty())
     }
 
     /// The queue from which the call came.
@@ -98,6 +145,12 @@ pub struct Scope<'a> {
     pub(crate) queue: &'a QueueName,
     pub(crate) attempt: u32,
     pub(crate) id: Option<CallId>,
+    /// The meta of the message, from which annotations are read when somebody asks for them.
+    meta: Pairs<'a>,
+    /// The trace context in it, not yet read.
+    trace: Option<&'a [u8]>,
+    /// The context of the run, if there is one already.
+    context: Option<&'a Context>,
     pub(crate) states: &'a States,
     pub(crate) cancellation: &'a Cancellation,
     /// Whether what the function returns is kept.
@@ -123,6 +176,9 @@ impl<'a> Scope<'a> {
             queue,
             attempt: 1,
             id: None,
+            meta: Pairs::default(),
+            trace: None,
+            context: None,
             states,
             cancellation,
             keeps: false,
@@ -143,17 +199,39 @@ impl<'a> Scope<'a> {
         Self { id, ..self }
     }
 
-    /// The same for a call that may keep what its function returns.
-    #[must_use]
-    pub fn keeps(self, keeps: bool) -> Self {
-        Self { keeps, ..self }
-    }
-
     /// Whether what the function returns is kept.
     #[doc(hidden)]
     #[must_use]
     pub fn keeps_result(&self) -> bool {
         self.keeps
+    }
+
+    /// The same for this message: its attempt, its id and its annotations, and whether it keeps what its function returns.
+    #[must_use]
+    pub fn message(self, message: &Message<'a>) -> Self {
+        let (attempt, id) = (message.attempts().saturating_add(1), message.id());
+        let (meta, keeps) = (message.pairs(), message.keeps_result());
+        Self { attempt, id, meta, trace: meta.find(b"w"), keeps, ..self }
+    }
+
+    /// The trace that the call belongs to.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    #[inline]
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.trace.and_then(TraceContext::read)
+    }
+
+    /// Its `traceparent`.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    #[inline]
+    pub(crate) fn traceparent(&self) -> Option<&'a str> {
+        self.trace.and_then(read_trace).map(|(parent, _)| parent)
+    }
+
+    /// The same with a context that the task and its layers share.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    pub(crate) fn with_context(self, context: &'a Context) -> Self {
+        Self { context: Some(context), ..self }
     }
 
     /// The same for a run in this slot of a worker.
@@ -165,11 +243,15 @@ impl<'a> Scope<'a> {
     /// The context of this run.
     #[must_use]
     pub fn context(&self) -> Context {
+        if let Some(context) = self.context {
+            return context.clone();
+        }
         Context(Arc::new(Run {
             task: self.task,
             queue: self.queue.clone(),
             attempt: self.attempt,
             id: self.id,
+            annotations: self.meta.annotations(),
             cancellation: self.cancellation.clone(),
             states: self.states.clone(),
         }))

@@ -8,11 +8,17 @@ mod context;
 pub(crate) mod error;
 mod foreign;
 pub(crate) mod handler;
+// Only a worker has runs to surround.
+#[cfg_attr(not(feature = "worker"), allow(dead_code))]
+mod layer;
 mod registration;
 mod registry;
 pub(crate) mod return_value;
 mod state;
 mod unique;
+// A client asks in which trace it is, a worker says so.
+#[cfg_attr(not(all(feature = "client", feature = "worker")), allow(dead_code))]
+pub(crate) mod trace;
 
 #[cfg(feature = "broker")]
 pub(crate) use self::call::Due;
@@ -23,6 +29,9 @@ pub use self::context::{Context, Scope};
 pub(crate) use self::error::Again;
 pub use self::error::TaskError;
 pub use self::foreign::{GoTask, PyTask};
+#[cfg(feature = "worker")]
+pub(crate) use self::layer::Layers;
+pub use self::layer::Next;
 pub use self::registration::{Registration, Task, TaskOptions};
 pub use self::registry::{MissingState, Registry, RegistryError};
 pub use self::state::{State, StateType, States};

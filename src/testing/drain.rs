@@ -94,8 +94,7 @@ impl<'a> Drain<'a> {
     /// Shares the values of a program with the tasks, in place of those given before.
     #[cfg(feature = "cli")]
     pub fn app(self, app: App) -> Self {
-        let (states, _) = app.into_parts();
-        self.states(states)
+        self.states(app.into_parts().states)
     }
 
     /// Sets how many calls run at the same time, for calls that wait for each other. Default: 1.

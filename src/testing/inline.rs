@@ -42,7 +42,7 @@ use crate::worker::run_single;
 /// When it is awaited: the call cannot be encoded, the name of its queue is invalid, or the program has no task. The panic of a
 /// task is an outcome.
 pub fn run(call: impl IntoCall) -> Inline {
-    Inline { call: call.into(), states: States::new(), attempt: 1 }
+    Inline { call: call.into_call().untyped(), states: States::new(), attempt: 1 }
 }
 
 /// A call that is to run here: see [`run`].
@@ -71,8 +71,7 @@ impl Inline {
     /// Shares the values of a program with the task, in place of those given before.
     #[cfg(feature = "cli")]
     pub fn app(self, app: App) -> Self {
-        let (states, _) = app.into_parts();
-        self.states(states)
+        self.states(app.into_parts().states)
     }
 
     /// Sets the number of the attempt. Default: 1.

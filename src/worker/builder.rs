@@ -1,5 +1,7 @@
 //! Configures a worker and connects it to Redis.
 
+mod around;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +15,10 @@ use crate::error::Error;
 use crate::isolation::{Isolation, Limits};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::Zygote;
-use crate::task::{Registry, States};
+use crate::task::{Layers, Registry, States};
 use crate::worker::executor::task_table::first_isolated;
 use crate::worker::heartbeat::Heartbeat;
+use crate::worker::hooks::Hooks;
 use crate::worker::observe::EndedRun;
 use crate::worker::phase::WorkerHandle;
 use crate::worker::signals::Signals;
@@ -31,6 +34,8 @@ pub struct WorkerBuilder {
     registry: Option<Registry>,
     states: States,
     program_version: Option<String>,
+    layers: Layers,
+    hooks: Hooks,
     signals: bool,
     owns_process: bool,
     zygote: Option<Zygote>,
@@ -45,6 +50,8 @@ impl WorkerBuilder {
             registry: None,
             states: States::new(),
             program_version: None,
+            layers: Layers::default(),
+            hooks: Hooks::default(),
             signals: false,
             owns_process: false,
             zygote: None,
@@ -256,6 +263,8 @@ impl WorkerBuilder {
             heartbeat,
             registry,
             states: Arc::new(self.states),
+            layers: self.layers,
+            hooks: self.hooks,
             signals,
             owns_process: self.owns_process,
             zygote: self.zygote,

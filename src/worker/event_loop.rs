@@ -23,6 +23,7 @@ use crate::worker::decide::Policy;
 use crate::worker::event_loop::kill::Kills;
 use crate::worker::executor::{Batch, Executor, ExecutorParts, FinishedRun, LongRun, NextPrefetched};
 use crate::worker::failures::Failures;
+use crate::worker::hooks::Hooks;
 use crate::worker::last_sweep::{LastSweep, Left};
 use crate::worker::observe::EndedRun;
 use crate::worker::phase::{Phase, StopReason};
@@ -50,6 +51,7 @@ pub(super) struct Parts {
     pub(super) policy: Policy,
     pub(super) counters: Arc<Counters>,
     pub(super) observer: Option<UnboundedSender<EndedRun>>,
+    pub(super) hooks: Hooks,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) questions: Questions,
     pub(super) is_burst: bool,
@@ -75,6 +77,7 @@ pub(super) struct EventLoop {
     counters: Arc<Counters>,
     /// Of a test: is told of each run.
     observer: Option<UnboundedSender<EndedRun>>,
+    hooks: Hooks,
     phase: watch::Receiver<Phase>,
     questions: Questions,
     busy_poll: BusyPoll,
@@ -97,6 +100,7 @@ impl EventLoop {
             failures: Failures::new(),
             counters: parts.counters,
             observer: parts.observer,
+            hooks: parts.hooks,
             phase: parts.phase,
             questions: parts.questions,
             busy_poll: BusyPoll::new(),

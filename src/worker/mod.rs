@@ -10,6 +10,7 @@ mod exits;
 mod failures;
 mod heartbeat;
 mod hint;
+mod hooks;
 mod last_sweep;
 // Read by tests alone.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
@@ -36,6 +37,9 @@ pub use self::builder::WorkerBuilder;
 pub use self::busy_poll::runtime;
 #[cfg(feature = "cli")]
 pub(crate) use self::executor::task_table::first_isolated;
+pub use self::hooks::RunReport;
+#[cfg(feature = "cli")]
+pub(crate) use self::hooks::{Hooks, When};
 pub(crate) use self::observe::EndedRun;
 #[cfg(feature = "testing")]
 pub(crate) use self::observe::Next;
@@ -53,7 +57,7 @@ use crate::protocol::names::WorkerId;
 use crate::runner::{PoolOptions, Processes, Zygote};
 use crate::sweeper::{Sweeper, Timetable};
 use crate::sys;
-use crate::task::{Cancellation, Registry, States};
+use crate::task::{Cancellation, Layers, Registry, States};
 use crate::worker::decide::Policy;
 use crate::worker::description::Description;
 use crate::worker::event_loop::{EventLoop, KillChannels, Parts, Questions, answer_all};
@@ -89,6 +93,8 @@ pub struct Worker {
     heartbeat: Heartbeat,
     registry: Registry,
     states: Arc<States>,
+    layers: Layers,
+    hooks: hooks::Hooks,
     /// Hears signals while it is there.
     signals: Option<Owned<()>>,
     owns_process: bool,
@@ -239,7 +245,11 @@ impl Worker {
                 concurrency: config.concurrency,
                 limiter: PrefetchLimiter::new(config),
                 tasks: TaskTable::new(&self.registry, config),
-                shared: Shared { states: Arc::clone(&self.states), unheard: Cancellation::new() },
+                shared: Shared {
+                    states: Arc::clone(&self.states),
+                    layers: self.layers.clone(),
+                    unheard: Cancellation::new(),
+                },
                 processes,
                 done,
                 ended,
@@ -253,6 +263,7 @@ impl Worker {
             },
             counters: Arc::clone(&self.counters),
             observer: self.observer.take(),
+            hooks: self.hooks.clone(),
             phase: self.handle.watch(),
             questions,
             is_burst: config.burst,

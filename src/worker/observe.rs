@@ -37,7 +37,7 @@ impl EndedRun {
     pub(super) fn new(queue: &QueueName, run: &FinishedRun, decision: &Decision) -> Self {
         let is_snoozed = matches!(&decision.outcome, Outcome::Failed(error) if error.is_snooze());
         let next = match &decision.settlement {
-            Settlement::Release { .. } => Next::Gone,
+            Settlement::Release { .. } | Settlement::Finish { .. } => Next::Gone,
             Settlement::Retry { .. } => Next::Again(Duration::ZERO),
             Settlement::RetryLater { delay, .. } if is_snoozed => Next::Snoozed(*delay),
             Settlement::RetryLater { delay, .. } => Next::Again(*delay),

@@ -9,7 +9,7 @@ use crate::config::WorkerConfig;
 use crate::protocol::call_id::CallId;
 use crate::protocol::meta::since_1970;
 use crate::protocol::names::{QueueName, WorkerId};
-use crate::task::{Cancellation, Registry, States, TaskOptions};
+use crate::task::{Cancellation, Layers, Registry, States, TaskOptions};
 use crate::worker::decide::{Policy, RunInfo, decide};
 use crate::worker::event_loop::sleep_until;
 use crate::worker::executor::task_table::TaskTable;
@@ -64,7 +64,7 @@ fn executor(queue: &QueueName, registry: &Registry, states: States, config: &Wor
         concurrency: 1,
         limiter: PrefetchLimiter::new(config),
         tasks: TaskTable::new(registry, config),
-        shared: Shared { states: Arc::new(states), unheard: Cancellation::new() },
+        shared: Shared { states: Arc::new(states), unheard: Cancellation::new(), layers: Layers::default() },
         processes: None,
         done,
         ended,

@@ -31,6 +31,7 @@ fn run(kind: &str) -> Result<(), Box<dyn Error>> {
     states.insert(Greeting("Hello"));
     states.insert(crate::isolation::Files::default());
     states.insert_with(OwnClient::connect);
+    states.insert_with(|| crate::layers::Late("late"));
     let zygote = match kind {
         "first" | "exits" | "is exited" | "with a subscriber" => {
             Some(Zygote::builder().states(states.clone()).start()?)

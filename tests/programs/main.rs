@@ -6,6 +6,7 @@ mod exits;
 mod followed;
 mod interop;
 mod isolation;
+mod layers;
 mod points;
 #[expect(clippy::print_stderr, reason = "tests read it")]
 mod producer;
@@ -106,7 +107,7 @@ fn main() -> std::process::ExitCode {
 }
 
 fn worker() -> std::process::ExitCode {
-    delayed::App::new()
+    layers::surround(delayed::App::new())
         .version("7.8.9")
         .state(Greeting("Hello"))
         .state(isolation::Files::default())

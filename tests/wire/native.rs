@@ -1,6 +1,7 @@
 //! The bytes of our own forms.
 
-use delayed::__private::protocol::encode::{Meta, by_keyword, native};
+use delayed::__private::protocol::annotations::Annotations;
+use delayed::__private::protocol::encode::{Meta, annotated, by_keyword};
 use delayed::__private::protocol::message::{Form, Message};
 use delayed::__private::protocol::tracking::{Lock, LockMode, Tracking};
 use delayed::CallId;
@@ -33,6 +34,8 @@ fn every_message_is_read_and_written() {
         assert_eq!(times, (deadline_ms, timeout_ms), "{}", case.name);
         let backoff = json["backoff"].as_str().map(|text| text.parse().unwrap());
         assert_eq!(message.backoff(), backoff, "{}", case.name);
+        let annotations = annotations(json);
+        assert_eq!(message.annotations(), annotations, "{}", case.name);
         let errors: Vec<_> = message
             .errors()
             .into_iter()
@@ -52,6 +55,7 @@ fn every_message_is_read_and_written() {
         let said = (retried.attempts(), retried.retry(), retried.id());
         assert_eq!(said, (attempts + 1, retry, id), "{}", case.name);
         assert_eq!((retried.deadline_ms(), retried.timeout_ms()), times, "{}", case.name);
+        assert_eq!(retried.annotations(), annotations, "{}", case.name);
         read_all(&retried, &given, &case.name);
 
         assert_eq!(message.revived(), bytes(&json["revived"]), "{}", case.name);
@@ -59,6 +63,7 @@ fn every_message_is_read_and_written() {
         let revived = Message::decode(&revived).unwrap();
         assert_eq!((revived.attempts(), revived.retry(), revived.id()), (0, retry, id), "{}", case.name);
         assert_eq!((revived.deadline_ms(), revived.timeout_ms()), (None, timeout_ms), "{}", case.name);
+        assert_eq!(revived.annotations(), annotations, "{}", case.name);
         read_all(&revived, &given, &case.name);
 
         if json["encoded"] == true {
@@ -66,7 +71,7 @@ fn every_message_is_read_and_written() {
             let (keep_ms, lock) = (json["keep_ms"].as_u64(), lock);
             let meta =
                 Meta { attempts, backoff, deadline_ms, id, by_place, retry, keep_ms, timeout_ms, lock };
-            assert_eq!(written(json, &case.path, &given, &meta), case.bytes, "{}", case.name);
+            assert_eq!(written(json, &case.path, &given, &meta, &annotations), case.bytes, "{}", case.name);
         }
     }
 }
@@ -88,16 +93,35 @@ fn lock(json: &Json, path: &str, given: &[(String, Value)]) -> Option<Lock> {
 }
 
 /// The bytes that a client makes of a call.
-fn written(json: &Json, path: &str, given: &[(String, Value)], meta: &Meta) -> Vec<u8> {
+fn written(
+    json: &Json,
+    path: &str,
+    given: &[(String, Value)],
+    meta: &Meta,
+    annotations: &Annotations,
+) -> Vec<u8> {
     let places: Vec<Value> = given.iter().map(|(_, value)| value.clone()).collect();
     match pairs(&json["kwargs"]["$map"]) {
-        _ if !meta.by_place => native(path, &encode(places.iter()), meta),
-        keywords if keywords.is_empty() => native(path, &encode([&Value::Array(places)].into_iter()), meta),
+        _ if !meta.by_place => annotated(path, &encode(places.iter()), meta, annotations),
+        keywords if keywords.is_empty() => {
+            annotated(path, &encode([&Value::Array(places)].into_iter()), meta, annotations)
+        }
         keywords => {
             let keywords = keywords.into_iter().map(|(name, value)| (name.into(), value)).collect();
             by_keyword(path, &encode([&Value::Map(keywords)].into_iter()), meta)
         }
     }
+}
+
+/// What it carries for its program.
+fn annotations(json: &Json) -> Annotations {
+    let mut annotations = Annotations::default();
+    for (name, value) in json["headers"].as_object().into_iter().flatten() {
+        annotations.headers.insert(name, string(value));
+    }
+    annotations.trace.parent = json["traceparent"].as_str().unwrap_or_default().to_owned();
+    annotations.trace.state = json["tracestate"].as_str().unwrap_or_default().to_owned();
+    annotations
 }
 
 /// What was given, by place (under a name of our own) and by keyword.

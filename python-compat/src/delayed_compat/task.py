@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -20,6 +21,17 @@ __all__ = ["GoTask", "PyTask", "RustTask"]
 
 MAX_DEPTH = 100
 """Deeper arguments are refused; it also catches a list that contains itself."""
+
+MAX_HEADERS, MAX_HEADER_BYTES = 32, 4096
+"""How many headers a call has at most, and how many bytes, names and values together."""
+
+MAX_TRACEPARENT, MAX_TRACESTATE = 256, 512
+"""How many characters they have at most."""
+
+_TRACEPARENT = re.compile(
+    r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[\s\S]*)?"
+)
+_TRACESTATE = re.compile(r"[\t -~]*")
 
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 """What a MessagePack integer holds."""
@@ -59,6 +71,10 @@ class RustTask:
         after: How long after it was enqueued it is due, by the clock of Redis; 0 or more.
         at: When it is due, by the clock of Redis; at once where that has passed.
         id: The call's id: a UUID, its 16 bytes, or its text. A scheduled call without one gets one.
+        headers: Texts that the Rust task reads by name and that are no arguments, such as a tenant:
+            at most 32 with 4096 bytes, names and values together.
+        traceparent: The trace that the call belongs to, as W3C Trace Context writes it.
+        tracestate: What vendors add to it; not sent without a traceparent.
 
     Raises:
         InvalidTaskError: When the call cannot be sent; it names the argument and what to do.
@@ -80,6 +96,9 @@ class RustTask:
         after: Duration | None = None,
         at: Moment | None = None,
         id: CallId | None = None,
+        headers: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
     ) -> None:
         _check(path, args, kwargs)
         try:
@@ -96,8 +115,10 @@ class RustTask:
             meta = {
                 "b": None if backoff is None else backoff_text(backoff),
                 "d": None if deadline is None else moment_ms(deadline, "deadline"),
+                "h": _headers(headers) or None,
                 "i": None if self._id is None else self._id.bytes,
                 "t": None if timeout is None else timeout_ms(timeout, "timeout"),
+                "w": _trace(traceparent, tracestate),
             }
         except InvalidTaskError as error:
             raise InvalidTaskError(f"RustTask {path!r}: {error}") from None
@@ -194,6 +215,54 @@ def _due(after: Any, at: Any) -> str | None:
     if after is not None:
         return f"+{delay_ms(after, 'after')}"
     return None if at is None else str(moment_ms(at, "at", is_due=True))
+
+
+def _headers(headers: Any) -> dict[str, str]:
+    """Return the headers, sorted by name as Rust sorts them: by code points."""
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping):
+        raise InvalidTaskError(f"headers is a {_kind(headers)}; give a dict of str to str")
+    size = 0
+    for name, value in headers.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidTaskError(f"headers has the name {shown(name)}; give a str, not empty")
+        if not isinstance(value, str):
+            raise InvalidTaskError(f"headers[{name!r}] is a {_kind(value)}; give a str")
+        size += sum(len(_text(text, ("headers", name)).encode()) for text in (name, value))
+    if len(headers) > MAX_HEADERS:
+        raise InvalidTaskError(
+            f"headers has {len(headers)} of them, at most {MAX_HEADERS} are allowed; "
+            "send them as arguments"
+        )
+    if size > MAX_HEADER_BYTES:
+        raise InvalidTaskError(
+            f"headers has {size} bytes, at most {MAX_HEADER_BYTES} are allowed; "
+            "send large values as arguments"
+        )
+    return dict(sorted(headers.items()))
+
+
+def _trace(parent: Any, state: Any) -> list[str] | None:
+    """Return the trace context; none without a traceparent."""
+    for name, value in (("traceparent", parent), ("tracestate", state)):
+        if value is not None and not isinstance(value, str):
+            raise InvalidTaskError(f"{name} is a {_kind(value)}; give a str")
+    if not parent:
+        return None
+    match = _TRACEPARENT.fullmatch(parent)
+    if not match or len(parent) > MAX_TRACEPARENT or (match[1] == "00" and match[2]):
+        raise InvalidTaskError(
+            f"traceparent is {shown(parent)}; give 00-, 32 hex digits, -, 16 hex digits, -01 or -00"
+        )
+    if not state:
+        return [parent]
+    if len(state) > MAX_TRACESTATE or not _TRACESTATE.fullmatch(state):
+        raise InvalidTaskError(
+            f"tracestate is {shown(state)}; "
+            f"give printable ASCII characters, at most {MAX_TRACESTATE}"
+        )
+    return [parent, state]
 
 
 def _check(path: Any, args: Any, kwargs: Any) -> None:

@@ -146,10 +146,15 @@ fn shown(letter: &DeadLetter) -> String {
         ("deadline", or_dash(message.deadline_ms.map(output::moment))),
         ("bytes", message.bytes.to_string()),
     ];
+    lines.extend(message.traceparent.clone().map(|trace| ("trace", trace)));
     lines.extend(message.problem.clone().map(|problem| ("problem", problem)));
     lines.extend(message.hex.clone().map(|hex| ("hex", hex)));
     let mut lines: Vec<String> =
         lines.into_iter().map(|(name, text)| format!("{name:<10} {}", output::clean(&text))).collect();
+    lines.extend((1..).zip(&message.headers).map(|(nth, (name, value))| {
+        let header = format!("{name}: {value}");
+        format!("{:<10} {}", if nth == 1 { "headers" } else { "" }, output::clean(&header))
+    }));
     lines.extend((1..).zip(&message.errors).map(|(nth, error)| {
         let error = format!("{} {}: {}", output::moment(error.at_ms), error.reason, error.detail);
         format!("{:<10} {}", if nth == 1 { "earlier" } else { "" }, output::clean(&error))

@@ -18,10 +18,12 @@ pub(super) async fn run(program: Program) -> Result<(), Failure> {
     warn_of_unserved(&registry, &program.settings.config.worker.queues);
     let mut worker = Worker::with_config(program.settings.config)
         .registry(registry)
-        .states(program.states)
+        .states(program.parts.states)
+        .layers(program.parts.layers)
+        .hooks(program.parts.hooks)
         .signals(true)
         .owns_process();
-    if let Some(version) = program.version {
+    if let Some(version) = program.parts.version {
         worker = worker.program_version(version);
     }
     if let Some(zygote) = program.zygote {

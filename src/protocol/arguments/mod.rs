@@ -26,6 +26,31 @@ enum Source<'a> {
     PlaceAndKeyword(&'a [u8], &'a [u8]),
 }
 
+/// A copy of the arguments of a message.
+#[cfg_attr(not(feature = "worker"), allow(dead_code))]
+#[derive(Debug, Clone)]
+pub(crate) struct OwnedArguments {
+    payload: Vec<u8>,
+    keywords: Option<Vec<u8>>,
+}
+
+#[cfg_attr(not(feature = "worker"), allow(dead_code))]
+impl OwnedArguments {
+    pub(crate) fn borrow(&self) -> Arguments<'_> {
+        match &self.keywords {
+            Some(keywords) => Arguments::by_place_and_keyword(&self.payload, keywords),
+            None => Arguments::from_payload(&self.payload),
+        }
+    }
+}
+
+impl From<Arguments<'_>> for OwnedArguments {
+    fn from(arguments: Arguments<'_>) -> Self {
+        let (payload, keywords) = arguments.parts();
+        Self { payload: payload.to_vec(), keywords: keywords.map(<[u8]>::to_vec) }
+    }
+}
+
 impl<'a> Arguments<'a> {
     /// The arguments in a payload, as [`Encoder`](crate::protocol::encode::Encoder) writes it: nothing or nil for
     /// none, one by itself, several in an array.

@@ -106,6 +106,10 @@ fn bytes_that_are_no_message_say_why() {
             "not a message: expected an id (16 bytes) as `i` of its meta, got 1 byte 0x61",
         ),
         (
+            b"\x93\xa1f\xc4\0\x81\xa1h\x81\xa1x\x05",
+            "not a message: expected headers (a map of texts) as `h` of its meta, got a map of 1",
+        ),
+        (
             b"\x93\xa1f\xc4\0\x81\xa1k\x05",
             "not a message: expected a map as `k` of its meta, got the integer 5",
         ),

@@ -14,6 +14,7 @@ use crate::worker::decide::{Decision, RunInfo, decide};
 use crate::worker::event_loop::EventLoop;
 use crate::worker::executor::{FinishedRun, Overdue, RunEnd};
 use crate::worker::failures::Ended;
+use crate::worker::hooks::RunReport;
 use crate::worker::observe::EndedRun;
 use crate::worker::phase::Phase;
 use crate::worker::settlement::Settlement;
@@ -46,6 +47,10 @@ impl EventLoop {
         let has_run = has_failed(&outcome) || outcome.is_success();
         if is_isolated && has_run && self.queues.has_losses(queue) {
             self.queues.end_losses(queue);
+        }
+        if !self.hooks.is_empty() {
+            let report = RunReport::new(self.queues.name(queue), &run, &outcome, &settlement);
+            self.hooks.call(&report, has_failed(&outcome));
         }
         if outcome != Outcome::Unknown {
             self.queues.note_known(queue);

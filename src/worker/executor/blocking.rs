@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::excerpt::excerpt;
 use crate::protocol::message::Message;
 use crate::runner::{Done, Outcome, Speed, run_blocking};
-use crate::task::{Cancellation, Registration, Scope, States};
+use crate::task::{Cancellation, Layers, Registration, Scope, States};
 use crate::worker::queue::served::ServedQueue;
 
 /// A run that waits for a thread.
@@ -28,6 +28,7 @@ pub(super) struct BlockingRun {
 #[derive(Debug, Clone)]
 pub(in crate::worker) struct Shared {
     pub(in crate::worker) states: Arc<States>,
+    pub(in crate::worker) layers: Layers,
     /// Of runs that do not ask for their context, and so hear nothing of it.
     pub(in crate::worker) unheard: Cancellation,
 }
@@ -131,11 +132,9 @@ impl BlockingRuns {
                     &self.shared.states,
                     run.cancellation.as_ref().unwrap_or(&self.shared.unheard),
                 )
-                .attempt(message.attempts().saturating_add(1))
-                .id(message.id())
-                .keeps(message.keeps_result())
+                .message(&message)
                 .place(&run.queue.worker, run.slot);
-                run_blocking(run.task, message.arguments(), &scope)
+                run_blocking(run.task, message.arguments(), &scope, &self.shared.layers, None)
             }
             Err(error) => Outcome::Malformed { problem: excerpt(error) },
         }

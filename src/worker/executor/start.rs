@@ -149,18 +149,16 @@ impl Executor {
         let heard = cancellation.as_ref().unwrap_or(&self.shared.unheard);
         if !entry.has_states(&self.shared.states) {
             let message = apart(bytes);
-            let states = Arc::clone(&self.shared.states);
+            let shared = (Arc::clone(&self.shared.states), self.shared.layers.clone());
             let (name, place) = (queue.queue.clone(), (queue.worker.clone(), *slot));
-            let run = start_with_states(entry.task, message.clone(), name, states, heard.clone(), place);
+            let run = start_with_states(entry.task, message.clone(), name, shared, heard.clone(), place);
             let stop = self.spawn(*slot, run, None);
             return Started::GoesOn { message, stop, control: Control { cancellation, deadline } };
         }
         let scope = Scope::new(entry.task.name, &queue.queue, &self.shared.states, heard)
-            .attempt(message.attempts().saturating_add(1))
-            .id(message.id())
-            .keeps(message.keeps_result())
+            .message(message)
             .place(&queue.worker, *slot);
-        let mut run = match start(entry.task, message.arguments(), &scope) {
+        let mut run = match start(entry.task, message.arguments(), &scope, &self.shared.layers) {
             Ok(run) => run,
             Err(outcome) => return Started::Ended(outcome),
         };

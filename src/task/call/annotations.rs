@@ -1,0 +1,88 @@
+//! Annotates a call: with what it carries for its program, beside its arguments.
+
+use super::{Call, Kind};
+#[cfg(feature = "client")]
+use crate::task::trace;
+
+impl<R> Call<R> {
+    /// Sets a header: a text that the task and its middleware read by name, such as a tenant or a request id, and that is not an
+    /// argument. It replaces a header of the same name. It stays with the call through its retries, as a dead letter, and when it
+    /// is revived. See [`Context::header`](crate::Context::header).
+    ///
+    /// At most 32 headers with 4096 bytes, names and values together; more are an error of the client that enqueues the call.
+    ///
+    /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn invoice(month: String) {} }
+    /// let call = tasks::invoice::call("2026-01".into()).header("tenant", "acme");
+    /// assert_eq!(call.headers().collect::<Vec<_>>(), [("tenant", "acme")]);
+    /// ```
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        if let Kind::Native { annotations, .. } = &mut self.kind {
+            annotations.headers.insert(name, value);
+        }
+        self
+    }
+
+    /// Sets the `traceparent` of [W3C Trace Context](https://www.w3.org/TR/trace-context/): the trace and the span in which the
+    /// call was made. The span `run` of the worker has it as a field, and the task reads it with
+    /// [`Context::traceparent`](crate::Context::traceparent). An invalid one is an error of the client that enqueues the call; an
+    /// empty one is none.
+    ///
+    /// A call that a task enqueues has the trace context of the task's run, unless it is given one of its own.
+    ///
+    /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn invoice(month: String) {} }
+    /// let call = tasks::invoice::call("2026-01".into())
+    ///     .traceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    /// assert!(call.encode().is_ok());
+    /// ```
+    pub fn traceparent(mut self, traceparent: impl Into<String>) -> Self {
+        if let Kind::Native { annotations, .. } = &mut self.kind {
+            annotations.trace.parent = traceparent.into();
+        }
+        self
+    }
+
+    /// Sets the `tracestate` that belongs to the [`traceparent`](Self::traceparent): at most 512 printable ASCII characters. It is
+    /// not sent without a `traceparent`.
+    pub fn tracestate(mut self, tracestate: impl Into<String>) -> Self {
+        if let Kind::Native { annotations, .. } = &mut self.kind {
+            annotations.trace.state = tracestate.into();
+        }
+        self
+    }
+
+    /// The same call in the trace of the run that enqueues it, if it has no trace context of its own.
+    #[cfg(feature = "client")]
+    pub(crate) fn in_current_trace(mut self) -> Self {
+        if let Kind::Native { annotations, .. } = &mut self.kind
+            && annotations.trace.is_empty()
+            && let Some(trace) = trace::current()
+        {
+            annotations.trace = trace;
+        }
+        self
+    }
+
+    /// The value of a header of the call.
+    #[must_use]
+    pub fn header_value(&self, name: &str) -> Option<&str> {
+        match &self.kind {
+            Kind::Native { annotations, .. } => annotations.headers.get(name),
+            Kind::Python(_) | Kind::Go(_) => None,
+        }
+    }
+
+    /// The headers of the call, sorted by name.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let annotations = match &self.kind {
+            Kind::Native { annotations, .. } => Some(annotations),
+            Kind::Python(_) | Kind::Go(_) => None,
+        };
+        annotations.into_iter().flat_map(|annotations| annotations.headers.iter())
+    }
+}
