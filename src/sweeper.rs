@@ -1,4 +1,4 @@
-//! What did the dead leave behind? A sweeper requeues what they owned and mends what others left uneven.
+//! Requeues the messages of dead workers, and repairs token counts and timetables.
 
 mod timetable;
 
@@ -19,22 +19,22 @@ use crate::repeats::Repeats;
 
 pub(crate) use self::timetable::Timetable;
 
-/// What the log calls a sweep.
+/// The name of a sweep in the log.
 pub(crate) const SWEEP: &str = "sweep";
-/// What it calls a scan for queues that nobody registered.
+/// The name of a scan for unregistered queues in the log.
 const SCAN: &str = "scan for queues";
-/// How many dead slots one script call empties: a millisecond or two of Redis.
+/// How many dead slots one script call empties, in a millisecond or two of Redis's time.
 const SLOTS: u32 = 200;
-/// How many queues are looked at in one request.
+/// How many queues are checked in one request.
 const AT_ONCE: usize = 500;
-/// Deaths that were counted so short a time before a sweep are those that it finds, counted by another sweeper: whoever
-/// dies of a message that was requeued meanwhile has a live key for longer, as no lease is shorter than a second.
+/// Deaths counted within 500 ms belong to the same crash: another sweeper has counted them. A worker that dies of a message
+/// that was requeued meanwhile keeps its live key for longer than that, since no lease is shorter than a second.
 const SAME_EVENT: Duration = Duration::from_millis(500);
-/// How many intervals lie between two scans for queues that nobody registered, or sweeps where each is asked for.
+/// How many intervals lie between two scans for unregistered queues; how many sweeps, if sweeps are called one by one.
 const SCAN_EVERY: u32 = 15;
 
-/// Requeues what dead workers owned. Several may run; each call of Redis is one step, so they do not get into each
-/// other's way.
+/// Requeues the messages of dead workers. Several sweepers may run: each script call is one step, so they do not disturb
+/// each other.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), delayed::Error> {
@@ -47,17 +47,17 @@ pub struct Sweeper {
     broker: Broker,
     config: SweeperConfig,
     dead: DeadConfig,
-    /// The queues that are registered, as they were last read.
+    /// The registered queues, as of the last read.
     registered: BTreeSet<QueueName>,
-    /// Those that the last scan found.
+    /// The queues that the last scan found.
     found: BTreeSet<QueueName>,
-    /// Keys that look like those of a queue and are another program's. They were told.
+    /// Keys that look like those of a queue and belong to another program. They were logged.
     foreign: BTreeSet<String>,
     sweeps: u32,
-    /// Why the names of the queues cannot be read: the key that holds them has another type. It was told.
+    /// Why the names of the queues cannot be read: their key has another type. It was logged.
     nameless: Option<BrokerError>,
     timetable: Arc<Timetable>,
-    /// Of which queues it was told that their dead letters cannot be written.
+    /// The queues for which it was logged that dead letters cannot be written.
     unburied: Mutex<Repeats<String>>,
 }
 
@@ -84,7 +84,7 @@ impl SweepReport {
     }
 }
 
-/// Looks for queues that nobody registered.
+/// Scans for unregistered queues.
 async fn scan(broker: &Broker) -> Result<Found, BrokerError> {
     broker.scan_queues(&[Beside::Processing, Beside::Notifications], Pace::Gentle).await
 }
@@ -99,10 +99,10 @@ impl Sweeper {
         Self::with_config(&config).await
     }
 
-    /// Connects with these settings. A Redis that is loading its data is waited for.
+    /// Connects with these settings. Waits while Redis is loading its data.
     ///
     /// # Errors
-    /// A setting out of its range, or a Redis that cannot be reached or used.
+    /// A setting is out of range, or Redis cannot be reached or used.
     pub async fn with_config(config: &Config) -> Result<Self, Error> {
         config.sweeper.validate()?;
         config.dead.validate()?;
@@ -134,11 +134,11 @@ impl Sweeper {
         Self { timetable, ..self }
     }
 
-    /// Sweeps for ever, with a rest between two sweeps. A sweep that fails is logged and does not end it.
+    /// Sweeps until it is dropped, with pauses in between. A sweep that fails is logged and does not end it.
     ///
-    /// Between its sweeps it scans for queues that nobody registered, which takes one part in a hundred of Redis's time.
+    /// Between sweeps it scans for unregistered queues, which takes one percent of Redis's time.
     ///
-    /// Cancel-safe: what it does, it does in single steps.
+    /// Cancel-safe: each step is one script call.
     pub async fn run(mut self) {
         let timetable = Arc::clone(&self.timetable);
         let channels = match &self.config.queues[..] {
@@ -148,7 +148,7 @@ impl Sweeper {
         let listening = Arc::clone(&self.timetable).listen(channels);
         tokio::select! {
             () = self.sweep_forever() => {}
-            // Calls fall due between two sweeps, too.
+            // Calls become due between sweeps too.
             () = timetable.run() => {}
             () = listening => {}
         }
@@ -192,7 +192,7 @@ impl Sweeper {
                     .map(|found| self.note(found))
                     .inspect(|_| self.broker.outage().succeeded(SCAN, ""))
                 {
-                    // What is new is swept at once.
+                    // New queues are swept at once.
                     Ok(true) => break,
                     Ok(false) => {}
                     Err(error) => self.broker.outage().failed(SCAN, "", &error),
@@ -201,12 +201,12 @@ impl Sweeper {
         }
     }
 
-    /// Sweeps every queue once: first those that are registered, then those that a scan finds, which goes over all keys of
-    /// the database and rests in proportion. One sweep in fifteen scans, the first one too.
+    /// Sweeps every queue once: first the registered ones, then those that a scan finds. A scan reads all keys of the database,
+    /// with pauses in proportion. One sweep in fifteen scans, and so does the first.
     ///
     /// # Errors
-    /// The last queue's error; the other queues were swept all the same. So were those that can be found, where the names of
-    /// the queues cannot be read, since their key has another type.
+    /// The error of the last queue that failed; the others were swept. If the names of the queues cannot be read because their key
+    /// has another type, the queues that can be found were swept.
     pub async fn sweep(&mut self) -> Result<SweepReport, Error> {
         let mut swept = self.sweep_all().await;
         if self.config.queues.is_empty() && self.sweeps.is_multiple_of(SCAN_EVERY) {
@@ -266,7 +266,7 @@ impl Sweeper {
         result.map(|()| total)
     }
 
-    /// Those of these queues that have anything to be swept: names stay registered when their queues are used no more.
+    /// The queues among these that have anything to sweep: unused queues stay registered.
     async fn in_use(&self, queues: &BTreeSet<QueueName>) -> Result<Vec<QueueKeys>, BrokerError> {
         let queues: Vec<QueueKeys> = queues.iter().map(QueueKeys::new).collect();
         let mut in_use = Vec::new();
@@ -277,7 +277,7 @@ impl Sweeper {
         Ok(in_use)
     }
 
-    /// Takes in what a scan has found. Gives whether there is a queue that was not known.
+    /// Adds what a scan has found. Returns whether there is a new queue.
     fn note(&mut self, found: Found) -> bool {
         for key in found.foreign.difference(&self.foreign) {
             tracing::warn!(
@@ -292,7 +292,7 @@ impl Sweeper {
         !self.found.is_subset(&known)
     }
 
-    /// The names of the queues that are registered; none where they cannot be read, which is told once.
+    /// The names of the registered queues; none if they cannot be read, which is logged once.
     async fn names(&mut self) -> Result<Option<Vec<String>>, BrokerError> {
         match self.broker.registered_queues().await {
             Ok(names) => {
@@ -317,13 +317,13 @@ impl Sweeper {
         }
     }
 
-    /// Sweeps one queue once, `began` just now by the server's clock.
+    /// Sweeps one queue once; `began` is now, by the server's clock.
     pub(crate) async fn sweep_queue(
         &self,
         keys: &QueueKeys,
         began: Duration,
     ) -> Result<SweepReport, BrokerError> {
-        // Asked together: what the one comes to is nothing to the others, as whatever is requeued has its token.
+        // Sent together: the steps do not depend on each other, since each requeued message gets its token.
         let (requeued, gap, hand, forgotten, promoted) = join5(
             self.requeue_lost(keys, began),
             self.broker.gap(keys),
@@ -335,7 +335,7 @@ impl Sweeper {
         let mut report = requeued?;
 
         let (mut gap, hand) = (gap?, hand?);
-        // Also without a gap: a token that was left in the hand is dropped.
+        // Even if no token is missing: a token that was left in `Q_hand` is dropped.
         let mut is_even = gap == 0 && hand == 0;
         while !is_even {
             let changed = self.broker.balance(keys, gap).await?;
@@ -347,7 +347,7 @@ impl Sweeper {
         forgotten.map(|()| report)
     }
 
-    /// Brings back what dead workers owned, all of it.
+    /// Requeues all messages of dead workers.
     async fn requeue_lost(&self, keys: &QueueKeys, began: Duration) -> Result<SweepReport, BrokerError> {
         let mut report = SweepReport::default();
         let deaths = DeathLimits {

@@ -127,14 +127,14 @@ fn wait_settled(fleet: &Fleet) -> Result<(), String> {
     })
 }
 
-/// The witnesses, with their wardens and zygotes, and how many descriptors each has open.
+/// The witnesses, with their subreapers and zygotes, and how many descriptors each has open.
 fn descriptors(fleet: &Fleet) -> Vec<(String, usize)> {
     let all = fleet.everybody();
     let mut counted = Vec::new();
     for member in fleet.members.iter().filter(|member| member.is_witness) {
         let worker = member.program.as_ref().map(|program| program.pid().as_raw());
         let mut process: Option<Process> = worker.and_then(Process::of);
-        for name in ["", "'s warden", "'s zygote"] {
+        for name in ["", "'s subreaper", "'s zygote"] {
             let Some(this) = process else { break };
             counted.push((format!("{}{name}", member.name), this.descriptors()));
             process = all.iter().find(|it| it.parent == this.pid && it.is_alive()).cloned();

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
-use crate::broker::orders::digest;
-use crate::broker::transitions::{MAX_SCHEDULED, OrderRequest, Ordered};
+use crate::broker::kill_requests::digest;
+use crate::broker::transitions::{MAX_SCHEDULED, NewKillRequest, Requested};
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::{CallState, Cancelled};
 use crate::protocol::keys::{self, QueueKeys};
@@ -61,7 +61,7 @@ impl Broker {
             _ => {}
         }
         if let Some((wire_id, message)) = self.find_owned(keys, id).await? {
-            if self.tell_worker(queue, keys, &wire_id, &message, by).await? == Ordered::Yes {
+            if self.tell_worker(queue, keys, &wire_id, &message, by).await? == Requested::Yes {
                 return Ok(Cancelled::Running);
             }
         } else if state.is_none() && !self.may_wait(keys, id).await? {
@@ -104,12 +104,12 @@ impl Broker {
         wire_id: &str,
         message: &[u8],
         by: &str,
-    ) -> Result<Ordered, BrokerError> {
+    ) -> Result<Requested, BrokerError> {
         // One of another kind hears nothing; what it puts back is not run again.
-        let Some(worker) = WorkerId::of_wire_id(queue, wire_id) else { return Ok(Ordered::Moved) };
+        let Some(worker) = WorkerId::of_wire_id(queue, wire_id) else { return Ok(Requested::Moved) };
         let (worker_key, orders_key) = (keys::worker(queue, &worker), keys::orders(queue, &worker));
         let (digest, by) = (digest(message), format!("{CANCELS}{by}"));
-        let ask = OrderRequest {
+        let ask = NewKillRequest {
             worker_key: &worker_key,
             orders_key: &orders_key,
             wire_id,

@@ -1,4 +1,4 @@
-//! Hears what is published on channels, on a connection of its own.
+//! Subscribes to channels, on a connection of its own.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -17,11 +17,11 @@ pub(crate) enum Channels {
     Matching(String),
 }
 
-/// A connection that hears what is published.
+/// A connection that receives what is published.
 pub(crate) struct Listener(Pin<Box<dyn Stream<Item = redis::Msg> + Send>>);
 
 impl Broker {
-    /// Connects and subscribes. Whatever is published from then on is heard, until the connection breaks.
+    /// Connects and subscribes. It receives all later messages until the connection breaks.
     pub(crate) async fn listen(&self, channels: &Channels) -> Result<Listener, BrokerError> {
         let timeout = self.target.timeout;
         let subscribe = async {
@@ -47,7 +47,7 @@ impl Broker {
 }
 
 impl Listener {
-    /// The next message: its channel and a number of milliseconds. Others are left out. None: the connection broke.
+    /// The next message: its channel and a number of milliseconds. Skips other messages. `None`: the connection broke.
     pub(crate) async fn next(&mut self) -> Option<(String, Duration)> {
         loop {
             let message = self.0.next().await?;

@@ -1,6 +1,6 @@
-//! Tells what an error of Redis, or of the connection to it, means for the caller.
+//! Classifies errors of Redis and of the connection to it by what they mean for the caller.
 //!
-//! Redis says much in words alone: all words that are looked for stand in [`TEXTS`].
+//! Redis reports many errors in words alone. All words that are matched are in [`TEXTS`].
 
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
@@ -13,20 +13,20 @@ use crate::broker::tls;
 enum Origin {
     /// The reply to a request. Before Redis 7 that of a script has the word of its error in the middle.
     Reply,
-    /// The reply to a script that was stopped on its way, perhaps behind its first write.
+    /// The reply to a script that was stopped halfway, perhaps after its first write.
     Script,
-    /// What a server says as soon as it is connected to, before it closes the connection.
+    /// What a server sends as soon as a client connects, before it closes the connection.
     Greeting,
-    /// What keeps a connection from being made.
+    /// An error while connecting.
     Connecting,
     /// The library, in its own words.
     Library,
 }
 
-/// A text, what it means, and what to do about it where that is more than its kind says.
+/// A text, what it means, and advice if that of its kind is not enough.
 type Text = (Origin, &'static str, Kind, Option<&'static str>);
 
-/// What an error says: the first that it contains.
+/// All known texts. The first that an error contains counts.
 const TEXTS: [Text; 20] = [
     (Origin::Reply, "STALE", Kind::Stale, None),
     (Origin::Reply, "OOM", Kind::Full, None),
@@ -37,7 +37,7 @@ const TEXTS: [Text; 20] = [
     (Origin::Reply, "NOAUTH", Kind::Denied, None),
     (Origin::Reply, WRONGPASS, Kind::Denied, Some(LOGIN)),
     (Origin::Reply, "NOPERM", Kind::Denied, Some(RIGHTS)),
-    // Of a user that may call a script, and may not do what it does: by Redis 6.2 and 7.0, and by later ones and Valkey.
+    // The user may call a script but not its commands: the words of Redis 6.2 and 7.0, then of later ones and Valkey.
     (Origin::Script, "The user executing the script can't", Kind::Denied, Some(RIGHTS)),
     (Origin::Script, "ACL failure in script", Kind::Denied, Some(RIGHTS)),
     (Origin::Reply, "LOADING", Kind::NotReady, None),
@@ -71,14 +71,14 @@ const TEXTS: [Text; 20] = [
     (Origin::Library, "uthentication", Kind::Denied, Some(LOGIN)),
 ];
 
-/// What Redis says to a user or password that it does not know.
+/// The reply to a wrong user or password.
 const WRONGPASS: &str = "WRONGPASS";
 
-/// What to do about that.
+/// The advice for that.
 const LOGIN: &str = "Redis refused the user or the password: check both in `redis.url`, where characters such as # / ? @ % are \
                      percent-encoded";
 
-/// What a replica says to a write.
+/// The reply of a replica to a write.
 const READONLY: &str = "READONLY";
 
 /// What to do about keys of a Redis Cluster that have no slot in common.
@@ -101,8 +101,8 @@ pub(super) fn is_login_refused(error: &RedisError) -> bool {
         || error.to_string().contains(WRONGPASS)
 }
 
-/// Whether the server was a master and is none any more: its address may lead to the new one by now. A node of a Redis
-/// Cluster says where the master is.
+/// Whether the server is no longer a master: its address may lead to the new one by now. A node of a Redis Cluster says
+/// where the master is.
 pub(super) fn is_refused_by_replica(error: &ServerError) -> bool {
     is_word_of_replica(error.code()) || error.details().is_some_and(|details| details.contains(READONLY))
 }
@@ -113,7 +113,7 @@ pub(super) fn is_word_of_replica(code: &str) -> bool {
 }
 
 impl BrokerError {
-    /// An error that was met while a connection was being made: nothing was sent yet.
+    /// An error while connecting: nothing was sent yet.
     pub(super) fn connecting(op: &'static str, error: &RedisError) -> Self {
         Self::unconnected(op, error).unsent()
     }
@@ -122,7 +122,7 @@ impl BrokerError {
         if let Some(advice) = tls::refused_by_us(error).or_else(|| tls::refused_by_server(error)) {
             return Self::new(op, Kind::Tls, error.to_string()).because_of(cause::of(error)).advised(advice);
         }
-        // What the parser says of a foreign reply has several lines.
+        // The parser's message about a malformed reply has several lines.
         let detail = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         if let Some(text) = find(&[Origin::Connecting], None, &detail) {
             return Self::by_text(op, error, detail, Some(text));
@@ -138,7 +138,7 @@ impl BrokerError {
         }
     }
 
-    /// The server closed a connection as soon as it was made, with these words.
+    /// The server sent these words and closed the connection as soon as it was made.
     pub(super) fn turned_away(op: &'static str, words: &str) -> Self {
         let (kind, advice) = match find(&[Origin::Greeting], None, words) {
             Some((_, _, kind, Some(advice))) => (*kind, *advice),
@@ -155,14 +155,14 @@ impl BrokerError {
         }
         let text = error.to_string();
         let of_kind = |kind| Self::new(op, kind, text.as_str()).because_of(cause::of(error));
-        // Of a connection that is made anew.
+        // While reconnecting.
         if let Some(advice) = tls::refused_by_us(error) {
             return of_kind(Kind::Tls).advised(advice);
         }
         match error.kind() {
-            // Only met while a connection is being made: nothing was sent.
+            // Occurs only while connecting: nothing was sent.
             ErrorKind::Io if error.is_connection_refusal() => of_kind(Kind::Unreachable),
-            // What cannot be read, or belongs to another request, ends the connection too.
+            // A malformed reply, or one to another request, ends the connection too.
             ErrorKind::Io | ErrorKind::Parse => of_kind(Kind::Uncertain),
             ErrorKind::AuthenticationFailed => of_kind(Kind::Denied).advised(LOGIN),
             ErrorKind::InvalidClientConfig => of_kind(Kind::Address),

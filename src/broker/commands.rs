@@ -1,13 +1,13 @@
-//! The connection for commands: believes no reply but the one to its request, and is made anew when it is of no more use.
+//! The connection for commands: accepts only the reply to its request, and reconnects when it is unusable.
 //!
-//! Replies come in the order of the requests and have no names. If one were lost or came twice on the way, a request would be
-//! answered with the reply to another, and a worker would release what it never ran. So each call of a script has an
-//! `ECHO` behind it, of a number that no other has: where the number does not come back, nothing is known of the call, as
-//! when the connection breaks. A transaction has that `ECHO` in it. Other requests only read, or do no harm.
+//! Replies come in the order of the requests and have no names. If one were lost or duplicated, a request would get the reply to
+//! another, and a worker would release messages that it never ran. So each script call is followed by an `ECHO` of a unique
+//! number; if the number does not come back, the outcome of the call is unknown, as when the connection breaks. A transaction
+//! contains that `ECHO`. Other requests only read, or do no harm.
 //!
-//! The number that a worker's own calls carry (`seq`) cannot take the place of the `ECHO`: a script may bring it back with
-//! what it returns, but an error reply has none, and one that came for another call, such as `STALE` or `OOM`, would be
-//! believed. So the `ECHO` stays behind every script, and costs one more command, but no round trip.
+//! The number of a worker's script call (`seq`) cannot replace the `ECHO`: a script could return it, but an error reply has none,
+//! so an error of another call, such as `STALE` or `OOM`, would be accepted. The `ECHO` costs one more command, but no round
+//! trip.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,28 +27,28 @@ use crate::broker::classify;
 use crate::broker::socket::{self, Live};
 use crate::broker::target::Target;
 
-/// How often another connection is looked for while Redis takes no writes.
+/// How often it reconnects while Redis takes no writes.
 const LOOK_FOR_MASTER: Duration = Duration::from_secs(1);
 
-/// How often a request is sent on a connection that turns out to be closed before anything is written.
+/// How often a request is resent because the connection was closed before anything was written.
 const ATTEMPTS: u32 = 3;
 
-/// The connection that all clones share. It is made anew when it is needed and has been closed, is silent, is out of step, or
-/// leads to a server that takes no writes any more.
+/// A connection that all clones share. It is replaced when it is needed and was closed, is silent, is out of step, or leads to a
+/// server that no longer takes writes.
 ///
-/// A request takes no longer than the time-out of the target, with all connecting. What fails before a byte of it was written
-/// is sent again on a new connection, or ends with [`NotSent`].
+/// A request, including connecting, takes no longer than the timeout of the target. If it fails before a byte of it was written,
+/// it is sent again on a new connection, or fails with [`NotSent`].
 #[derive(Clone)]
 pub(super) struct Commands {
     target: Arc<Target>,
     current: Arc<Mutex<Current>>,
-    /// When all requests are to be over; none: each has its own time.
+    /// The deadline of all requests; `None`: each has the timeout of the target.
     deadline: Option<Instant>,
 }
 
 struct Current {
     state: State,
-    /// Which connection it is, so that many who find it useless replace it once.
+    /// Its number, so that it is replaced once when many requests find it unusable.
     generation: u64,
     /// When it was begun.
     made: Instant,
@@ -62,28 +62,28 @@ enum State {
 
 type Connecting = Shared<BoxFuture<'static, RedisResult<Live>>>;
 
-/// Any connection, with an eye on its replies.
+/// Any connection, with a check of its replies.
 pub(super) struct Checked<C>(pub(super) C);
 
-/// A call of a script, and behind it the echo of a number that no other call of this process has.
+/// A script call, followed by the `ECHO` of a number that is unique in this process.
 pub(super) struct Numbered {
     requests: Pipeline,
     number: String,
 }
 
-/// Commands that Redis does in one step, and behind them the echo of such a number.
+/// A transaction that contains the `ECHO` of such a number.
 pub(super) struct Transaction {
     requests: Pipeline,
     number: String,
 }
 
-/// On what a script can be called.
+/// A connection that can call scripts.
 pub(super) trait Calls: Send {
-    /// Sends a call, and gives the reply that belongs to it.
+    /// Sends a call and returns its own reply.
     fn call(&mut self, call: &Numbered) -> impl Future<Output = RedisResult<Value>> + Send;
 }
 
-/// What is sent in one go.
+/// What is written at once.
 #[derive(Clone, Copy)]
 enum Request<'a> {
     One(&'a Cmd),
@@ -109,7 +109,7 @@ impl Commands {
         Self { target, current: Arc::new(Mutex::new(current)), deadline: None }
     }
 
-    /// The same connection, for requests that are over at `deadline`; none: each has the time-out of the target.
+    /// The same connection for requests with this deadline; `None`: each has the timeout of the target.
     pub(super) fn by(&self, deadline: Option<Instant>) -> Self {
         Self { target: Arc::clone(&self.target), current: Arc::clone(&self.current), deadline }
     }
@@ -119,8 +119,8 @@ impl Commands {
         self.live(self.until()).await.map(drop)
     }
 
-    /// Sends a transaction, and gives the replies to its commands, which may be errors. An error of all of it: nothing was
-    /// done, or nothing is known.
+    /// Sends a transaction and returns the replies to its commands, which may be errors. If the transaction itself fails,
+    /// nothing was done, or its outcome is unknown.
     pub(super) async fn transact(&self, transaction: &Transaction) -> RedisResult<Vec<Value>> {
         let Transaction { requests, number } = transaction;
         let (replies, generation) = self.exchange(Request::Many(requests, 0, requests.len())).await;
@@ -129,7 +129,7 @@ impl Commands {
         result
     }
 
-    /// Sends a request and gives its replies, and which connection it was.
+    /// Sends a request. Returns its replies and the number of the connection.
     async fn exchange(&self, request: Request<'_>) -> (RedisResult<Vec<Value>>, u64) {
         let until = self.until();
         for _ in 0..ATTEMPTS {
@@ -147,14 +147,14 @@ impl Commands {
             if !has_ended || !under_way.is_unwritten() {
                 return (replies, generation);
             }
-            // It was closed before anything was written; the next one is another.
+            // It was closed before anything was written: retry on a new one.
             self.drop_connection(generation);
         }
         let closed = io::Error::new(io::ErrorKind::ConnectionAborted, "each connection is closed at once");
         (Err(NotSent::wrap(closed.into())), 0)
     }
 
-    /// The connection, made where there is none. An error: there is none.
+    /// The connection, which is made if there is none.
     async fn live(&self, until: Instant) -> RedisResult<(Live, u64)> {
         let (connecting, generation) = {
             let mut current = self.current();
@@ -162,7 +162,7 @@ impl Commands {
                 State::Connected(live) if !live.traffic.is_closed() => {
                     return Ok((live.clone(), current.generation));
                 }
-                // One that nobody waited for stands still.
+                // Connecting makes no progress while nobody awaits it.
                 State::Connecting(connecting) if current.made.elapsed() < self.target.timeout => {
                     (connecting.clone(), current.generation)
                 }
@@ -200,7 +200,7 @@ impl Commands {
         self.deadline.unwrap_or_else(|| Instant::now() + self.target.timeout)
     }
 
-    /// Goes on with a new connection after an error that the old one may outlive. What is under way there waits on.
+    /// Switches to a new connection after an error that the old one may survive. Requests in flight there go on.
     fn mind<T>(
         &self,
         generation: u64,
@@ -235,10 +235,10 @@ async fn connect(target: Arc<Target>) -> RedisResult<Live> {
     }
 }
 
-/// Whether a connection goes on after this error, and is of no use.
+/// Whether the connection stays open after this error but is unusable.
 fn outlives(error: &RedisError) -> bool {
     match error.kind() {
-        // It is replaced when it is found closed.
+        // It is replaced when it is found to be closed.
         ErrorKind::Io => error.is_timeout(),
         ErrorKind::Server(_) => false,
         _ => true,
@@ -293,7 +293,7 @@ impl<C: ConnectionLike + Send> Calls for Checked<C> {
     }
 }
 
-/// Calls a script on a connection that blocks its thread. After an error it is not to be used again.
+/// Calls a script on a blocking connection, which must not be used after an error.
 pub(super) fn call_blocking(connection: &mut Connection, command: &Cmd) -> RedisResult<Value> {
     let call = Numbered::new(command.clone());
     connection.send_packed_command(&call.requests.get_packed_pipeline())?;
@@ -309,7 +309,7 @@ impl Numbered {
         Self { requests, number }
     }
 
-    /// The same call to be sent again, with another number.
+    /// The same call with a new number, to be sent again.
     pub(super) fn again(&self) -> Self {
         Self::new(self.command().clone())
     }
@@ -334,7 +334,7 @@ impl Transaction {
     }
 }
 
-/// A number that no other call of this process has, and the request that brings it back.
+/// A number that is unique in this process, and the `ECHO` of it.
 fn numbered_echo() -> (String, Cmd) {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
@@ -348,13 +348,13 @@ fn check(replies: Vec<Value>, number: &str) -> RedisResult<Value> {
     let [reply, echo] = <[Value; 2]>::try_from(replies).map_err(|replies| misplaced(&replies))?;
     match (&reply, &echo) {
         (_, Value::BulkString(bytes)) if bytes == number.as_bytes() => Ok(reply),
-        // Redis does nothing now, for want of a password or because a script takes long; so it echoes nothing.
+        // Redis executes nothing now, for lack of a password or while a script runs, so there is no echo.
         (Value::ServerError(refused), Value::ServerError(too)) if refused.code() == too.code() => Ok(reply),
         _ => Err(misplaced(&[echo])),
     }
 }
 
-/// What the commands of a transaction were answered, if the number among it says that it is this one.
+/// The replies to the commands of a transaction, if they contain its number.
 fn check_transaction(replies: Vec<Value>, number: &str) -> RedisResult<Vec<Value>> {
     let mut replies = replies.into_iter();
     let done = replies.next_back();
@@ -364,7 +364,7 @@ fn check_transaction(replies: Vec<Value>, number: &str) -> RedisResult<Vec<Value
             Some(Value::BulkString(echo)) if echo == number.as_bytes() => Ok(results),
             other => Err(misplaced(other.as_slice())),
         },
-        // Redis does nothing of it when it refuses one of the commands, or all that comes.
+        // Redis executes none of it if it rejects one of the commands, or all of them.
         Some(Value::ServerError(end)) => {
             let (refused, taken): (Vec<Value>, Vec<Value>) =
                 replies.partition(|reply| matches!(reply, Value::ServerError(_)));
@@ -372,11 +372,11 @@ fn check_transaction(replies: Vec<Value>, number: &str) -> RedisResult<Vec<Value
                 Some(first) if end.code() == "EXECABORT" || taken.is_empty() => {
                     first.extract_error().map(|_| Vec::new())
                 }
-                // It took them, and refuses to do them: it became full meanwhile, or a replica.
+                // It queued them, and rejects them now: it became full or a replica meanwhile.
                 None if end.code() == "EXECABORT" && end.details().is_some_and(|why| why.contains(": ")) => {
                     Value::ServerError(end).extract_error().map(|_| Vec::new())
                 }
-                // A Redis Cluster looks only then whether all keys are in one place, and does nothing when they are not.
+                // A Redis Cluster checks only at the end whether all keys are in one slot; if not, it executes nothing.
                 None if end.kind().is_some_and(is_of_cluster) => {
                     Value::ServerError(end).extract_error().map(|_| Vec::new())
                 }
@@ -389,13 +389,13 @@ fn check_transaction(replies: Vec<Value>, number: &str) -> RedisResult<Vec<Value
     }
 }
 
-/// What only a node of a Redis Cluster says: it did nothing.
+/// An error that only a node of a Redis Cluster sends: nothing was executed.
 fn is_of_cluster(kind: ServerErrorKind) -> bool {
     use ServerErrorKind::{Ask, ClusterDown, CrossSlot, Moved, TryAgain};
     matches!(kind, Ask | ClusterDown | CrossSlot | Moved | TryAgain)
 }
 
-/// As if what came could not be read: the connection is of no more use. It may be a whole claim: its begin tells enough.
+/// An error as for a malformed reply: the connection is unusable. The reply may be a whole claim, so only its beginning is shown.
 fn misplaced(came: &[Value]) -> RedisError {
     let came = format!("{came:?}");
     let detail = format!("instead of its echo came {came:.200}");

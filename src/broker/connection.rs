@@ -1,4 +1,4 @@
-//! Our handle on Redis, and how it begins: connects, checks the server and tells it the scripts.
+//! The handle on Redis: connects, checks the server and loads the scripts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::broker::server::ServerFacts;
 use crate::broker::target::Target;
 use crate::config::RedisConfig;
 
-/// Our handle on Redis. Cheap to clone; all clones share one connection.
+/// A handle on Redis. Cheap to clone; all clones share one connection.
 #[derive(Clone)]
 pub(crate) struct Broker {
     pub(super) commands: Commands,
@@ -25,7 +25,7 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    /// The log of what fails at this Redis.
+    /// The log of failures at this Redis.
     pub(crate) fn outage(&self) -> &Outage {
         &self.target.outage
     }
@@ -56,25 +56,25 @@ impl Broker {
         Ok(Self { commands, target, is_cluster })
     }
 
-    /// The same, for requests that are all over at `deadline`.
+    /// The same for requests with this deadline.
     pub(crate) fn by(&self, deadline: Instant) -> Self {
         let commands = self.commands.by(Some(deadline));
         Self { commands, target: Arc::clone(&self.target), is_cluster: self.is_cluster }
     }
 
-    /// The same over a connection of its own, which is made for its first request.
+    /// The same with a connection of its own, which is made at its first request.
     #[cfg(feature = "client")]
     pub(crate) fn apart(&self) -> Self {
         let commands = Commands::new(Arc::clone(&self.target));
         Self { commands, target: Arc::clone(&self.target), is_cluster: self.is_cluster }
     }
 
-    /// Connects, unless it is connected. An error: it is not, and nothing was sent.
+    /// Connects, unless it is connected. After an error nothing was sent.
     pub(crate) async fn connected(&self) -> Result<(), BrokerError> {
         self.commands.connect().await.map_err(|error| BrokerError::connecting("connect", &error))
     }
 
-    /// Connects, and waits for a server that answers that it is not ready yet, as one that loads its data. It says so once.
+    /// Connects, and waits for a server that is not ready yet, such as one that is loading its data. Logs that once.
     pub(crate) async fn connect_when_ready(target: &Arc<Target>) -> Result<Self, BrokerError> {
         let mut told = false;
         let pauses = ExponentialBuilder::default()
@@ -93,13 +93,12 @@ impl Broker {
             .await
     }
 
-    /// Checks that the server is new enough, and tells it all scripts: in one request, since a worker that starts waits for
-    /// the answer.
+    /// Checks that the server is new enough, and loads all scripts, in one request: a starting worker waits for the reply.
     async fn greet(&self) -> Result<ServerFacts, BrokerError> {
         let mut ask = redis::pipe();
         ask.cmd("INFO").arg("server");
         script::add_loads(&mut ask);
-        // Each may be refused: the first of them says why.
+        // Each may be rejected: the first error is returned.
         let replies: RedisResult<Vec<RedisResult<Value>>> =
             ask.ignore_errors().query_async(&mut self.commands.clone()).await;
         let failed = |op| move |error| BrokerError::from_redis(op, &error);

@@ -9,10 +9,10 @@ mod classify;
 mod commands;
 mod connection;
 mod error;
+mod kill_requests;
 mod lease;
-mod line;
-mod orders;
 mod outage;
+mod raw_connection;
 mod read;
 mod reader;
 mod record;
@@ -38,8 +38,8 @@ pub(crate) use self::cancelling::cancelled_by;
 pub(crate) use self::channels::Channels;
 pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
+pub(crate) use self::kill_requests::{KillAnswer, KillRequest, digest};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};
-pub(crate) use self::orders::{Order, OrderAnswer, digest};
 pub(crate) use self::read::DeadEntry;
 pub(crate) use self::record::{Record, RecordEnd, RecordEnds, RecordListener};
 pub(crate) use self::scan::{Found, Pace};
@@ -51,8 +51,8 @@ pub(crate) use self::target::Target;
 pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
     Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishRequest, Foreign,
-    MAX_BATCH, MAX_SCHEDULED, MAX_SUBMITTED, OrderRequest, Ordered, Owned, PickUpRequest, Place, Promoted,
-    Ready, ReconcileRequest, Reconciled, RetryLaterRequest, Scheduled, Started, Submission, Submitted,
+    MAX_BATCH, MAX_SCHEDULED, MAX_SUBMITTED, NewKillRequest, Owned, PickUpRequest, Place, Promoted, Ready,
+    ReconcileRequest, Reconciled, Requested, RetryLaterRequest, Scheduled, Started, Submission, Submitted,
 };
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]

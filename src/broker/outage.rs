@@ -1,7 +1,7 @@
 //! Logs that requests to Redis fail: once when that begins, once a minute while it lasts, and once when it is over.
 //!
-//! A worker asks in several ways: the loop that claims, the wait for notifications, the heartbeat, the sweep. While Redis is
-//! away all of them fail again and again, for one reason, so they share one log.
+//! A worker has several connections: for claims, for the wait for notifications, for the heartbeat, for sweeps. While Redis is
+//! away they all fail again and again for the same reason, so they share one log.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::repeats::{Repeats, WINDOW};
 
-/// Of outages that follow each other soon, so many are logged in a minute.
+/// How many outages are logged in a minute.
 const FEW: u32 = 3;
-/// Whoever has failed and not tried again for so long does not keep an outage from being over.
+/// A failure without another attempt for so long no longer prevents the end of an outage.
 const FORGOTTEN: Duration = Duration::from_secs(10);
-/// For so long after an outage, a connection of before it may still fail: that is no other outage.
+/// How long after an outage an older connection may still fail without starting another outage.
 const LATE: Duration = Duration::from_millis(900);
 
 /// Which connection asks, for what, as the log names it, and of which queue; empty: of none in particular.
@@ -24,11 +24,11 @@ type Source = (u64, &'static str, String);
 /// What is equal: the kind of the error, and where it concerns one queue alone, whose.
 type Class = (BrokerErrorKind, Option<Source>);
 
-/// What fails at one Redis. All that ask the same one in this process share it.
+/// The failures at one Redis, shared by all connections to it in this process.
 #[derive(Debug)]
 pub(crate) struct Outage {
     shared: Arc<Shared>,
-    /// Its number among those that share.
+    /// The number of this connection among them.
     member: u64,
 }
 
@@ -45,7 +45,7 @@ struct State {
     /// When the last outage was over.
     ended: Option<Instant>,
     failures: u64,
-    /// When each of those that ask failed last.
+    /// When each connection failed last.
     failing: HashMap<Source, Instant>,
     lines: HashMap<Class, Line>,
     /// Whether a line of this outage was printed.
@@ -77,7 +77,7 @@ impl Outage {
         Self { shared, member }
     }
 
-    /// Notes and logs that what `what` names failed, and will be tried again.
+    /// Notes and logs that `what` failed and will be retried.
     pub(crate) fn failed(&self, what: &'static str, queue: &str, error: &BrokerError) {
         let queue_field = (!queue.is_empty()).then_some(queue);
         match self.note(what, queue, error, Instant::now()) {
@@ -91,7 +91,7 @@ impl Outage {
         }
     }
 
-    /// Notes that it succeeded, and logs when nothing fails any more.
+    /// Notes that `what` succeeded, and logs when nothing fails any more.
     pub(crate) fn succeeded(&self, what: &'static str, queue: &str) {
         if !self.shared.is_on.load(Ordering::Relaxed) {
             return;
@@ -105,13 +105,13 @@ impl Outage {
         }
     }
 
-    /// Whether the failure is to be printed, with the number of those before that were not.
+    /// Whether to print the failure, and how many before it were not printed.
     fn note(&self, what: &'static str, queue: &str, error: &BrokerError, now: Instant) -> Option<u64> {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         let state = &mut *state;
         let source = (self.member, what, queue.to_owned());
         let kind = match error.kind() {
-            // One that starts answers that it is not ready.
+            // A starting server replies that it is not ready.
             BrokerErrorKind::Uncertain | BrokerErrorKind::NotReady => BrokerErrorKind::Unreachable,
             kind => kind,
         };

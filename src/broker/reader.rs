@@ -1,4 +1,4 @@
-//! On what does a worker wait? On a connection of its own: a line, or one of the library's where TLS is spoken.
+//! The connection on which a worker waits: a raw one, or one of the library's for TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::broker::error::BrokerError;
-use crate::broker::line::{Line, Stream};
+use crate::broker::raw_connection::{RawConnection, Stream};
 use crate::broker::socket::{self, Live};
 use crate::broker::target::Target;
 
 /// A connection for requests that block. Clones share it.
 #[derive(Clone)]
 pub(super) struct Reader {
-    way: Way,
+    connection: Connection,
     db: i64,
 }
 
 #[derive(Clone)]
-enum Way {
-    Line(Arc<Line>),
+enum Connection {
+    Raw(Arc<RawConnection>),
     Shared(Live),
 }
 
@@ -35,30 +35,32 @@ impl Reader {
             .map_err(|error| target.not_connected("wait", &error))
     }
 
-    /// Connects within the time-out of the target; a reply may take `longest`.
+    /// Connects within the timeout of the target; a reply may take `longest`.
     async fn connect(target: &Target, longest: Duration) -> RedisResult<Self> {
         let info = target.client().get_connection_info();
         let connect = async {
             Ok(match info.addr() {
                 ConnectionAddr::Tcp(..) | ConnectionAddr::Unix(_) => {
-                    Way::Line(Arc::new(line(target.client(), longest).await?))
+                    Connection::Raw(Arc::new(connect_raw(target.client(), longest).await?))
                 }
                 _ => {
                     let mut live = socket::open(target).await?;
                     live.connection.set_response_timeout(longest);
-                    Way::Shared(live)
+                    Connection::Shared(live)
                 }
             })
         };
         match tokio::time::timeout(target.timeout, connect).await {
-            Ok(way) => way.map(|way| Self { way, db: info.redis_settings().db() }),
+            Ok(connection) => {
+                connection.map(|connection| Self { connection, db: info.redis_settings().db() })
+            }
             Err(elapsed) => Err(io::Error::from(elapsed).into()),
         }
     }
 }
 
 /// Connects without TLS.
-async fn line(client: &Client, longest: Duration) -> RedisResult<Line> {
+async fn connect_raw(client: &Client, longest: Duration) -> RedisResult<RawConnection> {
     let info = client.get_connection_info();
     let stream = match info.addr() {
         ConnectionAddr::Tcp(host, port) => {
@@ -73,10 +75,10 @@ async fn line(client: &Client, longest: Duration) -> RedisResult<Line> {
         }
         _ => return Err(io::Error::from(io::ErrorKind::Unsupported).into()),
     };
-    Ok(Line::new(stream, longest).await?)
+    Ok(RawConnection::new(stream, longest).await?)
 }
 
-/// Says who we are, as the library does, on another descriptor of the same connection.
+/// Sends the handshake through the library, on another descriptor of the same connection.
 async fn greet<S>(client: &Client, stream: S) -> RedisResult<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -89,12 +91,12 @@ where
 
 impl ConnectionLike for Reader {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        match &mut self.way {
-            Way::Line(line) => Box::pin(async move {
+        match &mut self.connection {
+            Connection::Raw(line) => Box::pin(async move {
                 let mut replies = line.ask(&command.get_packed_command(), 1).await?;
                 Ok(replies.remove(0))
             }),
-            Way::Shared(live) => live.connection.req_packed_command(command),
+            Connection::Shared(live) => live.connection.req_packed_command(command),
         }
     }
 
@@ -104,12 +106,12 @@ impl ConnectionLike for Reader {
         offset: usize,
         count: usize,
     ) -> RedisFuture<'a, Vec<Value>> {
-        match &mut self.way {
-            Way::Line(line) => Box::pin(async move {
+        match &mut self.connection {
+            Connection::Raw(line) => Box::pin(async move {
                 let mut replies = line.ask(&pipeline.get_packed_pipeline(), offset + count).await?;
                 Ok(replies.split_off(offset))
             }),
-            Way::Shared(live) => live.connection.req_packed_commands(pipeline, offset, count),
+            Connection::Shared(live) => live.connection.req_packed_commands(pipeline, offset, count),
         }
     }
 

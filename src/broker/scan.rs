@@ -1,7 +1,7 @@
-//! Finds queues that nobody registered, by the keys beside them: scans all keys of the database.
+//! Scans all keys of the database for unregistered queues, which have typical keys beside them.
 //!
-//! What such a scan costs depends on other people's keys. A sweeper rests after each step for so long that Redis spends one
-//! part in a hundred on it; a tool stops after a while and says so.
+//! The cost depends on the keys of other programs. A sweeper pauses after each step, so that Redis spends one percent of its
+//! time on a scan; a tool stops after a while and says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,20 +11,20 @@ use crate::broker::beside::Beside;
 use crate::broker::error::BrokerError;
 use crate::protocol::names::{NameError, QueueName};
 
-/// How many keys one step looks at.
+/// How many keys one step reads.
 const KEYS: u32 = 1000;
-/// A gentle scan rests after each step for so many times as long as the step took, and for no longer than that.
+/// A gentle scan pauses after each step for this multiple of the step's time, up to a maximum.
 const RESTS: u32 = 99;
 const LONGEST_REST: Duration = Duration::from_secs(10);
-/// How many keys are looked into at a time.
+/// How many keys are inspected at a time.
 const LOOKS: usize = 100;
 
-/// How a scan goes about it.
+/// The pace of a scan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pace {
-    /// Rests between its steps.
+    /// With pauses between its steps.
     Gentle,
-    /// Without rests, for so long at the most.
+    /// Without pauses, for at most that time.
     Within(Duration),
 }
 
@@ -32,17 +32,17 @@ pub(crate) enum Pace {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) queues: BTreeSet<QueueName>,
-    /// Names of others' queues that end as a key of ours does, and why they are refused.
+    /// Names of foreign queues that end like a key of ours, and why they are rejected.
     pub(crate) refused: BTreeMap<String, NameError>,
-    /// Keys that end as one beside a queue, and hold something else.
+    /// Keys with the name of a key beside a queue that hold something else.
     pub(crate) foreign: BTreeSet<String>,
-    /// How many steps were made, and whether they were all.
+    /// How many steps were made, and whether the scan is complete.
     pub(crate) steps: u32,
     pub(crate) is_complete: bool,
 }
 
-/// How long the last steps took: the shortest of them is nearest to what Redis spent on one, without what the network and
-/// this process were late.
+/// How long the last steps took. The shortest is the best estimate of what Redis spent on one, without delays of the network
+/// and of this process.
 #[derive(Debug, Default)]
 struct Times {
     last: [Option<Duration>; 16],
@@ -91,7 +91,7 @@ impl Broker {
         }
     }
 
-    /// Takes those of these keys in that stand beside queues.
+    /// Adds the queues that have one of these keys beside them.
     async fn look_into(
         &self,
         keys: &[Vec<u8>],

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use tokio::runtime::Handle;
@@ -14,6 +14,17 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
 use crate::protocol::keys;
 use crate::protocol::names::QueueName;
+
+/// How long to wait before trying again where Redis cannot be reached.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What a wait has heard.
+enum Heard {
+    /// The call has ended, or the time is over: its record as it is then.
+    End(Option<Record>),
+    /// Nothing that is known.
+    Nothing,
+}
 
 /// The ends that somebody waits for. One connection serves them all, until it breaks.
 #[derive(Debug, Default)]
@@ -40,37 +51,55 @@ impl Results {
         id: CallId,
         end: Instant,
     ) -> Result<Option<Record>, BrokerError> {
-        let channel = keys::record(queue, id);
         loop {
-            let hub = match timeout_at(end.into(), self.hub(broker)).await {
-                Ok(hub) => hub?,
-                Err(_) => return broker.record(queue, id).await,
-            };
-            // Dropped behind the receiver.
-            let _listening = Listening { hub: hub.clone(), channel: channel.clone() };
-            let Some(heard) = hub.waiting.add(&channel) else {
-                self.replace(&hub);
-                continue;
-            };
-            // What ends before this is in the record, and what ends behind it is heard.
-            let (subscribed, record) =
-                tokio::join!(hub.listener.subscribe(&channel), broker.record(queue, id));
-            if let Err(error) = subscribed {
-                self.replace(&hub);
-                if Instant::now() >= end {
-                    return Err(error);
-                }
-            }
-            let record = record?;
-            if record.as_ref().and_then(Record::state).is_none_or(CallState::is_final) {
-                return Ok(record);
-            }
-            match timeout_at(end.into(), heard).await {
-                Ok(Ok(ended)) => return Ok(Some(ended)),
-                Err(_) => return broker.record(queue, id).await,
+            match self.listen(broker, queue, id, end).await {
+                Ok(Heard::End(record)) => return Ok(record),
                 // The record says what was missed.
-                Ok(Err(_)) if hub.waiting.is_broken() => self.replace(&hub),
-                Ok(Err(_)) => {}
+                Ok(Heard::Nothing) => {}
+                Err(error) if error.is_retryable() && Instant::now() + PAUSE < end => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits as long as the connection lasts.
+    async fn listen(
+        &self,
+        broker: &Broker,
+        queue: &QueueName,
+        id: CallId,
+        end: Instant,
+    ) -> Result<Heard, BrokerError> {
+        let channel = keys::record(queue, id);
+        let hub = match timeout_at(end.into(), self.hub(broker)).await {
+            Ok(hub) => hub?,
+            Err(_) => return broker.record(queue, id).await.map(Heard::End),
+        };
+        // Dropped behind the receiver.
+        let _listening = Listening { hub: hub.clone(), channel: channel.clone() };
+        let Some(heard) = hub.waiting.add(&channel) else {
+            self.replace(&hub);
+            return Ok(Heard::Nothing);
+        };
+        if let Err(error) = hub.listener.subscribe(&channel).await {
+            self.replace(&hub);
+            return Err(error);
+        }
+        // Only now: what has ended before is in the record, and what ends from here on is heard.
+        let record = broker.record(queue, id).await?;
+        if record.as_ref().and_then(Record::state).is_none_or(CallState::is_final) {
+            return Ok(Heard::End(record));
+        }
+        match timeout_at(end.into(), heard).await {
+            Ok(Ok(ended)) => Ok(Heard::End(Some(ended))),
+            Err(_) => broker.record(queue, id).await.map(Heard::End),
+            Ok(Err(_)) => {
+                if hub.waiting.is_broken() {
+                    self.replace(&hub);
+                }
+                Ok(Heard::Nothing)
             }
         }
     }

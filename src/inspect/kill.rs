@@ -9,7 +9,7 @@ use serde::Serialize;
 
 pub use self::error::KillError;
 
-use crate::broker::{BrokerError, DeadEntry, OrderAnswer, OrderRequest, Ordered, digest};
+use crate::broker::{BrokerError, DeadEntry, KillAnswer, NewKillRequest, Requested, digest};
 use crate::inspect::{Inspector, MessageSummary};
 use crate::protocol::call_id::CallId;
 use crate::protocol::info::WorkerInfo;
@@ -112,7 +112,7 @@ impl Inspector {
             .map_or(LEASE, |info| Duration::from_millis(info.lease_ms));
         let until_heard = lease / 2 + SLACK; // two beats
         let before = self.server_ms().await?;
-        let ask = OrderRequest {
+        let ask = NewKillRequest {
             worker_key: &worker_key,
             orders_key: &orders_key,
             wire_id: &target.wire_id,
@@ -122,10 +122,10 @@ impl Inspector {
         };
         let wire_id = || target.wire_id.clone();
         let mut fate = match self.broker.kill(&keys, &ask).await? {
-            Ordered::Yes => self.await_ending(&keys, &target, &ask).await?,
-            Ordered::Moved => Ending::Over,
-            Ordered::Dead => return Err(KillError::DeadWorker { wire_id: wire_id() }),
-            Ordered::TooMany => return Err(KillError::TooMany { wire_id: wire_id() }),
+            Requested::Yes => self.await_ending(&keys, &target, &ask).await?,
+            Requested::Moved => Ending::Over,
+            Requested::Dead => return Err(KillError::DeadWorker { wire_id: wire_id() }),
+            Requested::TooMany => return Err(KillError::TooMany { wire_id: wire_id() }),
         };
         let letter = match fate {
             Ending::Killed | Ending::Over => self.letter_of(&keys, &target.message, before).await?,
@@ -150,7 +150,7 @@ impl Inspector {
         &self,
         keys: &QueueKeys,
         target: &Target,
-        ask: &OrderRequest<'_>,
+        ask: &NewKillRequest<'_>,
     ) -> Result<Ending, BrokerError> {
         let mut end = Instant::now() + ask.expiry;
         let mut heard = None;
@@ -159,12 +159,12 @@ impl Inspector {
             if answer != heard {
                 match answer {
                     None => {}
-                    Some(OrderAnswer::Ends(within)) => end = Instant::now() + within + SLACK,
-                    Some(OrderAnswer::Blocks) => return Ok(Ending::Blocks),
-                    Some(OrderAnswer::Over) => return Ok(Ending::Over),
-                    Some(OrderAnswer::Killed) => return Ok(Ending::Killed),
-                    Some(OrderAnswer::Succeeded) => return Ok(Ending::Succeeded),
-                    Some(OrderAnswer::Lost) => return Ok(Ending::Lost),
+                    Some(KillAnswer::Ends(within)) => end = Instant::now() + within + SLACK,
+                    Some(KillAnswer::Blocks) => return Ok(Ending::Blocks),
+                    Some(KillAnswer::Over) => return Ok(Ending::Over),
+                    Some(KillAnswer::Killed) => return Ok(Ending::Killed),
+                    Some(KillAnswer::Succeeded) => return Ok(Ending::Succeeded),
+                    Some(KillAnswer::Lost) => return Ok(Ending::Lost),
                 }
                 heard = answer;
             }

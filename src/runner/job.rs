@@ -1,4 +1,4 @@
-//! What is a run in a process of its own made of, how is it told to end, and to whom does it answer?
+//! A run in a process of its own: what it runs, the commands to end it, and the report of its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,29 +26,29 @@ use crate::task::return_value::ReturnValue;
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) slot: usize,
-    /// None: it was dropped before it came to an end.
+    /// `None`: the run was dropped before it ended.
     pub(crate) outcome: Option<Outcome>,
     /// Of a run in a process of its own that did not succeed.
     pub(crate) traces: Option<Box<Traces>>,
 }
 
-/// A run that is to take place in a process of its own.
+/// A call to be run in a process of its own.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// The slot that is told when it has ended.
+    /// The slot of its message.
     pub(crate) slot: usize,
     pub(crate) task: &'static str,
     pub(crate) queue: QueueName,
-    /// For which worker.
+    /// The worker that runs it.
     pub(crate) worker: WorkerId,
     pub(crate) message: Bytes,
     /// How long it may run.
     pub(crate) timeout: Option<Duration>,
-    /// When it has to end at the latest.
+    /// When it must have ended.
     pub(crate) deadline: Option<Instant>,
     pub(crate) grace: Duration,
     pub(crate) limits: Limits,
-    /// How quick the task is, so that a few of its runs may be handed over at once.
+    /// How quick the task is: runs of quick tasks are sent to a child a few at a time.
     pub(crate) speed: Arc<Speed>,
 }
 
@@ -59,7 +59,7 @@ impl Job {
         timeout.into_iter().chain(self.deadline).min()
     }
 
-    /// As it is sent to a child; a large message goes into a file beside the packet.
+    /// Encodes the request for a child. A large message goes into a file beside the packet.
     pub(super) fn encode(&self, run: u64, level: u8) -> std::io::Result<(Vec<u8>, Option<std::fs::File>)> {
         let until = self.until().map(|until| until.saturating_duration_since(Instant::now()));
         let request = |message| Request {
@@ -72,7 +72,7 @@ impl Job {
             level,
             message,
         };
-        // Room for all that stands around the message.
+        // The rest is room for the other fields.
         if self.message.len() <= MAX_PACKET / 2 {
             return Ok((encode(&request(Some(serde_bytes::Bytes::new(&self.message)))), None));
         }
@@ -80,7 +80,7 @@ impl Job {
         Ok((encode(&request(None)), Some(file)))
     }
 
-    /// What a child's answer means, where the child had these limits.
+    /// The outcome that an answer of the child means, with the limits of this job.
     pub(super) fn outcome_of(&self, answer: Answer) -> Outcome {
         let files = |text: &str| {
             self.limits
@@ -110,32 +110,32 @@ impl Job {
     }
 }
 
-/// An order to a run.
+/// A command that ends a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
     /// It is asked to end: SIGTERM.
     Cancel,
     /// It is killed by hand.
     Kill { by: String },
-    /// It is killed, and nothing is told: its message is put back.
+    /// It is killed without a report; its message is put back.
     Abandon,
 }
 
-/// A run on its way: what to run, what to obey, whom to tell.
+/// The state of a run: its job, the command to end it, and where its end is reported.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(super) struct RunState {
     pub(super) run: u64,
     pub(super) job: Job,
-    /// What its child logs is in it.
+    /// The span of what its child logs.
     span: Span,
     command: Mutex<Option<Command>>,
-    /// Told when there is a command.
+    /// Notified when there is a command.
     pub(super) given: Notify,
     ended: AtomicBool,
     done: UnboundedSender<Done>,
 }
 
-impl Ticket {
+impl RunState {
     pub(super) fn new(run: u64, job: Job, done: UnboundedSender<Done>) -> Self {
         let Job { task, message, queue, worker, slot, .. } = &job;
         let span = span::of_message(task, message, queue.as_str(), worker.as_str(), *slot);
@@ -143,32 +143,32 @@ impl Ticket {
         Self { run, job, span, command, given, ended: AtomicBool::new(false), done }
     }
 
-    /// Who says what the process `pid` says while it runs this.
+    /// The origin of what the process `pid` writes and logs while it runs this.
     pub(super) fn origin(&self, pid: i32) -> Origin<'_> {
         Origin { task: self.job.task, queue: self.job.queue.as_str(), pid, span: Some(&self.span) }
     }
 
-    /// Orders something of the run.
+    /// Sends a command to the run; it replaces an earlier one.
     pub(super) fn give(&self, command: Command) {
         *self.command.lock().unwrap_or_else(PoisonError::into_inner) = Some(command);
         self.given.notify_one();
     }
 
-    /// What was ordered last, once.
+    /// Takes the last command.
     pub(super) fn take_command(&self) -> Option<Command> {
         self.command.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Tells what became of it; none: nothing is told.
+    /// Reports its end; `None` reports nothing.
     pub(super) fn finish(&self, outcome: Option<Outcome>, traces: Traces) {
         if !self.ended.swap(true, Ordering::AcqRel) && outcome.is_some() {
             let traces = (traces != Traces::default()).then(|| Box::new(traces));
-            // The loop is gone only when it has put this message back.
+            // If the event loop is gone, it has put this message back.
             let _ = self.done.send(Done { slot: self.job.slot, outcome, traces });
         }
     }
 
-    /// Whether its deadline has passed: then it does not begin, and that is told.
+    /// Whether its deadline has passed. If so, it does not begin, which is reported.
     pub(super) fn expires(&self) -> bool {
         let late = self.job.deadline.and_then(|deadline| Instant::now().checked_duration_since(deadline));
         if let Some(late) = late {
@@ -177,7 +177,7 @@ impl Ticket {
         late.is_some()
     }
 
-    /// Ends a run that has not begun, as it was told to.
+    /// Ends a run that has not begun, by this command.
     pub(super) fn end_by(&self, command: Command) {
         let outcome = match command {
             Command::Kill { by } => Some(Outcome::Killed { by }),
@@ -186,7 +186,7 @@ impl Ticket {
         self.finish(outcome, Traces::default());
     }
 
-    /// Tells that it was lost through no fault of the task's.
+    /// Reports that it was lost, which is not the task's fault.
     pub(super) fn lose(&self, problem: impl Into<String>) {
         self.finish(Some(Outcome::Lost { problem: problem.into() }), Traces::default());
     }

@@ -1,7 +1,7 @@
 //! Decides whether a run has left a preforked child as it was, so that the child may be given another one.
 //!
-//! What could end the process or write for it while another run goes on is looked for before the end of the run is
-//! reported: threads, futures and an alarm. All else is looked at behind that, before the next run begins.
+//! Threads, futures and an alarm could disturb the next run while it goes on, so they are checked before the end of the run is
+//! reported. All else is checked after that, before the next run begins.
 
 use std::io;
 use std::thread;
@@ -15,7 +15,7 @@ use crate::task::{Registration, States};
 
 /// How long a thread that is about to end may take.
 const ENDING: Duration = Duration::from_millis(3);
-/// Between two looks at it.
+/// How often it is checked.
 const LOOK: Duration = Duration::from_micros(50);
 
 /// For how long a thread of a child's runtime waits for more blocking work: not until the end of the run.
@@ -28,7 +28,7 @@ pub(super) struct Leftovers {
     threads: usize,
     /// Futures that live in the runtime.
     futures: usize,
-    /// How often clients had connected at the last look, and whether one has in this run: what it opens and starts is for
+    /// How often clients had connected at the last check, and whether one has in this run: its sockets and threads are for
     /// later runs too.
     sessions: u64,
     has_connected: bool,
@@ -37,9 +37,9 @@ pub(super) struct Leftovers {
 /// What a task may leave to later runs.
 #[derive(Clone, Copy)]
 struct Keeps {
-    /// Descriptors and futures: what a state may need.
+    /// Descriptors and futures, which a state may need.
     open: bool,
-    /// Threads: what a state may start that was made in this process.
+    /// Threads, which a state that was made in this process may start.
     threads: bool,
 }
 
@@ -56,7 +56,7 @@ impl Leftovers {
     /// What this process is like before its first run.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not provide it.
     pub(super) fn before_any() -> io::Result<Self> {
         Ok(Self {
             attributes: Attributes::now()?,

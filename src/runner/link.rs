@@ -1,4 +1,4 @@
-//! How does a worker talk to its zygote? Orders go there, and news of each child come to whoever minds it.
+//! The worker's connection to its zygote: requests go there, and events about each child come back.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,10 +22,10 @@ use crate::sys::watched::Watched;
 pub(super) struct Link(Arc<Shared>);
 
 struct Shared {
-    // Dropped before the zygote, which waits until that has seen the end of the connection.
+    // Dropped before the zygote, whose drop waits until the process has seen the end of the connection.
     socket: Watched,
     zygote: Zygote,
-    /// Who is told of which child. None: the zygote is dead, and there will be no news.
+    /// Who receives the events of which child. `None`: the zygote is dead; no more events will come.
     minders: Mutex<Option<HashMap<u64, UnboundedSender<News>>>>,
     next: AtomicU64,
     closing: AtomicBool,
@@ -37,7 +37,7 @@ fn dead() -> io::Error {
 }
 
 impl Link {
-    /// Listens to the zygote from now on.
+    /// Starts to receive the zygote's events.
     pub(super) fn start(zygote: Zygote) -> io::Result<Self> {
         let link = Self(Arc::new(Shared {
             socket: Watched::new(zygote.control()?, Interest::READABLE | Interest::WRITABLE)?,
@@ -66,9 +66,9 @@ impl Link {
         Ok(link)
     }
 
-    /// Has a child forked, with these as its requests, its reports and its output.
+    /// Forks a child, with these descriptors for its requests, its reports and its output.
     ///
-    /// Not cancel-safe: what was ordered may be done all the same.
+    /// Not cancel-safe: the child may be forked all the same.
     ///
     /// # Errors
     /// The zygote is dead, or the system takes no more descriptors that are under way.
@@ -96,7 +96,7 @@ impl Link {
     /// Sends a signal to the group of a child, unless it has ended.
     pub(super) fn signal(&self, child: u64, signal: Signal) {
         let order = encode(&Order::Signal { child, signal: signal as i32 });
-        // To a zygote that is dead there is nothing to say: it has taken the child with it.
+        // If the zygote is dead, so is the child.
         if packets::send(&self.0.socket, &order, &[]) == Err(nix::Error::EAGAIN) {
             let shared = Arc::clone(&self.0);
             tokio::spawn(async move {
@@ -105,7 +105,7 @@ impl Link {
         }
     }
 
-    /// No more news of this child are wanted.
+    /// Stops receiving events about this child.
     pub(super) fn forget(&self, child: u64) {
         if let Some(minders) = self.0.minders().as_mut() {
             minders.remove(&child);
@@ -118,17 +118,17 @@ impl Link {
         self.0.zygote.hang_up();
     }
 
-    /// Comes when the zygote has ended, for whatever reason, and all that it forked.
+    /// Resolves when the zygote and all that it forked have ended, for whatever reason.
     pub(super) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.zygote.end()
     }
 
-    /// Comes when the zygote has died of itself. Cancel-safe.
+    /// Resolves when the zygote has died by itself. Cancel-safe.
     pub(super) fn death(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut dead = self.0.dead.subscribe();
         async move {
             if dead.wait_for(|dead| *dead).await.is_err() {
-                // The link is gone, and the zygote with it, as it was meant to.
+                // The link was dropped, and the zygote with it, as intended.
                 std::future::pending::<()>().await;
             }
         }
@@ -158,7 +158,7 @@ impl Shared {
         let minder =
             if is_last { minders.remove(&news.child()) } else { minders.get(&news.child()).cloned() };
         if let Some(minder) = minder {
-            // Whoever minded it may have gone.
+            // The receiver may be gone.
             let _ = minder.send(news);
         }
     }
@@ -167,7 +167,7 @@ impl Shared {
         if !self.closing.load(Ordering::Relaxed) {
             tracing::error!("zygote died; its children are killed");
         }
-        // Whoever waits for news sees that there will be none.
+        // The receivers see that no more events will come.
         drop(self.minders().take());
         self.dead.send_replace(!self.closing.load(Ordering::Relaxed));
     }

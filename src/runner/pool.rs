@@ -1,8 +1,8 @@
-//! Which child runs which call? Preforked ones run one after another; what must have a child of its own goes to
-//! `fresh.rs`.
+//! Assigns calls to children. Preforked children run one call after another; calls that need a child of their own go to
+//! `one_shot.rs`.
 //!
-//! A call goes to a preforked child that is idle, else it waits. A child that reports takes the next one, and of quick
-//! tasks a few at once, so that it need not sleep between them.
+//! A call goes to an idle preforked child, or waits for one. A child that reports the end of a run gets the next call, or a few
+//! if the tasks are quick, so that it does not sleep between them.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,26 +14,26 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::isolation::{Isolation, Limits};
-use crate::runner::fresh::Fresh;
-use crate::runner::job::{Command, Done, Job, Ticket};
+use crate::runner::job::{Command, Done, Job, RunState};
 use crate::runner::link::Link;
-use crate::runner::seat::{Seat, serve};
+use crate::runner::one_shot::OneShot;
+use crate::runner::pooled_child::{PooledChild, serve};
 use crate::runner::zygote::Zygote;
 use crate::sys::memory_kills;
 
-/// For how long a call that no child could be forked for waits for one of those that are there.
+/// How long a call for which no child could be forked waits for one of the others.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(1);
 
 /// How preforked children are used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolOptions {
-    /// How many there are at the most.
+    /// How many there are at most.
     pub(crate) children: usize,
-    /// For how many runs one is used.
+    /// How many runs a child is used for.
     pub(crate) runs: u64,
-    /// Above how much anonymous and shared memory after a run it is replaced, in bytes.
+    /// A child that has more anonymous and shared memory than this after a run is replaced, in bytes.
     pub(crate) memory: Option<u64>,
-    /// What holds for all of them from their start.
+    /// The limits that hold for all of them from their start.
     pub(crate) lasting: Limits,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Processes(Arc<Pool>);
 
 pub(super) struct Pool {
     pub(super) link: Link,
-    fresh: Arc<Fresh>,
+    one_shot: Arc<OneShot>,
     pub(super) options: PoolOptions,
     done: UnboundedSender<Done>,
     next: AtomicU64,
@@ -51,20 +51,20 @@ pub(super) struct Pool {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Arc<Ticket>>,
-    idle: Vec<Arc<Seat>>,
+    waiting: VecDeque<Arc<RunState>>,
+    idle: Vec<Arc<PooledChild>>,
     /// Preforked children that live or are being forked.
     children: usize,
 }
 
-/// A run in a process of its own, for whoever may want to end it.
+/// A handle to end a run in a process of its own.
 pub(crate) struct RunHandle {
-    ticket: Arc<Ticket>,
+    run_state: Arc<RunState>,
     pool: Arc<Pool>,
 }
 
 impl Processes {
-    /// Children of this zygote, whose runs are told to `done`. Within a runtime.
+    /// Starts children of this zygote; the ends of their runs go to `done`. Must be called within a runtime.
     ///
     /// # Errors
     /// The connection to the zygote cannot be watched.
@@ -76,30 +76,31 @@ impl Processes {
         memory_kills::begin();
         let link = Link::start(zygote)?;
         let (next, state) = (AtomicU64::new(0), Mutex::default());
-        let fresh = Arc::new(Fresh::new(link.clone(), options.lasting));
-        Ok(Self(Arc::new(Pool { link, fresh, options, done, next, state })))
+        let one_shot = Arc::new(OneShot::new(link.clone(), options.lasting));
+        Ok(Self(Arc::new(Pool { link, one_shot, options, done, next, state })))
     }
 
-    /// Runs a call: in a fresh child, or in one of the pool. What a preforked child could not undo has a fresh one.
+    /// Runs a call: in a one-shot child, or in one of the pool. Limits that a preforked child could not lift need a one-shot
+    /// child.
     pub(crate) fn run(&self, job: Job, isolation: Isolation) -> RunHandle {
         let pool = &self.0;
         let run = pool.next.fetch_add(1, Ordering::Relaxed);
         let lasting = job.limits.lasting();
-        let ticket = Arc::new(Ticket::new(run, job, pool.done.clone()));
+        let run_state = Arc::new(RunState::new(run, job, pool.done.clone()));
         if isolation == Isolation::Prefork && lasting == pool.options.lasting {
-            pool.submit(Arc::clone(&ticket));
+            pool.submit(Arc::clone(&run_state));
         } else {
-            tokio::spawn(Arc::clone(&pool.fresh).run(lasting, Arc::clone(&ticket)));
+            tokio::spawn(Arc::clone(&pool.one_shot).run(lasting, Arc::clone(&run_state)));
         }
-        RunHandle { ticket, pool: Arc::clone(pool) }
+        RunHandle { run_state, pool: Arc::clone(pool) }
     }
 
-    /// Comes when no process is left, after these have been dropped or the zygote has died.
+    /// Resolves when no process is left, after this was dropped or the zygote has died.
     pub(crate) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.link.end()
     }
 
-    /// Comes when the zygote is dead. Cancel-safe.
+    /// Resolves when the zygote is dead. Cancel-safe.
     pub(crate) fn death(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.link.death()
     }
@@ -113,12 +114,12 @@ impl Drop for Processes {
 
 impl fmt::Debug for RunHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunHandle").field("run", &self.ticket.run).finish_non_exhaustive()
+        f.debug_struct("RunHandle").field("run", &self.run_state.run).finish_non_exhaustive()
     }
 }
 
 impl RunHandle {
-    /// Asks the run to end; what it comes to is told only when it succeeds.
+    /// Asks the run to end; its outcome is reported only if it succeeds.
     pub(crate) fn cancel(&self) {
         self.give(Command::Cancel);
     }
@@ -128,50 +129,50 @@ impl RunHandle {
         self.give(Command::Kill { by });
     }
 
-    /// Kills it, and tells nothing.
+    /// Kills it without a report.
     pub(crate) fn abandon(&self) {
         self.give(Command::Abandon);
     }
 
     /// Whether it has ended.
     pub(crate) fn has_ended(&self) -> bool {
-        self.ticket.has_ended()
+        self.run_state.has_ended()
     }
 
     fn give(&self, command: Command) {
         let waited = {
             let mut state = self.pool.state();
-            let place = state.waiting.iter().position(|ticket| ticket.run == self.ticket.run);
+            let place = state.waiting.iter().position(|run_state| run_state.run == self.run_state.run);
             place.and_then(|place| state.waiting.remove(place))
         };
         match waited {
-            Some(ticket) => ticket.end_by(command),
-            None => self.ticket.give(command),
+            Some(run_state) => run_state.end_by(command),
+            None => self.run_state.give(command),
         }
     }
 }
 
 impl Pool {
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code of others runs under the lock, so what it guards is whole.
+        // No foreign code runs under the lock, so a panic leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a run to a child that is idle, or lets it wait for one.
-    fn submit(self: &Arc<Self>, ticket: Arc<Ticket>) {
+    /// Gives a run to an idle child, or lets it wait for one.
+    fn submit(self: &Arc<Self>, run_state: Arc<RunState>) {
         let mut state = self.state();
-        state.waiting.push_back(ticket);
+        state.waiting.push_back(run_state);
         self.distribute(&mut state);
     }
 
-    /// Runs that were taken back wait again, before all others.
-    pub(super) fn put_back(self: &Arc<Self>, tickets: Vec<Arc<Ticket>>) {
+    /// Puts runs that were taken back before all others that wait.
+    pub(super) fn put_back(self: &Arc<Self>, run_states: Vec<Arc<RunState>>) {
         let mut state = self.state();
-        tickets.into_iter().rev().for_each(|ticket| state.waiting.push_front(ticket));
+        run_states.into_iter().rev().for_each(|run_state| state.waiting.push_front(run_state));
         self.distribute(&mut state);
     }
 
-    /// Gives what waits to children that are idle, and has more forked when there are none.
+    /// Gives waiting runs to idle children, and forks more children if there are none.
     fn distribute(self: &Arc<Self>, state: &mut State) {
         self.hand_out(state);
         if !state.waiting.is_empty() && state.children < self.options.children {
@@ -180,73 +181,73 @@ impl Pool {
         }
     }
 
-    /// Gives what waits to children that are idle.
+    /// Gives waiting runs to idle children.
     fn hand_out(&self, state: &mut State) {
         while !state.waiting.is_empty()
-            && let Some(seat) = state.idle.pop()
+            && let Some(pooled) = state.idle.pop()
         {
-            self.fill(state, &seat);
-            if seat.given().is_empty() {
-                state.idle.push(seat);
+            self.fill(state, &pooled);
+            if pooled.given().is_empty() {
+                state.idle.push(pooled);
                 break;
             }
         }
     }
 
-    /// Gives a child more to do, or lets it be idle.
-    pub(super) fn refill(&self, seat: &Arc<Seat>) {
+    /// Gives a child more runs, or marks it as idle.
+    pub(super) fn refill(&self, pooled: &Arc<PooledChild>) {
         let mut state = self.state();
-        self.fill(&mut state, seat);
-        if seat.given().is_empty() {
-            state.idle.push(Arc::clone(seat));
+        self.fill(&mut state, pooled);
+        if pooled.given().is_empty() {
+            state.idle.push(Arc::clone(pooled));
         }
     }
 
-    fn fill(&self, state: &mut State, seat: &Seat) {
-        let mut given = seat.given();
+    fn fill(&self, state: &mut State, pooled: &PooledChild) {
+        let mut given = pooled.given();
         let was_idle = given.is_empty();
-        while state.waiting.front().is_some_and(|next| Seat::may_take(&given, next))
-            && let Some(ticket) = state.waiting.pop_front()
+        while state.waiting.front().is_some_and(|next| PooledChild::may_take(&given, next))
+            && let Some(run_state) = state.waiting.pop_front()
         {
-            if ticket.expires() {
+            if run_state.expires() {
                 continue;
             }
-            if let Some(command) = ticket.take_command() {
+            if let Some(command) = run_state.take_command() {
                 // Given while it stood behind another, from where it was taken back.
-                ticket.end_by(command);
+                run_state.end_by(command);
                 continue;
             }
-            if let Some(ticket) = seat.send(&mut given, ticket) {
-                state.waiting.push_front(ticket);
+            if let Some(run_state) = pooled.send(&mut given, run_state) {
+                state.waiting.push_front(run_state);
                 break;
             }
         }
         if was_idle && !given.is_empty() {
-            seat.work.notify_one();
+            pooled.work.notify_one();
         }
     }
 
-    /// Gives a child nothing more.
-    pub(super) fn close(&self, seat: &Arc<Seat>) {
-        self.state().idle.retain(|other| !Arc::ptr_eq(other, seat));
+    /// Stops giving runs to a child.
+    pub(super) fn close(&self, pooled: &Arc<PooledChild>) {
+        self.state().idle.retain(|other| !Arc::ptr_eq(other, pooled));
     }
 
-    /// A child is gone. What it has not begun is given to others; when no child can be had, nothing waits for one.
-    pub(super) fn leave(self: &Arc<Self>, seat: Option<&Arc<Seat>>, problem: Option<&str>) {
+    /// A child is gone. Runs that it has not begun go to others; if no child can be started, none waits for one.
+    pub(super) fn leave(self: &Arc<Self>, pooled: Option<&Arc<PooledChild>>, problem: Option<&str>) {
         let mut state = self.state();
         state.children -= 1;
-        if let Some(seat) = seat {
-            let given = std::mem::take(&mut *seat.given());
-            given.into_iter().rev().for_each(|ticket| state.waiting.push_front(ticket));
+        if let Some(pooled) = pooled {
+            let given = std::mem::take(&mut *pooled.given());
+            given.into_iter().rev().for_each(|run_state| state.waiting.push_front(run_state));
         }
         match problem {
             Some(problem) if state.children == 0 => {
-                state.waiting.drain(..).for_each(|ticket| ticket.lose(problem));
+                state.waiting.drain(..).for_each(|run_state| run_state.lose(problem));
             }
             Some(problem) => {
-                // Those that are there have to do, unless they are too long about it.
+                // The other children must do, unless they take too long.
                 self.hand_out(&mut state);
-                if let Some(last) = state.waiting.back().map(|ticket| ticket.run) {
+                if let Some(last) = state.waiting.back().map(|run_state| run_state.run) {
                     tokio::spawn(Arc::clone(self).give_up(last, problem.to_owned()));
                 }
             }
@@ -254,15 +255,15 @@ impl Pool {
         }
     }
 
-    /// After a while, calls up to this one do not wait any more.
+    /// After a while, calls up to this one wait no longer.
     async fn give_up(self: Arc<Self>, last: u64, problem: String) {
         tokio::time::sleep(WAIT_FOR_OTHERS).await;
         let mut state = self.state();
         if state.children < self.options.children {
             let (tired, others): (Vec<_>, Vec<_>) =
-                state.waiting.drain(..).partition(|ticket| ticket.run <= last);
+                state.waiting.drain(..).partition(|run_state| run_state.run <= last);
             state.waiting = VecDeque::from(others);
-            tired.iter().for_each(|ticket| ticket.lose(problem.as_str()));
+            tired.iter().for_each(|run_state| run_state.lose(problem.as_str()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What comes from a child? Its reports, its output, and the zygote's news of it, in the order in which they count.
+//! A child process: its reports, its output, and the zygote's events about it, in the order in which they count.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
@@ -23,15 +23,14 @@ use crate::sys::watched::Watched;
 /// How much of the output is read at a time.
 const READ: usize = 8 << 10;
 
-/// Both ends of what a child's requests go through. The worker keeps the child's end too, to take back what the child has
-/// not read.
+/// Both ends of the socket for a child's requests. The worker keeps the child's end too, to take back unread requests.
 pub(super) struct Requests {
     ours: OwnedFd,
     theirs: OwnedFd,
 }
 
 impl Requests {
-    /// Sends one; false when there is no room behind those that were not read yet.
+    /// Sends a request. False if the socket is full of unread ones.
     pub(super) fn send(&self, packet: &[u8], file: Option<&File>) -> nix::Result<bool> {
         let descriptors: Vec<_> = file.map(AsRawFd::as_raw_fd).into_iter().collect();
         match packets::send(&self.ours, packet, &descriptors) {
@@ -40,7 +39,7 @@ impl Requests {
         }
     }
 
-    /// Takes back all that the child has not read. Gives the runs.
+    /// Takes back all unread requests. Returns their runs.
     pub(super) fn unread(&self) -> HashSet<u64> {
         let mut buffer = vec![0; MAX_PACKET];
         let mut unread = HashSet::new();
@@ -50,7 +49,7 @@ impl Requests {
         unread
     }
 
-    /// Takes back one that was not read; none when all were.
+    /// Takes back one unread request; `None` if there is none.
     fn take_back<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         let packet = packets::receive_now(&self.theirs, buffer).ok()?;
         (packet.length > 0).then_some(&buffer[..packet.length])
@@ -68,7 +67,7 @@ pub(super) struct Process {
     written: Output,
     buffer: Vec<u8>,
     piece: Vec<u8>,
-    /// What was read and not told yet.
+    /// Events that were received and not returned yet.
     pending: VecDeque<Event>,
     hung_up: bool,
     silent: bool,
@@ -78,24 +77,24 @@ pub(super) struct Process {
 /// What happened to a child.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// It said something.
+    /// It sent a report.
     Report(Report),
-    /// It said what is no report.
+    /// It sent something that is no report.
     Garbage,
-    /// It will say nothing more, and may live.
+    /// It closed its end of the reports, and may live.
     HungUp,
     /// It has written something.
     Wrote,
-    /// It could not be forked, for this error of the system.
+    /// It could not be forked; the error number.
     Refused(i32),
-    /// It has ended. All that it said before has been told.
+    /// It has ended. All of its reports were returned before.
     Ended(Status, Used),
     /// The zygote is dead, and the child with it.
     Orphaned,
 }
 
 impl Process {
-    /// Has a child forked.
+    /// Forks a child.
     ///
     /// # Errors
     /// There are no more descriptors, or the zygote is dead.
@@ -128,7 +127,7 @@ impl Process {
         Ok((process, Requests { ours: requests, theirs: their_requests }))
     }
 
-    /// Whether it lives as far as is known, so that it can be given a first run.
+    /// Whether it lives, as far as is known, and can get a first run.
     pub(super) fn waits(&mut self) -> bool {
         while let Ok(news) = self.news.try_recv() {
             let event = self.learn(Some(news));
@@ -191,8 +190,8 @@ impl Process {
         Some(Event::Wrote)
     }
 
-    /// Tells an event again.
-    pub(super) fn retell(&mut self, event: Event) {
+    /// Returns an event to the front: [`Self::next`] returns it again.
+    pub(super) fn push_front(&mut self, event: Event) {
         self.pending.push_front(event);
     }
 

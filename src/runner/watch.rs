@@ -1,4 +1,4 @@
-//! Who minds a run in a child? It waits for the report, looks at the clock and at the limits, and says what happened.
+//! Supervises a run in a child: waits for the report, enforces its deadline and limits, and finds out how it ended.
 
 use std::time::{Duration, Instant};
 
@@ -6,27 +6,27 @@ use nix::sys::signal::Signal;
 
 use crate::runner::forward::{self, Origin};
 use crate::runner::frame::{Answer, Report};
-use crate::runner::job::{Command, Ticket};
+use crate::runner::job::{Command, RunState};
 use crate::runner::outcome::{Exit, Outcome, Resource, TimeLimit, Traces, Usage};
 use crate::runner::process::{Event, Process};
 use crate::runner::timeout::{Countdown, Due};
 use crate::sys::wait::{Status, Used};
 use crate::sys::{self, memory, memory_kills};
 
-/// How often the memory of a child with such a limit is looked at.
+/// How often the memory of a child with a memory limit is read.
 const MEMORY_PERIOD: Duration = Duration::from_millis(10);
-/// How often the CPU time is, of a child with a limit of that.
+/// How often the CPU time of a child with a CPU limit is read.
 const CPU_PERIOD: Duration = Duration::from_millis(250);
 /// By how much a run may overshoot its CPU time: the kernel has asked it to end by then.
 const CPU_GRACE: Duration = Duration::from_secs(1);
-/// How long a child that has said its last may take to end.
+/// How long a child may take to end after its last report.
 const LINGER: Duration = Duration::from_millis(500);
-/// By how much a supervisor's SIGTERM may come to a child before the worker hears of its own.
+/// How much earlier a supervisor's SIGTERM may reach a child than the worker.
 const HEAD_START: Duration = Duration::from_millis(200);
 
 /// How a run ended.
 pub(super) struct End {
-    /// None: it was abandoned, and nothing is to be told.
+    /// `None`: it was abandoned; nothing is reported.
     pub(super) outcome: Option<Outcome>,
     pub(super) traces: Traces,
     /// Whether the child lives and can be given another run.
@@ -35,7 +35,7 @@ pub(super) struct End {
     pub(super) begun: bool,
     /// How long it took.
     pub(super) took: Duration,
-    /// Why no child could be had, when that is so.
+    /// Why no child could be started.
     pub(super) problem: Option<String>,
 }
 
@@ -49,28 +49,28 @@ enum Why {
     HungUp,
 }
 
-/// What is known of a run so far.
+/// What is known about a run so far.
 struct Watch<'a> {
-    ticket: &'a Ticket,
+    run_state: &'a RunState,
     countdown: Countdown,
     why: Option<Why>,
     answer: Option<Answer>,
     retires: bool,
-    /// It was asked to end, by whomever.
+    /// It was asked to end, by anybody.
     asked: bool,
-    /// The CPU time that the child had used when it was looked at first.
+    /// The CPU time that the child had used at the first reading.
     cpu_before: Option<Duration>,
     /// The memory that it had when the run began.
     memory_before: Option<u64>,
 }
 
-/// Minds the run of `ticket`, which has been handed to `process`, to its end.
+/// Supervises the run of `run_state`, which was sent to `process`, to its end.
 ///
-/// Not cancel-safe: what has been heard of the run is lost.
-pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
-    let job = &ticket.job;
+/// Not cancel-safe: what was received about the run is lost.
+pub(super) async fn watch(process: &mut Process, run_state: &RunState) -> End {
+    let job = &run_state.job;
     let mut watch = Watch {
-        ticket,
+        run_state,
         countdown: Countdown::start(job.until(), job.grace),
         why: None,
         answer: None,
@@ -81,13 +81,13 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
     };
     let period = job.limits.memory.map(|_| MEMORY_PERIOD).or(job.limits.cpu_seconds.map(|_| CPU_PERIOD));
     let mut look_at = period.map(|period| Instant::now() + period);
-    // From when on a child that has nothing more to say should be gone.
+    // When a child that has sent its last report should be gone.
     let mut gone_at: Option<Instant> = None;
     loop {
         let timer = watch.countdown.next().into_iter().chain(look_at).chain(gone_at).min();
         let event = tokio::select! {
             event = process.next() => event,
-            () = ticket.given.notified() => {
+            () = run_state.given.notified() => {
                 watch.obey(process);
                 continue;
             }
@@ -110,8 +110,8 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
             }
         };
         match event {
-            Event::Report(Report::Log(line)) => forward::log(&line, ticket.origin(process.pid())),
-            Event::Report(Report::Began { run, memory }) if run == ticket.run => {
+            Event::Report(Report::Log(line)) => forward::log(&line, run_state.origin(process.pid())),
+            Event::Report(Report::Began { run, memory }) if run == run_state.run => {
                 watch.memory_before = Some(memory);
             }
             Event::Report(Report::Retired { left }) if watch.answer.is_none() => {
@@ -119,11 +119,11 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
                     log_retired(process, &left);
                     return watch.not_begun();
                 }
-                // It was made to end already, and is treated so.
+                // It was made to end already, and is treated as such.
                 gone_at = Some(Instant::now() + LINGER);
             }
             Event::Report(Report::Ended { run, answer, retires, asked, marked })
-                if run == ticket.run && watch.answer.is_none() =>
+                if run == run_state.run && watch.answer.is_none() =>
             {
                 if retires {
                     process.drain_output();
@@ -135,13 +135,13 @@ pub(super) async fn watch(process: &mut Process, ticket: &Ticket) -> End {
                 if watch.is_settled() {
                     return watch.end(process, None);
                 }
-                // Something is to be told of the process that is known only when it has ended.
+                // Part of the report is known only when the process has ended.
                 gone_at = Some(Instant::now() + LINGER);
             }
             Event::Report(_) | Event::Garbage => watch.make_end(process, Why::Garbage),
             Event::HungUp => gone_at = Some(Instant::now() + LINGER),
             Event::Wrote => {
-                let origin = ticket.origin(process.pid());
+                let origin = run_state.origin(process.pid());
                 process.written().log(origin);
                 watch.look_at_output(process);
             }
@@ -166,7 +166,7 @@ pub(super) fn log_retired(process: &Process, left: &str) {
     tracing::debug!(pid = process.pid(), left, "child replaced after its run");
 }
 
-/// Waits until a child that is to end has ended, and kills it when it does not.
+/// Waits for a child that should end, and kills it if it does not.
 pub(super) async fn see_off(mut process: Process) {
     for signal in [None, Some(Signal::SIGKILL)] {
         if let Some(signal) = signal {
@@ -190,12 +190,12 @@ impl Watch<'_> {
     }
 
     fn obey(&mut self, process: &Process) {
-        match self.ticket.take_command() {
+        match self.run_state.take_command() {
             Some(Command::Cancel) => {
                 self.why.get_or_insert(Why::Told(Command::Cancel));
                 signal(process, self.countdown.ask(Instant::now()));
             }
-            // What is known to have happened already stays so.
+            // What is known already is not replaced.
             Some(command) if self.answer.is_none() => {
                 self.why = Some(Why::Told(command));
                 signal(process, self.countdown.kill());
@@ -205,7 +205,7 @@ impl Watch<'_> {
     }
 
     fn look_at_memory(&mut self, process: &Process) {
-        if let Some(limit) = self.ticket.job.limits.memory
+        if let Some(limit) = self.run_state.job.limits.memory
             && process.pid() > 0
             && let Some(before) = self.memory_before
             && memory::is_above(process.pid(), limit.saturating_add(before))
@@ -216,7 +216,7 @@ impl Watch<'_> {
 
     /// The kernel asks a process to end that has used its time, and it may not listen.
     fn look_at_cpu_time(&mut self, process: &Process) {
-        if let Some(limit) = self.ticket.job.limits.cpu_seconds
+        if let Some(limit) = self.run_state.job.limits.cpu_seconds
             && process.pid() > 0
             && let Some(now) = sys::cpu_time(process.pid())
         {
@@ -228,7 +228,7 @@ impl Watch<'_> {
     }
 
     fn look_at_output(&mut self, process: &mut Process) {
-        if let Some(limit) = self.ticket.job.limits.output
+        if let Some(limit) = self.run_state.job.limits.output
             && process.written().total() > limit
         {
             self.make_end(process, Why::Exceeded(Resource::Output, limit));
@@ -242,7 +242,7 @@ impl Watch<'_> {
             || !self.retires
     }
 
-    /// Whether somebody else than its worker had it end, before it came to its own end.
+    /// Whether somebody other than its worker ended it before it ended by itself.
     fn is_asked_by_others(&self) -> bool {
         let gave_up = matches!(self.answer, None | Some(Answer::Failed { .. }));
         self.asked && self.why.is_none() && gave_up
@@ -266,7 +266,7 @@ impl Watch<'_> {
     fn end(mut self, process: &mut Process, ended: Option<(Status, Used)>) -> End {
         let took = self.countdown.elapsed();
         let alive = ended.is_none() && !self.retires && self.why.is_none();
-        let origin = self.ticket.origin(process.pid());
+        let origin = self.run_state.origin(process.pid());
         let output = process.written().finish(origin);
         let asked = self.is_asked_by_others();
         let outcome = self.outcome(took, ended.map(|(status, _)| status), &output);
@@ -282,9 +282,9 @@ impl Watch<'_> {
             Some(Status::Signal(signal)) => Some(signal),
             Some(Status::Code(_)) | None => None,
         };
-        let job = &self.ticket.job;
+        let job = &self.run_state.job;
         let has_killed = self.countdown.has_killed();
-        // One that was on its way to its end when it was killed has heard.
+        // It was about to end when it was killed, so it had heard the request.
         let is_hard = has_killed && signal == Some(Signal::SIGKILL as i32);
         let limit = if is_hard { TimeLimit::Hard } else { TimeLimit::Soft };
         match (self.why.take(), self.answer.take().map(|answer| job.outcome_of(answer))) {
@@ -300,7 +300,7 @@ impl Watch<'_> {
             (Some(Why::Told(_)), None) => None,
             (Some(Why::Exceeded(resource, limit)), None) => Some(Outcome::Exceeded { resource, limit }),
             (Some(Why::Garbage), None) => Some(Outcome::Crashed(Exit::Garbage)),
-            // Of one that died by itself the news may be late.
+            // The report of a child that died by itself may be late.
             (Some(Why::HungUp), None) if signal == Some(Signal::SIGKILL as i32) => {
                 Some(Outcome::Crashed(Exit::HungUp))
             }
@@ -309,7 +309,7 @@ impl Watch<'_> {
     }
 
     fn crash(&self, status: Option<Status>, output: &str) -> Outcome {
-        let limits = &self.ticket.job.limits;
+        let limits = &self.run_state.job.limits;
         let signal = match status {
             Some(Status::Code(code)) => return Outcome::Crashed(Exit::Code(code)),
             Some(Status::Signal(signal)) => signal,

@@ -1,7 +1,7 @@
-//! Who forks? A process of one thread that was forked before there were others, and that does nothing else.
+//! The zygote: a process with one thread, forked before there were others, that does nothing but fork.
 
-mod forge;
-mod warden;
+mod server;
+mod subreaper;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -36,17 +36,17 @@ use crate::task::{Context, Layers, Next, Registry, RegistryError, States, TaskEr
 #[derive(Debug)]
 pub struct Zygote {
     control: OwnedFd,
-    warden: Arc<Warden>,
+    subreaper: Arc<Subreaper>,
 }
 
-/// The zygote's parent, a child of this process. None once it was waited for: then its number may be that of another.
+/// The zygote's parent, a child of this process. `None` once it was reaped: then another process may have its number.
 #[derive(Debug)]
-struct Warden(Mutex<Option<Pid>>);
+struct Subreaper(Mutex<Option<Pid>>);
 
-/// How long all that the zygote has forked may take to be gone. Warden and zygote do not end while somebody else has
-/// stopped them; but when this process is gone, they do.
+/// How long the zygote and all that it forked may take to end. If somebody has stopped subreaper and zygote, they end only
+/// when this process is gone.
 const TO_END: Duration = Duration::from_secs(5);
-/// Between two looks.
+/// How often their end is checked.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Why there is no zygote.
@@ -163,15 +163,15 @@ impl ZygoteBuilder {
         let refused = |error: nix::Error| ZygoteError::Io(error.into());
         let (control, theirs) = packets::pair().map_err(refused)?;
         let worker = nix::unistd::getpid();
-        // What the program has printed so far is not for a child to print again.
+        // So that no child prints again what is still buffered.
         descriptors::flush_standard_output();
         match alone.fork().map_err(refused)? {
-            Side::Parent(warden) => {
-                let warden = Arc::new(Warden(Mutex::new(Some(warden))));
-                Ok(Zygote { control, warden })
+            Side::Parent(subreaper) => {
+                let subreaper = Arc::new(Subreaper(Mutex::new(Some(subreaper))));
+                Ok(Zygote { control, subreaper })
             }
             Side::Child => {
-                warden::run(alone, worker, theirs, Household::new(registry, self.states, self.layers))
+                subreaper::run(alone, worker, theirs, Household::new(registry, self.states, self.layers))
             }
         }
     }
@@ -189,13 +189,13 @@ impl Zygote {
         self.control.try_clone()
     }
 
-    /// Comes when it has ended, with all that it had forked, or has not for too long.
+    /// Resolves when it has ended with all that it forked, or after a timeout.
     pub(super) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
-        let warden = Arc::clone(&self.warden);
+        let subreaper = Arc::clone(&self.subreaper);
         async move {
-            // Not on a thread that waits: there may be none to be had.
+            // Not on a blocking thread: all may be taken.
             let until = Instant::now() + TO_END;
-            while !warden.has_ended() {
+            while !subreaper.has_ended() {
                 if Instant::now() >= until {
                     tracing::warn!(waited = ?TO_END, "subreaper did not exit");
                     return;
@@ -205,7 +205,7 @@ impl Zygote {
         }
     }
 
-    /// Ends the connection, whoever may hold a copy of the descriptor, and so the zygote.
+    /// Ends the connection, even if others have copies of the descriptor, and so the zygote.
     pub(super) fn hang_up(&self) {
         // It may be dead.
         let _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
@@ -217,23 +217,23 @@ impl Drop for Zygote {
         self.hang_up();
         // It ends within milliseconds; without this it would be a zombie until the program ends.
         let until = Instant::now() + TO_END;
-        while !self.warden.has_ended() && Instant::now() < until {
+        while !self.subreaper.has_ended() && Instant::now() < until {
             thread::sleep(LOOK);
         }
     }
 }
 
-impl Warden {
+impl Subreaper {
     /// Whether it has ended; then it is no zombie either.
     fn has_ended(&self) -> bool {
-        let mut warden = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut subreaper = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lives = |pid| match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::StillAlive) | Err(nix::Error::EINTR) => true,
-            // This program ignores SIGCHLD: then the kernel takes away what has ended, and tells of it only so.
+            // This program ignores SIGCHLD: then the kernel reaps ended processes, and this error is the only sign.
             Err(nix::Error::ECHILD) => kill(pid, None).is_ok(),
             _ => false,
         };
-        *warden = warden.filter(|pid| lives(*pid));
-        warden.is_none()
+        *subreaper = subreaper.filter(|pid| lives(*pid));
+        subreaper.is_none()
     }
 }

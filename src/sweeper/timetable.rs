@@ -1,4 +1,4 @@
-//! Moves calls whose time has come into their queues.
+//! Moves due calls into their queues.
 //!
 //! A process knows when the next call of a queue is due from the calls that it scheduled, from its sweeps, and from each
 //! reply to `promote`. It sleeps until then: nobody polls.
@@ -16,9 +16,9 @@ use crate::protocol::names::{QueueName, WorkerId};
 
 /// For how long one process has the timetable of a queue to itself, and by how much its death can delay a call.
 const LEASE: Duration = Duration::from_secs(1);
-/// What the log calls it.
+/// Its name in the log.
 const PROMOTE: &str = "moving calls that are due";
-/// After an error.
+/// The pause after an error.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// When the next call of each queue is due, as far as this process knows.
@@ -58,9 +58,9 @@ impl Timetable {
         }
     }
 
-    /// Moves what is due, for ever.
+    /// Moves due calls until it is dropped.
     ///
-    /// Cancel-safe: each move is one step of Redis.
+    /// Cancel-safe: each move is one script call.
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
             let first = self.next().values().map(|(_, at)| *at).min();
@@ -83,8 +83,8 @@ impl Timetable {
         }
     }
 
-    /// Hears for ever of calls that others schedule before all that were known. Where nothing can be heard, sweeps find
-    /// them, later.
+    /// Listens, until it is dropped, for calls that others schedule earlier than all known ones. If it cannot, sweeps find them
+    /// later.
     ///
     /// Cancel-safe: it changes nothing.
     pub(crate) async fn listen(self: Arc<Self>, channels: Channels) {
@@ -94,7 +94,7 @@ impl Timetable {
                 Ok(mut listener) => {
                     is_failing = false;
                     if let Channels::Named(names) = &channels {
-                        // What was said before that went unheard.
+                        // Earlier messages were missed.
                         names.iter().for_each(|name| self.hear(name, Duration::ZERO));
                     }
                     while let Some((channel, after)) = listener.next().await {
@@ -112,7 +112,7 @@ impl Timetable {
         }
     }
 
-    /// A call of the queue that has this channel is due after that time.
+    /// Notes that a call of the queue with this channel is due after that time.
     fn hear(&self, channel: &str, after: Duration) {
         let queue = channel.strip_suffix(DUE_CHANNEL).and_then(|name| QueueName::parse(name).ok());
         if let Some(queue) = queue {
@@ -120,7 +120,7 @@ impl Timetable {
         }
     }
 
-    /// Moves all calls of one queue that are due, and notes when the next one is. Gives how many were moved.
+    /// Moves all due calls of one queue, and notes when the next one is due. Returns how many it moved.
     pub(crate) async fn promote(&self, keys: &QueueKeys) -> Result<u64, BrokerError> {
         let mut total = 0;
         loop {
@@ -137,7 +137,7 @@ impl Timetable {
         }
     }
 
-    /// The queues with calls that are due now, which are forgotten until their replies say when the next one is.
+    /// Takes the queues with calls that are due now; their replies will say when the next ones are.
     fn take_due(&self) -> Vec<QueueKeys> {
         let now = Instant::now();
         let mut next = self.next();
@@ -147,7 +147,7 @@ impl Timetable {
     }
 
     fn next(&self) -> MutexGuard<'_, BTreeMap<String, (QueueKeys, Instant)>> {
-        // No code of others runs under the lock, so what it guards is whole.
+        // No foreign code runs under the lock, so a panic leaves nothing half done.
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Has a function called when this process exits by `exit`, before any exit handler that was registered earlier.
+//! Registers a function that is called when this process calls `exit`, before all earlier exit handlers.
 
 use std::sync::OnceLock;
 
@@ -6,12 +6,12 @@ static HOOK: OnceLock<fn()> = OnceLock::new();
 
 extern "C" fn call_hook() {
     if let Some(hook) = HOOK.get() {
-        // A panic must not leave this function, and has said what it has to say.
+        // A panic must not leave this function; its message was printed.
         let _ = std::panic::catch_unwind(hook);
     }
 }
 
-/// Registers the function; only the first is.
+/// Registers the function; later calls do nothing.
 #[expect(unsafe_code, reason = "atexit")]
 pub(crate) fn on_exit(hook: fn()) {
     if HOOK.set(hook).is_ok() {

@@ -1,4 +1,4 @@
-//! How is a process forked without harm? By a process of one thread: no lock is held by a thread that is not there.
+//! Forks safely: from a process with one thread, so that no other thread holds a lock that would stay locked in the child.
 
 use std::convert::Infallible;
 use std::ffi::CStr;
@@ -15,20 +15,20 @@ use nix::unistd::{ForkResult, Pid};
 
 use crate::sys::system;
 
-/// For how long a thread may still be listed that has ended and was joined, and how often that is looked at.
+/// How long a thread that was joined may still be listed, and how often the list is read.
 const TO_BE_GONE: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Shows that this process has one thread. Who holds it starts none.
+/// Proves that this process has one thread. Its owner must start none.
 #[derive(Debug)]
 pub(crate) struct SingleThreaded {
-    // Not to be sent: there is no other thread to send it to.
+    // Not `Send`: there is no other thread.
     _here: PhantomData<*const ()>,
 }
 
 /// Which side of a fork this is.
 pub(crate) enum Side {
-    /// The process that asked; this is the new one's id.
+    /// The process that forked; this is the id of the new one.
     Parent(Pid),
     /// The new process.
     Child,
@@ -46,7 +46,7 @@ pub(crate) fn threads() -> io::Result<usize> {
 }
 
 impl SingleThreaded {
-    /// Looks how many threads there are: with more than one, how many.
+    /// Checks the number of threads. The inner error is that number if there is more than one.
     ///
     /// # Errors
     /// They cannot be counted.

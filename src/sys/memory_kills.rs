@@ -1,12 +1,12 @@
-//! How often has the kernel killed a process for want of memory? In the control group of this process, where that is
-//! told; else on the whole host.
+//! Counts how often the kernel has killed a process for lack of memory: in the control group of this process if it has such a
+//! count, else on the whole host.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Within what time the deaths of processes are told that the kernel killed together.
+/// Within what time processes that the kernel killed together are reported as dead.
 const TOGETHER: Duration = Duration::from_secs(1);
 
 /// Counts from now on.
@@ -15,7 +15,7 @@ pub(crate) fn begin() {
     *kills = Some(Kills { seen: count().unwrap_or(u64::MAX), unclaimed: 0, seen_at: Instant::now() });
 }
 
-/// Whether the kernel has killed since this was last asked, or more than one process then.
+/// Claims one of the kernel's kills for a dead process. False if each is claimed already.
 pub(crate) fn claim_one() -> bool {
     let mut kills = KILLS.lock().unwrap_or_else(PoisonError::into_inner);
     let now = count();
@@ -29,14 +29,14 @@ static KILLS: Mutex<Option<Kills>> = Mutex::new(None);
 struct Kills {
     seen: u64,
     seen_at: Instant,
-    /// Those that no dead process was found for.
+    /// Kills for which no dead process was found yet.
     unclaimed: u64,
 }
 
 impl Kills {
     fn claim_one(&mut self, count: u64, now: Instant) -> bool {
         if now.duration_since(self.seen_at) > TOGETHER {
-            // They were of other processes than ours.
+            // They hit processes that are not ours.
             self.unclaimed = 0;
         }
         let new = count.saturating_sub(self.seen);
@@ -50,7 +50,7 @@ impl Kills {
     }
 }
 
-/// The count so far; none when the kernel does not say.
+/// The count so far; `None` if the kernel provides none.
 fn count() -> Option<u64> {
     let read = |path: &Path| number(&fs::read_to_string(path).ok()?);
     of_own_group().iter().find_map(|path| read(path)).or_else(|| read(Path::new("/proc/vmstat")))

@@ -1,5 +1,5 @@
-//! What a process does about signals before it serves: it takes what it relies on from whatever its parent left, and ends at
-//! once when it is told to.
+//! Signals before a process serves: restores the dispositions on which it relies, whatever its parent left, and ends at once
+//! if it is told to stop.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -8,14 +8,14 @@ use nix::unistd::getpid;
 
 use crate::sys::fork::exit_now;
 
-/// What ends a process that serves.
+/// The signals that stop a process that serves.
 const STOPS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
-/// SIGTERM, SIGINT and SIGHUP are left to others.
+/// SIGTERM, SIGINT and SIGHUP are handled elsewhere.
 const LEAVE: i32 = -1;
-/// A signal ends this process with 128 and its number, as a shell tells of it.
+/// A signal ends this process with 128 plus its number, the exit code that shells use.
 const TOOL: i32 = -2;
 
-/// With which code a signal ends this process at once, or one of the above.
+/// The exit code with which a signal ends this process at once, or one of the above.
 static CODE: AtomicI32 = AtomicI32::new(LEAVE);
 
 extern "C" fn on_stop(signal: libc::c_int) {
@@ -26,15 +26,15 @@ extern "C" fn on_stop(signal: libc::c_int) {
     }
 }
 
-/// Prepares this process, which has one thread. Until [`leave_signals`], one that serves ends at once with 0 when it is told
-/// to stop: it owns nothing yet, and what it has started ends with it. A tool does by default, but for the first process of a
-/// container, for which the kernel does nothing by default.
+/// Prepares this process, which has one thread. Until [`leave_signals`], a process that serves ends at once with 0 if it is told
+/// to stop: it owns nothing yet, and what it has started ends with it. A tool ends by the default action, except as the first
+/// process of a container, for which the kernel has none.
 #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "for `delayed::main()`"))]
 #[expect(unsafe_code, reason = "sigaction")]
 pub(crate) fn prepare(serves: bool) {
     if is_ignored(Signal::SIGCHLD) {
         let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-        // Else the kernel would not tell how a child has ended.
+        // Otherwise the kernel would not report how a child has ended.
         // SAFETY: No handler is installed.
         let _ = unsafe { sigaction(Signal::SIGCHLD, &default) };
     }
@@ -46,28 +46,28 @@ pub(crate) fn prepare(serves: bool) {
             let _ = unsafe { sigaction(signal, &action) };
         }
     }
-    // What has come meanwhile comes now. A process has its mask from its parent, which may have forgotten to empty it.
+    // Pending signals are delivered now. The mask comes from the parent, which may have forgotten to empty it.
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
 }
 
-/// From now on others hear SIGTERM, SIGINT and SIGHUP.
+/// From now on SIGTERM, SIGINT and SIGHUP are handled elsewhere.
 pub(crate) fn leave_signals() {
     CODE.store(LEAVE, Ordering::Relaxed);
 }
 
-/// Nobody hears them any more: they end this process, which has served, at once.
+/// Nobody handles them any more: they end this process, which has served, at once.
 #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "for `delayed::main()`"))]
 pub(crate) fn take_signals_back() {
     CODE.store(0, Ordering::Relaxed);
 }
 
-/// Whether a worker is to hear this signal. One that the parent ignores stays ignored, as SIGHUP under `nohup` and SIGINT of a
-/// job in the background; but SIGTERM is how a supervisor ends a worker.
+/// Whether a worker handles this signal. A signal that the parent ignores stays ignored, like SIGHUP under `nohup` and SIGINT in
+/// a background job, except SIGTERM, by which a supervisor ends a worker.
 pub(crate) fn hears(signal: Signal) -> bool {
     signal == Signal::SIGTERM || !is_ignored(signal)
 }
 
-/// Lets the calling thread take these signals, which its parent may have blocked.
+/// Unblocks these signals for the calling thread; its parent may have blocked them.
 pub(crate) fn unblock(signals: &[Signal]) {
     let mut set = SigSet::empty();
     signals.iter().for_each(|signal| set.add(*signal));

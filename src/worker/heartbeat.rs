@@ -1,9 +1,9 @@
-//! Is this worker still alive? Says so to Redis for as long as it may own a message.
+//! Renews the worker's lease for as long as it may own a message.
 //!
-//! From a thread of its own, with a connection of its own: a runtime that is starved by its tasks does not look dead.
+//! A thread with a connection of its own does this, so that a runtime that is starved by its tasks does not look dead.
 //!
-//! Of a queue that is empty and of which the worker owns nothing there is less to say, so it then says it once in a whole
-//! lease. What another claims meanwhile, and leaves by its death, is found within a lease of the claim.
+//! On a queue that is empty and of which the worker owns nothing, it beats once per lease. If another worker claims a message
+//! of that queue meanwhile and dies, the message is found within a lease of the claim.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -15,28 +15,26 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use crate::broker::{BrokerError, Foreign, LeaseKeeper, Order};
+use crate::broker::{BrokerError, Foreign, KillRequest, LeaseKeeper};
 use crate::protocol::names::WorkerId;
 use crate::repeats::WINDOW;
 use crate::worker::description::Description;
 use crate::worker::queue::served::ServedQueue;
 
-/// What the log calls a beat.
+/// The name of a beat in the log.
 const HEARTBEAT: &str = "heartbeat";
 /// Live keys for one script call.
 const CHUNK: usize = 500;
-/// One beat of so many wakes the runtime whatever it finds, since it is not calls alone that may block its threads: so often
-/// that what was picked up meanwhile for a queue that rests is heard of while its live key has time for a beat that covers it.
+/// Every second beat wakes the runtime, because blocking code may hold the thread that polls sockets. This is often enough to
+/// notice a message that was picked up from a resting queue while its live key still has time for a beat that covers it.
 const WAKE_EVERY: u64 = 2;
-/// One beat of so many has all queues swept whatever it finds: what lies between forgets a connection over which nothing is
-/// ever sent, and that of commands has nothing else to send while all queues are empty.
+/// Sweep every 16 beats, so that NAT does not drop the connection for commands, which is idle while all queues are empty.
 const SWEEP_EVERY: u64 = 16;
-
-/// So many beats a queue rests after one that had nothing to cover and found nothing, unless it comes to own something: with
-/// the beat itself that is a lease.
+/// How many beats a queue rests after one that had nothing to cover and found nothing, unless the worker comes to own one of
+/// its messages. With the beat itself this makes a lease.
 const RESTS: u64 = 3;
 
-/// What is said of the worker at each beat.
+/// What each beat needs.
 pub(super) struct Pulse {
     pub(super) queues: Vec<Beating>,
     pub(super) worker: WorkerId,
@@ -45,76 +43,75 @@ pub(super) struct Pulse {
     pub(super) description: Description,
     /// Where the tasks run.
     pub(super) runtime: Handle,
-    /// Told after a beat, but for the first, when queues may have something to sweep: those that note it.
+    /// Notified after each beat except the first if there may be something to sweep, in the queues that have it noted.
     pub(super) found: Arc<Notify>,
-    /// To the loop that claims: orders to end runs, and of which queue.
-    pub(super) orders: UnboundedSender<(usize, Order)>,
+    /// To the event loop: requests to kill runs, each with the index of its queue.
+    pub(super) kills: UnboundedSender<(usize, KillRequest)>,
 }
 
-/// A queue of the worker's, and how many beats it still rests.
+/// A queue of the worker, and how many beats it still rests.
 pub(super) struct Beating {
     queue: Arc<ServedQueue>,
     rests: u64,
 }
 
-/// A thread that beats until it is told to stop. Stop it after the last message is settled, not when draining
-/// begins: a draining worker still owns messages, and a silent owner's messages are requeued.
+/// A thread that beats until it is stopped. Stop it after the last message is settled, not when draining begins: a draining
+/// worker still owns messages, and those of a silent owner are requeued.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
-    /// Tells the thread to begin. Without it the thread ends.
-    tell: Option<Sender<Begin>>,
-    /// Once it has begun.
-    beats: bool,
+    /// Makes the thread begin. The thread ends when this is dropped.
+    begin: Option<Sender<Begin>>,
+    has_begun: bool,
     thread: Option<JoinHandle<()>>,
     /// Closed when the thread has ended.
     ended: oneshot::Receiver<()>,
 }
 
-/// With what the thread begins.
+/// What the thread needs to begin.
 struct Begin {
     pulse: Pulse,
-    /// Hears what became of the first beat.
+    /// Receives the result of the first beat.
     first: oneshot::Sender<Result<(), BrokerError>>,
 }
 
 impl Heartbeat {
-    /// Starts the thread, which connects at once: it is ready to beat when a worker that starts is.
+    /// Starts the thread, which connects at once, so that it is ready to beat when the worker is.
     pub(super) fn start(keeper: LeaseKeeper) -> std::io::Result<Self> {
-        let (tell, told) = channel();
+        let (begin, begun) = channel();
         let (alive, ended) = oneshot::channel();
-        // The reply of what is no Redis may be nested deeply, which takes room.
+        // A server that is no Redis may send a deeply nested reply, which takes room on the stack.
         let thread =
             std::thread::Builder::new().name("delayed-beat".into()).stack_size(1 << 20).spawn(move || {
                 let _alive: oneshot::Sender<()> = alive;
-                run(keeper, &told);
+                run(keeper, &begun);
             })?;
-        Ok(Self { tell: Some(tell), beats: false, thread: Some(thread), ended })
+        Ok(Self { begin: Some(begin), has_begun: false, thread: Some(thread), ended })
     }
 
-    /// Makes the first beat, and one each period from then on. Once.
+    /// Makes the first beat, then one in each period. Call it once.
     ///
     /// # Errors
-    /// It could not connect, or the beat failed: then no other follows.
+    /// The connection or the first beat failed. No other beat follows.
     pub(super) async fn begin(&mut self, pulse: Pulse) -> Result<(), BrokerError> {
-        let (first, heard) = oneshot::channel();
-        if let Some(tell) = &self.tell {
-            let _ = tell.send(Begin { pulse, first });
+        let (first, result) = oneshot::channel();
+        if let Some(begin) = &self.begin {
+            let _ = begin.send(Begin { pulse, first });
         }
-        heard.await.expect("the thread that beats tells of its first beat")?;
-        self.beats = true;
+        result.await.expect("the heartbeat thread reports its first beat")?;
+        self.has_begun = true;
         Ok(())
     }
 
-    /// Stops beating; returns when a beat that is under way has ended. Needs no thread but that one: functions that never end
-    /// may hold all others that the runtime has for what blocks.
+    /// Stops beating; returns when a beat in flight has ended. It needs no blocking thread of the runtime: functions that never
+    /// end may hold all of them.
     pub(super) async fn stop(&mut self) {
-        self.tell = None;
+        self.begin = None;
         let _ = (&mut self.ended).await;
         self.join();
     }
 
     fn join(&mut self) {
-        self.tell = None;
+        self.begin = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -125,21 +122,21 @@ impl Heartbeat {
 
 impl Drop for Heartbeat {
     fn drop(&mut self) {
-        // One that still connects is not waited for: it ends by itself.
-        if self.beats {
+        // A thread that still connects ends by itself.
+        if self.has_begun {
             self.join();
         }
     }
 }
 
-/// Connects, and when it is told to begin, beats every period until it is told to stop. A beat that fails is tried again
-/// soon: the lease is four periods long.
-fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
+/// Connects, waits for the signal to begin, then beats every period until the sender is dropped. A beat that fails is
+/// repeated soon: the lease is four periods long.
+fn run(mut keeper: LeaseKeeper, begun: &Receiver<Begin>) {
     keeper.connect_ahead();
-    let Ok(Begin { mut pulse, first }) = told.recv() else { return };
-    // Nothing is owned yet: a short lease is no reason not to start.
+    let Ok(Begin { mut pulse, first }) = begun.recv() else { return };
+    // The worker owns nothing yet, so this beat may take longer than a short lease.
     let beat = match pulse.beat(&mut keeper) {
-        // The connection is as old as the worker and may have been closed since; another one has not.
+        // The connection is as old as the worker and may have been closed since; a new one has not.
         Err(error) if error.is_silence() => pulse.beat(&mut keeper),
         beat => beat,
     };
@@ -149,11 +146,11 @@ fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
         return;
     }
     let mut last_success = Instant::now();
-    let mut told_of_lease = None::<Instant>;
+    let mut warned = None::<Instant>;
     let mut pause = pulse.period;
     let mut beats = 0;
     loop {
-        match told.recv_timeout(pause) {
+        match begun.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(_) | Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -163,7 +160,7 @@ fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
         match beat {
             Ok(_) => {
                 last_success = Instant::now();
-                told_of_lease = None;
+                warned = None;
                 pause = pulse.period;
                 keeper.outage().succeeded(HEARTBEAT, "");
             }
@@ -172,12 +169,10 @@ fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
                 keeper.outage().failed(HEARTBEAT, "", &error);
                 let silent = last_success.elapsed();
                 let owned: usize = pulse.queues.iter().map(|beating| beating.queue.surely_owned()).sum();
-                // Where it owns nothing, nobody has anything to take over.
-                if owned > 0
-                    && silent > pulse.lease
-                    && told_of_lease.is_none_or(|told| told.elapsed() >= WINDOW)
+                // If it owns nothing, others have nothing to take over.
+                if owned > 0 && silent > pulse.lease && warned.is_none_or(|warned| warned.elapsed() >= WINDOW)
                 {
-                    told_of_lease = Some(Instant::now());
+                    warned = Some(Instant::now());
                     tracing::warn!(worker = %pulse.worker, owned, %error, ?silent, "lease ended; others may run what this worker owns");
                 }
             }
@@ -185,7 +180,7 @@ fn run(mut keeper: LeaseKeeper, told: &Receiver<Begin>) {
     }
 }
 
-/// Notes which lists of a queue are another program's, and logs what has changed.
+/// Notes which lists of a queue belong to another program, and logs changes.
 fn note_foreign(queue: &ServedQueue, now: Foreign) {
     let before = queue.note_foreign(now);
     let lists = [
@@ -201,7 +196,7 @@ fn note_foreign(queue: &ServedQueue, now: Foreign) {
     }
 }
 
-/// In parts of what one script call takes; where there is nothing, one part of nothing.
+/// Splits items into chunks for one script call each; no items make one empty chunk.
 pub(super) fn chunks<T>(items: &[T]) -> impl Iterator<Item = &[T]> {
     items.chunks(CHUNK).chain(items.is_empty().then_some(items))
 }
@@ -226,11 +221,11 @@ impl Beating {
 impl Pulse {
     /// Wakes the runtime, unless all queues are empty: an idle worker sleeps through most of its beats.
     ///
-    /// The thread of the runtime that last looked for news of its sockets may be held by something that blocks, while the
-    /// others sleep until they are given something. This wakes one of them, which then looks, and sweeps what was found.
+    /// Blocking code may hold the thread of the runtime that polled sockets last, while the others sleep until they are given a
+    /// task. This wakes one of them, which then polls the sockets, and sweeps.
     fn wake(&self, beats: u64, beat: &Result<bool, BrokerError>) {
         if beat.is_err() || beats.is_multiple_of(SWEEP_EVERY) {
-            // There may be anything.
+            // Nobody knows what is there.
             self.queues.iter().for_each(|beating| beating.queue.note_found());
         }
         if !matches!(beat, Ok(false)) || beats.is_multiple_of(WAKE_EVERY) {
@@ -239,8 +234,8 @@ impl Pulse {
         }
     }
 
-    /// Renews the lease on every queue that does not rest, and hands on the orders that stand there. One that is refused does
-    /// not keep the others from it; a Redis that does not answer is not asked again. Tells whether there is anything to sweep.
+    /// Renews the lease on every queue that does not rest, and passes kill requests to the event loop. After an error of one
+    /// queue it goes on with the others, unless Redis does not answer. Returns whether there may be something to sweep.
     ///
     /// # Errors
     /// The last error.
@@ -249,14 +244,14 @@ impl Pulse {
         let mut found = false;
         let owns_messages = self.queues.iter().any(|beating| beating.queue.surely_owned() > 0);
         if self.description.update(owns_messages) {
-            // Each queue is told of the phase.
+            // The phase is written for each queue.
             self.queues.iter_mut().for_each(|beating| beating.rests = 0);
         }
         for (index, beating) in self.queues.iter_mut().enumerate() {
             let Some(slots) = beating.due() else { continue };
             let queue = &beating.queue;
             let mut is_idle = slots.is_empty();
-            // One that may rest for the whole of its lease is not to look dead by then.
+            // A queue may rest for a whole lease, and must not look dead by then.
             let lease = if is_idle { self.lease * 2 } else { self.lease };
             let info = self.description.encode(index);
             for chunk in chunks(&slots) {
@@ -272,9 +267,9 @@ impl Pulse {
                             found = true;
                             is_idle = false;
                         }
-                        for order in beaten.orders {
-                            // The loop is gone only when it has put back, or settled, all that it had.
-                            let _ = self.orders.send((index, order));
+                        for kill in beaten.kills {
+                            // If the event loop is gone, it has put back or settled all of its messages.
+                            let _ = self.kills.send((index, kill));
                         }
                     }
                     Err(error) if error.is_silence() => return Err(error),
@@ -298,7 +293,7 @@ mod tests {
     use crate::protocol::names::QueueName;
 
     #[test]
-    fn a_lane_rests_until_a_lease_has_passed_or_it_owns_something() {
+    fn queue_rests_until_a_lease_has_passed_or_it_owns_something() {
         let queue = Arc::new(ServedQueue::new(QueueName::default(), &WorkerId::random(), 1));
         let mut beating = Beating::new(Arc::clone(&queue));
         assert_eq!(beating.due(), Some(Vec::new()), "expected it to beat until it may rest");

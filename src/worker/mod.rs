@@ -48,7 +48,7 @@ pub use self::phase::{StopReason, WorkerHandle};
 pub(crate) use self::single::run_single;
 pub use self::stats::Stats;
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind, Channels, DeadLimits, Order};
+use crate::broker::{Broker, BrokerError, BrokerErrorKind, Channels, DeadLimits, KillRequest};
 use crate::config::Config;
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
@@ -350,7 +350,7 @@ impl Worker {
     fn pulse(
         &self,
         queues: &[Arc<ServedQueue>],
-        orders: UnboundedSender<(usize, Order)>,
+        kills: UnboundedSender<(usize, KillRequest)>,
         questions: &Questions,
     ) -> Pulse {
         let config = &self.config.worker;
@@ -363,7 +363,7 @@ impl Worker {
             description: Description::new(config, version, self.handle.clone(), question),
             runtime: tokio::runtime::Handle::current(),
             found: Arc::default(),
-            orders,
+            kills,
         }
     }
 

@@ -1,4 +1,4 @@
-//! Whose turn is it to sweep? Every worker sweeps its queues, each queue only when nobody else has just done it.
+//! Sweeps the queues of a worker, each only if no other worker has just swept it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::worker::queue::served::ServedQueue;
 
 /// When a worker sweeps again.
 pub(super) enum Pace {
-    /// When a beat says so, the queues of which it does; it beats in intervals of about that time.
+    /// When a beat has found something, the queues in which it has. Beats come at about that interval.
     Beats(Arc<Notify>, Duration),
-    /// After a rest, which is shorter, all queues.
+    /// After a pause, which is shorter, all queues.
     Rests(Duration),
 }
 
@@ -37,9 +37,9 @@ impl Pace {
     }
 }
 
-/// Sweeps for ever at that pace. A sweep that fails is logged and does not end it.
+/// Sweeps at that pace until it is dropped. A sweep that fails is logged and does not end it.
 ///
-/// Cancel-safe: what it does, it does in single steps.
+/// Cancel-safe: each step is one script call.
 pub(super) async fn run(
     broker: Broker,
     sweeper: Sweeper,
@@ -47,14 +47,14 @@ pub(super) async fn run(
     worker: WorkerId,
     pace: Pace,
 ) {
-    // A little less than the interval, so that the same worker may have the next turn too.
-    let turn = pace.interval().mul_f64(0.9);
+    // A little less than the interval, so that the same worker may get the next lock too.
+    let lock = pace.interval().mul_f64(0.9);
     loop {
         for queue in queues.iter().filter(|queue| queue.take_found()) {
             let (queue, keys) = (&queue.queue, &queue.keys);
-            // Asked together, for whoever gets the turn.
+            // Asked together, to save a round trip if it gets the lock.
             let (taken, now) =
-                join(broker.take_turn(keys, worker.as_str(), turn), broker.server_time()).await;
+                join(broker.take_turn(keys, worker.as_str(), lock), broker.server_time()).await;
             match taken {
                 Ok(false) => {}
                 Ok(true) => match async { sweeper.sweep_queue(keys, now?).await }.await {

@@ -17,12 +17,12 @@ const MEANT: [(&str, &str, &str); 5] = [
     ),
     (
         "runner/pool.rs",
-        "runner/seat.rs",
+        "runner/pooled_child.rs",
         "the tasks of its children are a part of the pool, in a file of their own",
     ),
     (
-        "runner/zygote/warden.rs",
-        "runner/zygote/forge.rs",
+        "runner/zygote/subreaper.rs",
+        "runner/zygote/server.rs",
         "one process becomes the other; both end by the same sweep",
     ),
     ("sys/wait.rs", "sys/linux.rs", "the one has what only Linux has of the other"),

@@ -35,9 +35,9 @@ fn end(mut case: Case) {
 fn a_child_leads_its_group_below_a_zygote_with_one_thread(mode: &'static str) {
     let mut case = Case::new(mode, &[]);
     let told = two(&mut case);
-    let [worker, warden, zygote] = &case.family;
-    assert_eq!((warden.parent, zygote.parent), (worker.pid, warden.pid), "{:?}", case.family);
-    assert_eq!((zygote.threads(), warden.threads()), (1, 1), "expected one thread each");
+    let [worker, subreaper, zygote] = &case.family;
+    assert_eq!((subreaper.parent, zygote.parent), (worker.pid, subreaper.pid), "{:?}", case.family);
+    assert_eq!((zygote.threads(), subreaper.threads()), (1, 1), "expected one thread each");
     let mut groups = BTreeSet::from([worker.group]);
     for told in &told {
         assert_eq!(pid(told, "group"), pid(told, "pid"), "expected a group of its own: {told}");

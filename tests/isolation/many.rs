@@ -16,7 +16,7 @@ both! {
     a_thousand_that_hang_are_killed_and_settled
 }
 
-/// What the worker, its warden and its zygote have open while there are no children; none while there are, which it ends.
+/// What the worker, its subreaper and its zygote have open while there are no children; none while there are, which it ends.
 fn descriptors_without_pool(case: &Case) -> Option<Vec<usize>> {
     let children = case.children();
     for child in &children {
@@ -61,7 +61,7 @@ fn a_thousand_that_hang_are_killed_and_settled(mode: &'static str) {
     wait::until_ok(GONE, || match descriptors_without_pool(&case) {
         Some(now) if now.iter().zip(&open).all(|(now, open)| now <= open) => Ok(()),
         now => Err(format!(
-            "worker, warden and zygote to have as many descriptors as before: {open:?}, not {now:?}"
+            "worker, subreaper and zygote to have as many descriptors as before: {open:?}, not {now:?}"
         )),
     });
     case.goes_on();

@@ -84,7 +84,7 @@ const SPARE: &str = "delayed-spare";
 struct Case {
     trial: Trial,
     worker: Program,
-    /// The worker, its warden and its zygote.
+    /// The worker, its subreaper and its zygote.
     family: [Process; 3],
     mode: &'static str,
 }
@@ -105,7 +105,7 @@ impl Case {
         &self.family[2]
     }
 
-    fn warden(&self) -> &Process {
+    fn subreaper(&self) -> &Process {
         &self.family[1]
     }
 
@@ -208,7 +208,7 @@ impl Case {
     }
 }
 
-/// The worker, its warden and its zygote.
+/// The worker, its subreaper and its zygote.
 #[track_caller]
 fn family(trial: &Trial, worker: &Program) -> [Process; 3] {
     let worker = worker.pid().as_raw();
@@ -217,11 +217,11 @@ fn family(trial: &Trial, worker: &Program) -> [Process; 3] {
         let child_of =
             |pid: i32| all.iter().find(|process| process.parent == pid && process.is_alive()).cloned();
         let found = Process::of(worker).and_then(|worker| {
-            let warden = child_of(worker.pid)?;
-            let zygote = child_of(warden.pid)?;
-            Some([worker, warden, zygote])
+            let subreaper = child_of(worker.pid)?;
+            let zygote = child_of(subreaper.pid)?;
+            Some([worker, subreaper, zygote])
         });
-        found.ok_or_else(|| format!("a worker, a warden and a zygote: {}", list(&all)))
+        found.ok_or_else(|| format!("a worker, a subreaper and a zygote: {}", list(&all)))
     })
 }
 

@@ -1,4 +1,4 @@
-//! Worker, warden, zygote, children: whichever of them is killed, no orphan survives.
+//! Worker, subreaper, zygote, children: whichever of them is killed, no orphan survives.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::support::wait;
 both! {
     a_worker_that_is_killed_with_16_children_leaves_nobody
     a_zygote_that_is_killed_ends_the_worker_and_loses_what_ran
-    a_warden_that_is_killed_ends_the_worker_and_loses_what_ran
+    subreaper_that_is_killed_ends_the_worker_and_loses_what_ran
     a_worker_whose_zygote_died_while_idle_ends_too
     inline_run_may_end_though_the_zygote_dies_during_the_stop
     a_worker_that_is_stopped_and_killed_leaves_nobody
@@ -82,7 +82,7 @@ fn a_worker_that_is_killed_with_16_children_leaves_nobody(mode: &'static str) {
     runs_again(case.trial, mode, calls.len());
 }
 
-/// A worker that lost its zygote or its warden: it says so and ends, and what ran isolated is lost with it, so that a
+/// A worker that lost its zygote or its subreaper: it says so and ends, and what ran isolated is lost with it, so that a
 /// task of which zygotes die is found out. Somebody else runs it again.
 #[track_caller]
 fn ends_and_loses_what_ran(mut case: Case, calls: &[Vec<u8>], began: Instant) {
@@ -114,11 +114,11 @@ fn a_zygote_that_is_killed_ends_the_worker_and_loses_what_ran(mode: &'static str
     ends_and_loses_what_ran(case, &calls, began);
 }
 
-fn a_warden_that_is_killed_ends_the_worker_and_loses_what_ran(mode: &'static str) {
+fn subreaper_that_is_killed_ends_the_worker_and_loses_what_ran(mode: &'static str) {
     let mut case = Case::new(mode, &words(mode));
     let calls = hang(&mut case);
     let began = Instant::now();
-    case.warden().signal(Signal::SIGKILL);
+    case.subreaper().signal(Signal::SIGKILL);
     ends_and_loses_what_ran(case, &calls, began);
 }
 

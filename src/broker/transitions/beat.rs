@@ -1,12 +1,12 @@
-//! Beat: renews a worker's lease and takes its orders.
+//! Beat: renews a worker's lease and takes its kill requests.
 
 use std::time::Duration;
 
 use redis::Value;
 
 use crate::broker::error::BrokerError;
+use crate::broker::kill_requests::KillRequest;
 use crate::broker::lease::{LeaseKeeper, LeaseKeys};
-use crate::broker::orders::Order;
 use crate::broker::script::{self, milliseconds};
 use crate::broker::sweep::FORGET_WORKERS;
 
@@ -17,11 +17,11 @@ pub(crate) struct Beaten {
     pub(crate) found: bool,
     /// Whether lists of the queue begin with something else than a token.
     pub(crate) foreign: Foreign,
-    /// The orders that stood there.
-    pub(crate) orders: Vec<Order>,
+    /// The kill requests for this worker.
+    pub(crate) kills: Vec<KillRequest>,
 }
 
-/// Whether lists that should hold tokens begin with something else, as another program's do.
+/// Whether lists that should hold tokens begin with something else, because another program uses them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Foreign {
     pub(crate) hand: bool,
@@ -30,8 +30,8 @@ pub(crate) struct Foreign {
 
 impl LeaseKeeper {
     /// Renews the worker's lease on one queue, and the live keys of `slots` (at most 1000). Connects when it is
-    /// not connected; after an error it connects anew. Takes the orders that stand there, and looks for what a sweep
-    /// would find.
+    /// not connected; after an error it connects anew. Takes the kill requests, and checks whether a sweep would find
+    /// anything.
     pub(crate) fn beat(
         &mut self,
         keys: LeaseKeys<'_>,
@@ -48,12 +48,12 @@ impl LeaseKeeper {
         command.arg(milliseconds(lease)).arg(keys.worker_id).arg(info).arg(milliseconds(FORGET_WORKERS));
         match self.run(&script::BEAT, &command)? {
             Value::Array(mut reply) => {
-                let orders = reply.split_off(reply.len().min(1));
+                let kills = reply.split_off(reply.len().min(1));
                 let [Value::Int(bits)] = reply[..] else {
                     return Err(script::BEAT.unexpected(&Value::Array(reply)));
                 };
                 let foreign = Foreign { hand: bits & 2 != 0, notifications: bits & 4 != 0 };
-                Ok(Beaten { found: bits & 1 != 0, foreign, orders: Order::all_of(orders) })
+                Ok(Beaten { found: bits & 1 != 0, foreign, kills: KillRequest::all_of(kills) })
             }
             reply => Err(script::BEAT.unexpected(&reply)),
         }

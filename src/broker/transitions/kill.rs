@@ -14,7 +14,7 @@ const MOST: usize = 100;
 
 /// What an operator asks of `kill`.
 #[derive(Debug)]
-pub(crate) struct OrderRequest<'a> {
+pub(crate) struct NewKillRequest<'a> {
     pub(crate) worker_key: &'a str,
     pub(crate) orders_key: &'a str,
     pub(crate) wire_id: &'a str,
@@ -27,7 +27,7 @@ pub(crate) struct OrderRequest<'a> {
 
 /// What `kill` did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ordered {
+pub(crate) enum Requested {
     /// The order stands.
     Yes,
     /// The slot owns nothing or another message.
@@ -43,8 +43,8 @@ impl Broker {
     pub(crate) async fn kill(
         &self,
         keys: &QueueKeys,
-        ask: &OrderRequest<'_>,
-    ) -> Result<Ordered, BrokerError> {
+        ask: &NewKillRequest<'_>,
+    ) -> Result<Requested, BrokerError> {
         let answer = keys::answer(ask.wire_id);
         let script_keys =
             [keys.processing.as_str(), ask.worker_key, ask.wire_id, ask.orders_key, answer.as_str()];
@@ -52,10 +52,10 @@ impl Broker {
         let mut command = script::KILL.command(&script_keys, 5, bytes);
         command.arg(ask.wire_id).arg(ask.digest).arg(ask.by).arg(milliseconds(ask.expiry)).arg(MOST);
         match script::KILL.run(&mut self.commands.clone(), command).await? {
-            Value::Int(1) => Ok(Ordered::Yes),
-            Value::Int(0) => Ok(Ordered::Moved),
-            Value::Int(-1) => Ok(Ordered::Dead),
-            Value::Int(-2) => Ok(Ordered::TooMany),
+            Value::Int(1) => Ok(Requested::Yes),
+            Value::Int(0) => Ok(Requested::Moved),
+            Value::Int(-1) => Ok(Requested::Dead),
+            Value::Int(-2) => Ok(Requested::TooMany),
             reply => Err(script::KILL.unexpected(&reply)),
         }
     }

@@ -32,7 +32,7 @@ pub(crate) use self::bury::{Buried, BuryRequest, DeadLimits};
 pub(crate) use self::claim::{ClaimRequest, Claimed, MAX_BATCH};
 pub(crate) use self::enqueue::Ready;
 pub(crate) use self::finish::FinishRequest;
-pub(crate) use self::kill::{OrderRequest, Ordered};
+pub(crate) use self::kill::{NewKillRequest, Requested};
 pub(crate) use self::pick_up::PickUpRequest;
 pub(super) use self::pick_up::pick_up;
 pub(crate) use self::promote::Promoted;

@@ -2,7 +2,7 @@
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use crate::broker::{Broker, Order, OrderAnswer, digest};
+use crate::broker::{Broker, KillAnswer, KillRequest, digest};
 use crate::runner::Outcome;
 use crate::worker::event_loop::EventLoop;
 use crate::worker::executor::Killed;
@@ -12,7 +12,7 @@ use crate::worker::executor::Killed;
 pub(in crate::worker) struct Answered {
     wire_id: String,
     digest: String,
-    answer: OrderAnswer,
+    answer: KillAnswer,
 }
 
 /// Sends all answers, in order, until the loop is gone. Answers that cannot be sent are dropped; the caller polls instead.
@@ -26,7 +26,7 @@ pub(in crate::worker) async fn answer_all(broker: Broker, mut answers: Unbounded
 
 /// Where kill requests come from, each with the index of its queue, and where their answers go.
 pub(in crate::worker) struct KillChannels {
-    pub(in crate::worker) requests: UnboundedReceiver<(usize, Order)>,
+    pub(in crate::worker) requests: UnboundedReceiver<(usize, KillRequest)>,
     pub(in crate::worker) answers: UnboundedSender<Answered>,
 }
 
@@ -34,9 +34,9 @@ pub(in crate::worker) struct KillChannels {
 pub(super) struct Kills {
     channels: KillChannels,
     /// For calls whose claims are not answered yet.
-    early: Vec<(usize, Order)>,
+    early: Vec<(usize, KillRequest)>,
     /// By slot, of runs that were told to end.
-    begun: Vec<(usize, Order)>,
+    begun: Vec<(usize, KillRequest)>,
 }
 
 impl Kills {
@@ -45,17 +45,17 @@ impl Kills {
     }
 
     /// The next request. Cancel-safe.
-    pub(super) async fn requested(&mut self) -> Option<(usize, Order)> {
+    pub(super) async fn requested(&mut self) -> Option<(usize, KillRequest)> {
         self.channels.requests.recv().await
     }
 
-    fn answer(&self, kill: Order, answer: OrderAnswer) {
+    fn answer(&self, kill: KillRequest, answer: KillAnswer) {
         // The receiver is gone only with the worker.
         let _ = self.channels.answers.send(Answered { wire_id: kill.wire_id, digest: kill.digest, answer });
     }
 
     /// Takes the request by which a slot's run was told to end.
-    fn finish(&mut self, slot: usize) -> Option<Order> {
+    fn finish(&mut self, slot: usize) -> Option<KillRequest> {
         let place = self.begun.iter().position(|(begun, _)| *begun == slot)?;
         Some(self.begun.swap_remove(place).1)
     }
@@ -68,7 +68,7 @@ impl Kills {
     /// A run succeeded although it was told to end.
     pub(super) fn on_success(&mut self, slot: usize) {
         if let Some(kill) = self.finish(slot) {
-            self.answer(kill, OrderAnswer::Succeeded);
+            self.answer(kill, KillAnswer::Succeeded);
         }
     }
 
@@ -76,7 +76,7 @@ impl Kills {
     pub(super) fn on_overdue(&self, slot: usize) -> bool {
         let kill = self.begun.iter().find(|(begun, _)| *begun == slot);
         if let Some((_, kill)) = kill {
-            self.answer(kill.clone(), OrderAnswer::Blocks);
+            self.answer(kill.clone(), KillAnswer::Blocks);
         }
         kill.is_some()
     }
@@ -84,14 +84,14 @@ impl Kills {
     /// The message of a slot is settled; or it was taken away from us or put back before, and runs again.
     pub(super) fn on_settled(&mut self, slot: usize, is_done: bool) {
         if let Some(kill) = self.finish(slot) {
-            self.answer(kill, if is_done { OrderAnswer::Killed } else { OrderAnswer::Lost });
+            self.answer(kill, if is_done { KillAnswer::Killed } else { KillAnswer::Lost });
         }
     }
 }
 
 impl EventLoop {
     /// A run is to be killed.
-    pub(super) fn on_kill(&mut self, queue: usize, kill: Order) {
+    pub(super) fn on_kill(&mut self, queue: usize, kill: KillRequest) {
         let Some(slot) = self.queues.served(queue).slot_of(&kill.wire_id) else { return };
         let claimed_by = self.queues.claimed_by(queue, slot);
         let is_meant = self.executor.held(slot).is_some_and(|(of, message)| {
@@ -102,7 +102,7 @@ impl EventLoop {
                 // It may be the message of a claim whose reply has not been read.
                 self.kills.early.push((queue, kill));
             } else {
-                self.kills.answer(kill, OrderAnswer::Over);
+                self.kills.answer(kill, KillAnswer::Over);
             }
             return;
         }
@@ -110,7 +110,7 @@ impl EventLoop {
         self.kills.finish(slot); // An earlier one about the same run.
         self.kills.begun.push((slot, kill.clone()));
         match self.executor.kill(slot, &kill.by) {
-            Killed::Ends(within) => self.kills.answer(kill, OrderAnswer::Ends(within)),
+            Killed::Ends(within) => self.kills.answer(kill, KillAnswer::Ends(within)),
             Killed::NotBegun => self.end_killed(slot, kill.by),
         }
     }

@@ -82,7 +82,7 @@ impl Site {
         let living: BTreeSet<i32> = living.iter().map(|program| program.pid().as_raw()).collect();
         wait::until_ok(PATIENCE, || {
             let mut left = tree::marked(&mark);
-            // Those that live on have wardens, zygotes and children, which are in their trees.
+            // Those that live on have subreapers, zygotes and children, which are in their trees.
             left.retain(|process| !is_below(process.pid, &living));
             if left.is_empty() { Ok(()) } else { Err(format!("nobody to be left: {}", tree::list(&left))) }
         });

@@ -1,8 +1,7 @@
-//! Which child runs a call that must have one of its own? One that was forked ahead and has run nothing yet, else one
-//! that is forked now.
+//! One-shot children: each runs one call. A call takes a child that was forked ahead, or one that is forked now.
 //!
-//! A fork takes longer than most of what else happens to a call, and a zygote never changes: a child that it forked a
-//! while ago is as fresh as one that it forks now. So once a call has needed one, a few wait for the next.
+//! A fork takes longer than most other steps of a call, and the zygote never changes, so a child that it forked a while ago is
+//! as good as a new one. After the first such call, a few children are kept ready for the next ones.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,22 +12,22 @@ use std::time::Duration;
 use crate::isolation::Limits;
 use crate::runner::forward;
 use crate::runner::frame::Reuse;
-use crate::runner::job::Ticket;
+use crate::runner::job::RunState;
 use crate::runner::link::Link;
 use crate::runner::outcome::Outcome;
 use crate::runner::process::{Process, Requests};
 use crate::runner::watch::{see_off, watch};
 
-/// How many children wait at the most.
+/// How many children are kept ready at most.
 const STOCK: usize = 2;
 
-/// For how long a run goes on before others are forked beside it.
+/// How long a run lasts before others are forked beside it.
 const ALONE_FOR: Duration = Duration::from_millis(1);
 
 /// Children for one run each.
-pub(super) struct Fresh {
+pub(super) struct OneShot {
     link: Link,
-    /// What holds for those that are forked ahead.
+    /// The limits of children that are forked ahead.
     lasting: Limits,
     spares: Mutex<Spares>,
 }
@@ -40,24 +39,24 @@ struct Spares {
     coming: usize,
 }
 
-impl Fresh {
+impl OneShot {
     pub(super) fn new(link: Link, lasting: Limits) -> Self {
         Self { link, lasting, spares: Mutex::default() }
     }
 
     /// Runs a call in a child with these limits.
-    pub(super) async fn run(self: Arc<Self>, lasting: Limits, ticket: Arc<Ticket>) {
+    pub(super) async fn run(self: Arc<Self>, lasting: Limits, run_state: Arc<RunState>) {
         let spare = (lasting == self.lasting).then(|| self.take()).flatten();
         if let Some((process, requests)) = spare
-            && self.run_in(process, &requests, &ticket).await.is_ok()
+            && self.run_in(process, &requests, &run_state).await.is_ok()
         {
             return;
         }
         match Process::fork(&self.link, lasting, Reuse::ONCE).await {
-            Err(error) => ticket.lose(format!("no process could be had: {error}")),
+            Err(error) => run_state.lose(format!("no process could be had: {error}")),
             Ok((process, requests)) => {
-                if let Err(problem) = self.run_in(process, &requests, &ticket).await {
-                    ticket.lose(problem);
+                if let Err(problem) = self.run_in(process, &requests, &run_state).await {
+                    run_state.lose(problem);
                 }
             }
         }
@@ -68,29 +67,29 @@ impl Fresh {
         self: &Arc<Self>,
         mut process: Process,
         requests: &Requests,
-        ticket: &Ticket,
+        run_state: &RunState,
     ) -> Result<(), String> {
-        send(requests, ticket).map_err(|error| format!("no process could be had: {error}"))?;
+        send(requests, run_state).map_err(|error| format!("no process could be had: {error}"))?;
         let mut ran = pin!(async {
-            let end = watch(&mut process, ticket).await;
+            let end = watch(&mut process, run_state).await;
             let begun = match end.outcome {
                 _ if !end.begun => Err("its process had run something before".to_owned()),
                 Some(outcome @ (Outcome::Crashed(_) | Outcome::Orphaned))
-                    if requests.unread().contains(&ticket.run) =>
+                    if requests.unread().contains(&run_state.run) =>
                 {
                     Err(format!("before it could begin, {outcome}"))
                 }
                 outcome => {
-                    ticket.finish(outcome, end.traces);
+                    run_state.finish(outcome, end.traces);
                     Ok(())
                 }
             };
-            // The loop that settles may wait for this thread.
+            // The event loop may need this thread to settle the call.
             tokio::task::yield_now().await;
             see_off(process).await;
             begun
         });
-        // A run that is quick, and the word of its end, are not to share the machine with the fork of the next child.
+        // A quick run and the report of its end must not compete with the fork of the next child for a processor.
         let early = tokio::time::timeout(ALONE_FOR, &mut ran).await;
         tokio::spawn(Arc::clone(self).stock());
         match early {
@@ -133,8 +132,8 @@ impl Fresh {
     }
 }
 
-fn send(requests: &Requests, ticket: &Ticket) -> io::Result<()> {
-    let (packet, file) = ticket.job.encode(ticket.run, forward::level_now())?;
+fn send(requests: &Requests, run_state: &RunState) -> io::Result<()> {
+    let (packet, file) = run_state.job.encode(run_state.run, forward::level_now())?;
     match requests.send(&packet, file.as_ref())? {
         true => Ok(()),
         false => Err(io::Error::other("its request could not be sent")),

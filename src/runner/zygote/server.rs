@@ -1,4 +1,4 @@
-//! What does the zygote do? It forks on request, signals, and tells who ended.
+//! The zygote: forks children on request, signals them, and reports which have ended.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -12,18 +12,18 @@ use nix::unistd::{Pid, getpid, setpgid};
 use crate::isolation::Limits;
 use crate::runner::child::{self, Household, Place};
 use crate::runner::frame::{News, Order, Reuse, decode, encode};
-use crate::runner::zygote::warden::sweep;
+use crate::runner::zygote::subreaper::sweep;
 use crate::sys::descriptors;
 use crate::sys::fork::{Side, SingleThreaded, children, exit_now, name_process};
 use crate::sys::packets::{self, MAX_PACKET};
 use crate::sys::signals::{ChildSignals, adopt_orphans, kill_process, signal_group};
 use crate::sys::wait::{Ended, peek_ended, reap};
 
-/// The zygote, and its children by their numbers.
+/// The zygote, and its children by number.
 ///
 /// Nothing here or in `child::prepare` may use a thread-local value that is drawn at random, as a `HashMap` does: each
 /// child would have a copy of it.
-struct Forge {
+struct ZygoteServer {
     alone: SingleThreaded,
     control: OwnedFd,
     household: Household,
@@ -32,7 +32,7 @@ struct Forge {
     buffer: Vec<u8>,
 }
 
-/// Serves until the worker or the warden is gone; then kills all and ends.
+/// Serves until the worker or the subreaper is gone; then kills all and ends.
 pub(super) fn run(
     alone: SingleThreaded,
     control: OwnedFd,
@@ -40,14 +40,14 @@ pub(super) fn run(
     household: Household,
 ) -> Infallible {
     name_process(c"delayed-zygote");
-    // Its own group: what a terminal sends to the worker's does not come here.
+    // A process group of its own: signals of a terminal go to the worker's group only.
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
     let prepared = adopt_orphans()
         .and_then(|()| descriptors::set_blocking(&control))
         .and_then(|()| descriptors::empty_standard_input())
         .and_then(|()| ChildSignals::new());
     let Ok(ended) = prepared else { exit_now(1) };
-    let mut forge = Forge {
+    let mut server = ZygoteServer {
         alone,
         control,
         household,
@@ -55,12 +55,12 @@ pub(super) fn run(
         by_child: BTreeMap::new(),
         buffer: vec![0; MAX_PACKET],
     };
-    // Without it a child only takes longer.
-    let _ = child::prepare(&forge.household, &mut forge.buffer);
+    // If this fails, children only take longer.
+    let _ = child::prepare(&server.household, &mut server.buffer);
     loop {
         let (orders, died, gone) = {
             let mut waiting = [
-                PollFd::new(forge.control.as_fd(), PollFlags::POLLIN),
+                PollFd::new(server.control.as_fd(), PollFlags::POLLIN),
                 PollFd::new(ended.as_fd(), PollFlags::POLLIN),
                 PollFd::new(lifeline.as_fd(), PollFlags::POLLIN),
             ];
@@ -76,19 +76,19 @@ pub(super) fn run(
         }
         if died {
             ended.clear();
-            forge.reap_all();
+            server.reap_all();
         }
-        if orders && !forge.obey() {
+        if orders && !server.obey() {
             break;
         }
     }
-    forge.by_child.values().for_each(|child| signal_group(*child, Signal::SIGKILL));
+    server.by_child.values().for_each(|child| signal_group(*child, Signal::SIGKILL));
     sweep();
     exit_now(0)
 }
 
-impl Forge {
-    /// Carries out one order. False when there is nobody to give any.
+impl ZygoteServer {
+    /// Carries out one request. False if the worker is gone.
     fn obey(&mut self) -> bool {
         let Ok(packet) = packets::receive(&self.control, &mut self.buffer) else { return false };
         if packet.length == 0 {
@@ -100,7 +100,7 @@ impl Forge {
                 self.fork(child, lasting, reuse, descriptors)
             }
             Some(Order::Signal { child, signal }) => {
-                // One that has ended is not there any more, so no other process can be hit.
+                // Children that have ended are removed, so no other process can get the signal.
                 if let (Some(pid), Ok(signal)) = (self.by_child.get(&child), Signal::try_from(signal)) {
                     signal_group(*pid, signal);
                 }
@@ -126,13 +126,13 @@ impl Forge {
                 let _ = setpgid(pid, pid);
                 self.by_pid.insert(pid.as_raw(), child);
                 self.by_child.insert(child, pid);
-                self.tell(News::Forked { child, pid: pid.as_raw() })
+                self.report(News::Forked { child, pid: pid.as_raw() })
             }
-            Err(error) => self.tell(News::Refused { child, errno: error as i32 }),
+            Err(error) => self.report(News::Refused { child, errno: error as i32 }),
         }
     }
 
-    /// Takes away all that have ended, with whatever they have left.
+    /// Reaps all children that have ended, and kills what they left behind.
     fn reap_all(&mut self) {
         let mut news = Vec::new();
         let mut reaped = false;
@@ -142,7 +142,7 @@ impl Forge {
                 Ended::One(pid) => {
                     let child = self.by_pid.remove(&pid.as_raw());
                     if child.is_some() {
-                        // Before it is taken away: until then its number belongs to no other group.
+                        // Before it is reaped: until then no other group can have its number.
                         signal_group(pid, Signal::SIGKILL);
                     }
                     let ended = reap(pid);
@@ -159,12 +159,12 @@ impl Forge {
             self.kill_strays();
         }
         for ended in news {
-            self.tell(ended);
+            self.report(ended);
         }
     }
 
-    /// Kills what children that have ended left behind outside of their groups. It came here as orphans; what belongs to
-    /// a child that lives has that for its parent.
+    /// Kills processes that ended children left behind outside of their groups. They are orphans and so became children of the
+    /// zygote; those of a living child have that child as their parent.
     fn kill_strays(&mut self) {
         // Each round may make orphans of the children of those that it killed.
         for _ in 0..1000 {
@@ -184,8 +184,8 @@ impl Forge {
         }
     }
 
-    /// False when there is nobody to hear it.
-    fn tell(&self, news: News) -> bool {
+    /// False if the worker is gone.
+    fn report(&self, news: News) -> bool {
         packets::send(&self.control, &encode(&news), &[]).is_ok()
     }
 }

@@ -1,4 +1,4 @@
-//! Who shall end what it runs? An operator's orders to a worker, and what the worker says to them.
+//! Kill requests of operators to workers, and the workers' answers.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use crate::broker::error::BrokerError;
 use crate::broker::script::milliseconds;
 use crate::protocol::keys;
 
-/// How long an answer is kept for whoever waits for it.
+/// How long an answer is kept for the operator.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// An order to end what a slot runs, as it stands in Redis.
+/// A request to end what a slot runs, as it is stored in Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Order {
+pub(crate) struct KillRequest {
     /// The slot.
     pub(crate) wire_id: String,
     /// SHA-1 of the message that it owned then.
     pub(crate) digest: String,
-    /// The number of the worker's last call then: what was claimed later is not meant.
+    /// The number of the worker's last script call then: messages that were claimed later are not meant.
     pub(crate) seq: u64,
-    /// Who gave it.
+    /// Who sent it.
     pub(crate) by: String,
 }
 
-/// What a worker says to an order.
+/// The answer of a worker to a kill request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OrderAnswer {
+pub(crate) enum KillAnswer {
     /// The run ends within that time.
     Ends(Duration),
     /// The run goes on: it was asked to end, and cannot be made to.
@@ -37,7 +37,7 @@ pub(crate) enum OrderAnswer {
     Over,
     /// The run was ended; its message is dead.
     Killed,
-    /// The run came to a good end all the same.
+    /// The run succeeded all the same.
     Succeeded,
     /// The message was taken away from the worker meanwhile.
     Lost,
@@ -48,8 +48,8 @@ pub(crate) fn digest(message: &[u8]) -> String {
     sha1_smol::Sha1::from(message).digest().to_string()
 }
 
-impl Order {
-    /// The orders that stand in these fields; what is none is left out.
+impl KillRequest {
+    /// The kill requests in these fields; malformed ones are left out.
     pub(super) fn all_of(fields: Vec<Value>) -> Vec<Self> {
         let fields: Vec<(String, String)> = redis::from_redis_value(Value::Array(fields)).unwrap_or_default();
         fields.into_iter().filter_map(|(wire_id, text)| Self::read(wire_id, &text)).collect()
@@ -62,7 +62,7 @@ impl Order {
     }
 }
 
-impl fmt::Display for OrderAnswer {
+impl fmt::Display for KillAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ends(within) => write!(f, "ends {}", milliseconds(*within)),
@@ -75,7 +75,7 @@ impl fmt::Display for OrderAnswer {
     }
 }
 
-impl OrderAnswer {
+impl KillAnswer {
     fn read(text: &str) -> Option<Self> {
         Some(match text {
             "blocks" => Self::Blocks,
@@ -89,7 +89,7 @@ impl OrderAnswer {
 }
 
 impl Broker {
-    /// Takes an order back that no beat has taken yet.
+    /// Withdraws a kill request that no beat has taken yet.
     pub(crate) async fn withdraw(&self, orders_key: &str, wire_id: &str) -> Result<(), BrokerError> {
         redis::cmd("HDEL")
             .arg(orders_key)
@@ -99,12 +99,12 @@ impl Broker {
             .map_err(|error| BrokerError::from_redis("withdraw", &error))
     }
 
-    /// Says what becomes of an order about a message of that digest.
+    /// Answers a kill request about a message of that digest.
     pub(crate) async fn answer(
         &self,
         wire_id: &str,
         digest: &str,
-        answer: OrderAnswer,
+        answer: KillAnswer,
     ) -> Result<(), BrokerError> {
         redis::cmd("SET")
             .arg(keys::answer(wire_id))
@@ -121,13 +121,13 @@ impl Broker {
         &self,
         wire_id: &str,
         digest: &str,
-    ) -> Result<Option<OrderAnswer>, BrokerError> {
+    ) -> Result<Option<KillAnswer>, BrokerError> {
         let text: Option<String> = redis::cmd("GET")
             .arg(keys::answer(wire_id))
             .query_async(&mut self.commands.clone())
             .await
             .map_err(|error| BrokerError::from_redis("answered", &error))?;
-        Ok(text.and_then(|text| OrderAnswer::read(text.strip_prefix(digest)?.strip_prefix(' ')?)))
+        Ok(text.and_then(|text| KillAnswer::read(text.strip_prefix(digest)?.strip_prefix(' ')?)))
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn an_order_is_read_whoever_gave_it() {
-        let order = |text: &str| Order::read("q:w:0".into(), text);
+        let order = |text: &str| KillRequest::read("q:w:0".into(), text);
         let read = order("da39 7 anna at home@host").expect("an order");
         assert_eq!((read.digest.as_str(), read.seq, read.by.as_str()), ("da39", 7, "anna at home@host"));
         for wrong in ["", "da39", "da39 7", "da39 x anna"] {
@@ -149,15 +149,15 @@ mod tests {
     #[test]
     fn an_answer_is_read_as_it_was_written() {
         for answer in [
-            OrderAnswer::Ends(Duration::from_millis(1500)),
-            OrderAnswer::Blocks,
-            OrderAnswer::Over,
-            OrderAnswer::Killed,
-            OrderAnswer::Succeeded,
-            OrderAnswer::Lost,
+            KillAnswer::Ends(Duration::from_millis(1500)),
+            KillAnswer::Blocks,
+            KillAnswer::Over,
+            KillAnswer::Killed,
+            KillAnswer::Succeeded,
+            KillAnswer::Lost,
         ] {
-            assert_eq!(OrderAnswer::read(&answer.to_string()), Some(answer));
+            assert_eq!(KillAnswer::read(&answer.to_string()), Some(answer));
         }
-        assert_eq!(OrderAnswer::read("ends soon"), None);
+        assert_eq!(KillAnswer::read("ends soon"), None);
     }
 }

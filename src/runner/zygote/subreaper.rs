@@ -1,4 +1,4 @@
-//! Who sees to it that nothing is left when the zygote is killed? Its parent, which does nothing but wait for that.
+//! The subreaper: the parent of the zygote, which waits for its end and kills what it has left.
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -8,27 +8,27 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
 use crate::runner::child::Household;
-use crate::runner::zygote::forge;
+use crate::runner::zygote::server;
 use crate::sys::fork::{SingleThreaded, children, exit_now, name_process};
 use crate::sys::signals::{adopt_orphans, block_all, die_with, kill_process, restore_defaults};
 use crate::sys::wait::{Ended, peek_ended, reap};
 use crate::sys::{descriptors, packets};
 
-/// Forks the zygote, waits for its end, and kills what it left.
+/// Forks the zygote, waits for its end, and kills what it has left.
 pub(super) fn run(alone: SingleThreaded, worker: Pid, control: OwnedFd, household: Household) -> ! {
-    name_process(c"delayed-warden");
+    name_process(c"delayed-reaper");
     restore_defaults();
     let prepared = block_all().and_then(|()| adopt_orphans()).and_then(|()| die_with(worker));
-    // Of what was open in the worker, only the standard streams stay.
+    // Of the worker's descriptors, only the standard streams stay open.
     let kept = prepared.and_then(|()| descriptors::keep_only(vec![control]));
     let Some(control) = kept.ok().and_then(|mut kept| kept.pop()) else { exit_now(1) };
-    // The zygote sees the end of this when the warden is killed.
+    // The zygote sees the end of this when the subreaper is killed.
     let Ok((lifeline, held)) = packets::pair() else { exit_now(1) };
-    // What is kept in thread-local values was copied from the program's first thread. No child is to find that.
+    // Thread-local values are copies of those of the program's first thread. No child must find them.
     let forked = alone.fork_untouched(move |alone| {
         let kept = descriptors::keep_only(vec![control, lifeline]).map(<[OwnedFd; 2]>::try_from);
         let Ok(Ok([control, lifeline])) = kept else { exit_now(1) };
-        forge::run(alone, control, lifeline, household)
+        server::run(alone, control, lifeline, household)
     });
     let (Ok(zygote), Ok(_held)) = (forked, descriptors::keep_only(vec![held])) else { exit_now(1) };
     while waitpid(zygote, None) == Err(nix::Error::EINTR) {}
@@ -36,12 +36,12 @@ pub(super) fn run(alone: SingleThreaded, worker: Pid, control: OwnedFd, househol
     exit_now(0)
 }
 
-/// Kills all that this process has inherited, until there is nothing left.
+/// Kills all children, also those that come as orphans, until none is left.
 pub(super) fn sweep() {
     for round in 0_u32.. {
         match children() {
             Ok(pids) => pids.into_iter().for_each(kill_process),
-            // Without /proc there is nothing that could be done.
+            // Without /proc nothing can be done.
             Err(_) => return,
         }
         loop {

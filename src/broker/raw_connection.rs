@@ -1,8 +1,8 @@
-//! How does a worker hear soonest of what it waits for? On a connection that whoever waits reads.
+//! A connection that the waiting task reads itself, so that an idle worker starts a call as soon as possible.
 //!
-//! A connection that many share is read by a task of its own, which hands the replies on. After a pause, when the processor
-//! has forgotten all of that, it takes longer than what is to be done with the reply. Here there is nobody between: the
-//! future that waits is woken by what comes, reads it, and keeps for the others what is theirs.
+//! A connection of the library is shared: a task of its own reads the socket and passes the replies on. After a pause, when
+//! that code is no longer in the processor's caches, this takes longer than all that is done with the reply. Here the future
+//! that waits is woken by the socket, reads it, and keeps the replies of other futures for them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,16 +16,16 @@ use tokio::task::yield_now;
 
 use crate::broker::reply;
 
-/// Room for what is read at a time: the least, for what is short, and the most.
+/// How much is read at a time: the least, for short replies, and the most.
 const ROOM: (usize, usize) = (1 << 10, 64 << 10);
-/// More than that is not kept for what comes next: most of the time, nothing does.
+/// The largest buffer that is kept for the next reply.
 const KEPT: usize = 64 << 10;
-/// After so many looks at what comes others have their turn.
+/// After so many reads the task yields.
 const TURNS: u32 = 16;
 
-/// A connection whose replies are read by those who wait for them: futures of one task.
+/// A connection whose replies are read by the futures that wait for them, all of one task.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct RawConnection {
     stream: Stream,
     /// How long a reply may take.
     timeout: Duration,
@@ -38,26 +38,26 @@ pub(super) enum Stream {
     Unix(UnixStream),
 }
 
-/// What goes and what comes. Requests have no names: their replies come in their order.
+/// Requests and replies. Requests have no names: replies come in the order of the requests.
 #[derive(Debug, Default)]
 struct Traffic {
-    /// The rest of requests for which there was no room.
+    /// What the socket has not taken yet.
     unsent: Vec<u8>,
-    /// The begin of a reply.
+    /// The beginning of a reply.
     received: Vec<u8>,
-    /// Whole ones; those that were taken are none.
+    /// Whole replies; `None` if taken.
     here: VecDeque<Option<Value>>,
     /// The number of the first of them.
     first: u64,
     /// The number of the next reply that will be asked for.
     next: u64,
-    /// Why nothing more can be sent. What came before may still be on its way to us.
+    /// Why nothing more can be sent. Replies may still arrive.
     cut: Option<RedisError>,
-    /// Why nothing more will come.
+    /// Why no more replies will come.
     broken: Option<RedisError>,
 }
 
-impl Line {
+impl RawConnection {
     pub(super) async fn new(stream: Stream, timeout: Duration) -> io::Result<Self> {
         // It is not known to take anything before it was asked for that.
         stream.ready(Interest::WRITABLE).await?;
@@ -89,11 +89,11 @@ impl Line {
                     interest |= Interest::WRITABLE;
                 }
             }
-            // What comes wakes all that wait here.
+            // Arriving bytes wake all futures that wait here.
             let ready = self.stream.ready(interest).await?;
             self.traffic().go_on(&self.stream, ready, number, count);
             turns += 1;
-            // One that sends without an end is not listened to for ever, whatever polls this.
+            // A server that sends without end does not block the task.
             if turns % TURNS == 0 {
                 yield_now().await;
             }
@@ -110,7 +110,7 @@ impl Traffic {
     fn send(&mut self, stream: &Stream, requests: &[u8], count: usize) -> RedisResult<u64> {
         debug_assert!(count > 0, "a request has a reply");
         if self.has(self.next, 0) {
-            // What has come by now is no answer to this.
+            // Bytes that are here already are no reply to this request.
             self.read(stream);
             if !self.received.is_empty() {
                 self.broken.get_or_insert_with(reply::no_reply);
@@ -242,9 +242,9 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(30);
 
     /// A line, and its other end.
-    async fn line(timeout: Duration) -> (Line, UnixStream) {
+    async fn line(timeout: Duration) -> (RawConnection, UnixStream) {
         let (here, there) = UnixStream::pair().expect("a pair");
-        (Line::new(Stream::Unix(here), timeout).await.expect("is ready"), there)
+        (RawConnection::new(Stream::Unix(here), timeout).await.expect("is ready"), there)
     }
 
     async fn expect(there: &mut UnixStream, request: &str) {

@@ -1,5 +1,5 @@
-//! What is a preforked child given, from its fork to its end? One run after another, and of quick tasks a few ahead. What
-//! it has not read when one turns out not to be quick is taken back out of its socket and given to others.
+//! Supervises a preforked child from its fork to its end: sends it one run after another, and a few ahead if the tasks are
+//! quick. If a run turns out to be slow, the requests behind it are taken back out of the socket and go to other children.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -10,71 +10,76 @@ use tokio::sync::Notify;
 
 use crate::runner::forward::{self, Origin};
 use crate::runner::frame::{Report, Reuse};
-use crate::runner::job::Ticket;
+use crate::runner::job::RunState;
 use crate::runner::outcome::Outcome;
 use crate::runner::pool::Pool;
 use crate::runner::process::{Event, Process, Requests};
 use crate::runner::watch::{log_retired, see_off, watch};
 
-/// How many calls of quick tasks a child is given at once.
+/// How many calls of quick tasks are sent to a child at once.
 const AHEAD: usize = 16;
-/// After how long what a child has not read is taken back from it.
+/// How long a run may take before unread requests are taken back from its child.
 const TAKE_BACK_AFTER: Duration = Duration::from_millis(2);
-/// A run with a shorter timeout is not handed over ahead, and none behind it.
+/// Runs with a shorter timeout are not sent ahead, and none are sent behind them.
 const UNHURRIED: Duration = Duration::from_millis(100);
-/// The largest message that is handed over ahead.
+/// The largest message that is sent ahead, in bytes.
 const SMALL: usize = 4 << 10;
 
-/// A preforked child, as those see it who give it work.
-pub(super) struct Seat {
+/// A preforked child, as the pool sees it.
+pub(super) struct PooledChild {
     requests: Requests,
-    /// The first one runs; the others were handed over ahead.
-    given: Mutex<VecDeque<Arc<Ticket>>>,
+    /// The first one runs; the others were sent ahead.
+    given: Mutex<VecDeque<Arc<RunState>>>,
     pub(super) work: Notify,
 }
 
-impl Seat {
+impl PooledChild {
     fn new(requests: Requests) -> Self {
         Self { requests, given: Mutex::default(), work: Notify::new() }
     }
 
-    pub(super) fn given(&self) -> MutexGuard<'_, VecDeque<Arc<Ticket>>> {
+    pub(super) fn given(&self) -> MutexGuard<'_, VecDeque<Arc<RunState>>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it may be given this one too, beside those.
-    pub(super) fn may_take(given: &VecDeque<Arc<Ticket>>, next: &Ticket) -> bool {
-        let is_quick = |running: &Arc<Ticket>| may_go_ahead(running) && may_go_ahead(next);
+    /// Whether `next` may be sent too, in addition to those that were given.
+    pub(super) fn may_take(given: &VecDeque<Arc<RunState>>, next: &RunState) -> bool {
+        let is_quick = |running: &Arc<RunState>| may_go_ahead(running) && may_go_ahead(next);
         given.len() < AHEAD && given.front().is_none_or(is_quick)
     }
 
-    /// Hands a run over. Gives it back when there is no room.
-    pub(super) fn send(&self, given: &mut VecDeque<Arc<Ticket>>, ticket: Arc<Ticket>) -> Option<Arc<Ticket>> {
-        let sent = ticket
+    /// Sends a run to the child. Returns it if the socket has no room.
+    pub(super) fn send(
+        &self,
+        given: &mut VecDeque<Arc<RunState>>,
+        run_state: Arc<RunState>,
+    ) -> Option<Arc<RunState>> {
+        let sent = run_state
             .job
-            .encode(ticket.run, forward::level_now())
+            .encode(run_state.run, forward::level_now())
             .and_then(|(packet, file)| Ok(self.requests.send(&packet, file.as_ref())?));
         match sent {
-            Ok(true) => given.push_back(ticket),
-            Ok(false) => return Some(ticket),
-            Err(error) => ticket.lose(format!("its request could not be sent: {error}")),
+            Ok(true) => given.push_back(run_state),
+            Ok(false) => return Some(run_state),
+            Err(error) => run_state.lose(format!("its request could not be sent: {error}")),
         }
         None
     }
 
-    /// Whether something waits behind the run that goes on.
+    /// Whether runs wait behind the current one.
     fn is_ahead(&self) -> bool {
         self.given().len() > 1
     }
 
-    /// Takes back what the child has not read, but for the first, in the order in which it was given.
-    fn take_back(&self) -> Vec<Arc<Ticket>> {
+    /// Takes back the requests that the child has not read, except the first, in their order.
+    fn take_back(&self) -> Vec<Arc<RunState>> {
         let mut given = self.given();
         let unread = self.requests.unread();
         let Some(first) = given.pop_front() else { return Vec::new() };
-        let (back, kept): (Vec<_>, Vec<_>) = given.drain(..).partition(|ticket| unread.contains(&ticket.run));
+        let (back, kept): (Vec<_>, Vec<_>) =
+            given.drain(..).partition(|run_state| unread.contains(&run_state.run));
         if unread.contains(&first.run) {
-            // The child has not come to it yet, and is the one that is minded for it.
+            // Unread, but this child is already supervised for it.
             if let Some(first) = self.send(&mut given, first) {
                 first.lose("its request could not be sent again");
             }
@@ -87,8 +92,8 @@ impl Seat {
 }
 
 /// Whether a run may wait in a child for the one before it, or have one wait behind it.
-fn may_go_ahead(ticket: &Ticket) -> bool {
-    let job = &ticket.job;
+fn may_go_ahead(run_state: &RunState) -> bool {
+    let job = &run_state.job;
     let unhurried = job.deadline.is_none() && job.timeout.is_none_or(|timeout| timeout >= UNHURRIED);
     job.speed.is_quick() && unhurried && job.message.len() <= SMALL
 }
@@ -101,33 +106,33 @@ pub(super) async fn serve(pool: Arc<Pool>) {
         Ok(forked) => forked,
         Err(error) => return pool.leave(None, Some(&format!("no process could be had: {error}"))),
     };
-    let seat = Arc::new(Seat::new(requests));
-    pool.refill(&seat);
-    let problem = mind(&pool, &seat, &mut process).await;
-    pool.close(&seat);
-    if seat.given().is_empty() {
-        pool.leave(Some(&seat), problem.as_deref());
+    let pooled = Arc::new(PooledChild::new(requests));
+    pool.refill(&pooled);
+    let problem = supervise(&pool, &pooled, &mut process).await;
+    pool.close(&pooled);
+    if pooled.given().is_empty() {
+        pool.leave(Some(&pooled), problem.as_deref());
         see_off(process).await;
     } else {
-        // What it was given ahead, and may have begun, is run by another only when this one is gone.
+        // It may have begun runs that were sent ahead, so others run them only when this child is gone.
         see_off(process).await;
-        pool.leave(Some(&seat), problem.as_deref());
+        pool.leave(Some(&pooled), problem.as_deref());
     }
 }
 
-/// Minds a child and its runs until it ends, or must. Gives why no child can be had, when that is so.
-async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Option<String> {
+/// Supervises a child and its runs until it ends, or must end. Returns the problem if no child can be started.
+async fn supervise(pool: &Arc<Pool>, pooled: &Arc<PooledChild>, process: &mut Process) -> Option<String> {
     let mut has_run = false;
     loop {
-        let running = seat.given().front().cloned();
-        let Some(ticket) = running else {
+        let running = pooled.given().front().cloned();
+        let Some(run_state) = running else {
             let event = tokio::select! {
                 event = process.next() => event,
-                () = seat.work.notified() => continue,
+                () = pooled.work.notified() => continue,
             };
-            if !seat.given().is_empty() {
-                // Of a run that was given meanwhile.
-                process.retell(event);
+            if !pooled.given().is_empty() {
+                // It belongs to a run that was sent meanwhile.
+                process.push_front(event);
                 continue;
             }
             match event {
@@ -151,14 +156,14 @@ async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Opti
                 Event::Report(_) | Event::Garbage | Event::HungUp | Event::Ended(..) => return None,
             }
         };
-        let mut watched = pin!(watch(process, &ticket));
+        let mut watched = pin!(watch(process, &run_state));
         let end = loop {
             tokio::select! {
                 biased;
                 end = &mut watched => break end,
-                () = tokio::time::sleep(TAKE_BACK_AFTER), if seat.is_ahead() => {
-                    ticket.job.speed.learn(TAKE_BACK_AFTER);
-                    pool.put_back(seat.take_back());
+                () = tokio::time::sleep(TAKE_BACK_AFTER), if pooled.is_ahead() => {
+                    run_state.job.speed.learn(TAKE_BACK_AFTER);
+                    pool.put_back(pooled.take_back());
                 }
             }
         };
@@ -166,22 +171,23 @@ async fn mind(pool: &Arc<Pool>, seat: &Arc<Seat>, process: &mut Process) -> Opti
             return None;
         }
         match &end.outcome {
-            Some(Outcome::Succeeded(_)) => ticket.job.speed.learn(end.took),
+            Some(Outcome::Succeeded(_)) => run_state.job.speed.learn(end.took),
             Some(outcome @ (Outcome::Crashed(_) | Outcome::Orphaned))
-                if seat.requests.unread().contains(&ticket.run) =>
+                if pooled.requests.unread().contains(&run_state.run) =>
             {
-                // What has run may have died of what a run left behind, which is no fault of this one, nor of the system.
+                // If something has run before, the child may have died of what that left behind, which is not a problem of
+                // this run or of the system.
                 let is_new = !has_run || matches!(outcome, Outcome::Orphaned);
                 return is_new.then(|| format!("before it had begun anything, {outcome}"));
             }
             _ => {}
         }
         has_run = true;
-        seat.given().pop_front();
+        pooled.given().pop_front();
         if end.alive {
-            pool.refill(seat);
+            pool.refill(pooled);
         }
-        ticket.finish(end.outcome, end.traces);
+        run_state.finish(end.outcome, end.traces);
         if !end.alive {
             return end.problem;
         }
