@@ -1,4 +1,4 @@
-//! What can go wrong between us and Redis, named by what the caller can do about it. `classify.rs` makes most of these.
+//! Errors of calls to Redis, named by what the caller can do about them. `classify.rs` makes most of them.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -18,7 +18,7 @@ pub struct BrokerError {
     kind: BrokerErrorKind,
     advice: Cow<'static, str>,
     detail: Box<str>,
-    /// A script was stopped on its way, perhaps behind its first write.
+    /// A script was stopped halfway, perhaps after its first write.
     is_partial: bool,
     /// Nothing of the request was written.
     is_unsent: bool,

@@ -17,12 +17,12 @@ pub(crate) struct LeaseKeys<'a> {
     pub(crate) queue: &'a QueueKeys,
     /// HASH of the worker.
     pub(crate) worker: &'a str,
-    /// HASH of its orders.
+    /// HASH of its kill requests.
     pub(crate) orders: &'a str,
     pub(crate) worker_id: &'a str,
 }
 
-/// A connection of its own for the thread that beats: it does not wait for the runtime.
+/// The connection of the heartbeat thread, which does not depend on the runtime.
 pub(crate) struct LeaseKeeper {
     target: Arc<Target>,
     longest: Duration,
@@ -30,24 +30,24 @@ pub(crate) struct LeaseKeeper {
 }
 
 impl<'a> LeaseKeys<'a> {
-    /// The keys of a script: those that each has, its `own`, and those of `slots`.
+    /// The keys of a script: the common ones, its `own`, and those of `slots`.
     pub(super) fn with(&self, own: &[&'a str], slots: &[&'a str]) -> Vec<&'a str> {
         [&[self.worker, &self.queue.workers, self.orders], own, slots].concat()
     }
 }
 
 impl LeaseKeeper {
-    /// The means to beat from a thread. A beat may take as long as any request, until [`Self::hurry`].
+    /// Creates it, not connected. A beat may take as long as any request, until [`Self::hurry`].
     pub(crate) fn new(target: &Arc<Target>) -> Self {
         Self { target: Arc::clone(target), longest: target.timeout, connection: None }
     }
 
-    /// The log of what fails at this Redis.
+    /// The log of failures at this Redis.
     pub(crate) fn outage(&self) -> &Outage {
         &self.target.outage
     }
 
-    /// From now on a beat takes no longer than about `longest`, so that one which gets no answer leaves time for others.
+    /// Limits later beats to about `longest`, so that a beat without a reply leaves time for others.
     pub(crate) fn hurry(&mut self, longest: Duration) {
         self.longest = longest;
         let longest = Some(longest.min(self.target.timeout));
@@ -57,12 +57,12 @@ impl LeaseKeeper {
         });
     }
 
-    /// Connects ahead of the first beat. Where that fails, the beat tries it again.
+    /// Connects ahead of the first beat, which tries again if this fails.
     pub(crate) fn connect_ahead(&mut self) {
         self.connection = self.connected().ok();
     }
 
-    /// Its connection, which is taken out, or a new one.
+    /// Takes its connection, or makes a new one.
     fn connected(&mut self) -> Result<redis::Connection, BrokerError> {
         match self.connection.take() {
             Some(connection) => Ok(connection),
@@ -70,7 +70,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// Runs a call of a script. Connects when it is not connected; after an error it connects anew.
+    /// Runs a script call. Connects if it is not connected; reconnects after an error.
     pub(super) fn run(&mut self, script: &Script, command: &Cmd) -> Result<Value, BrokerError> {
         let mut connection = self.connected()?;
         let reply = script.run_blocking(&mut connection, command)?;

@@ -1,18 +1,18 @@
-//! What did Redis answer? One reply after the other, of version 2 of its protocol, from the bytes that came so far.
+//! Parses replies of Redis (RESP2), one after the other, from the bytes received so far.
 
 use redis::{ErrorKind, RedisError, RedisResult, Value};
 
-/// A line of a reply is shorter: a type, and a number or the text of an error.
+/// The longest line of a reply: a type, and a number or the text of an error.
 const LONGEST_LINE: usize = 64 << 10;
-/// Arrays of our replies are less deep.
+/// The deepest nesting of arrays in a reply.
 const DEEPEST: usize = 8;
 
-/// The reply that these bytes begin with, and its length; none when it is not whole.
+/// The first reply in these bytes and its length; `None` if it is incomplete.
 pub(super) fn first(bytes: &[u8]) -> RedisResult<Option<(Value, usize)>> {
     at_depth(bytes, 0)
 }
 
-/// What came is none, or none that was asked for.
+/// Not a reply, or an unsolicited one.
 pub(super) fn no_reply() -> RedisError {
     (ErrorKind::Parse, "what came is no reply of Redis").into()
 }

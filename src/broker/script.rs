@@ -1,7 +1,7 @@
-//! Calls scripts by their digests, and tells a server that does not know one its text.
+//! Calls scripts by their digests, and sends the text to a server that does not know one.
 //!
-//! A process tells the server all scripts once, when it connects for the first time, and with their comments: these are half
-//! of the bytes and a tenth of a millisecond of some 1.3, and no connection that is made anew sends any of them.
+//! A process loads all scripts once, when it connects for the first time, with their comments. Those are half of the bytes, but
+//! cost only 0.1 ms of some 1.3 ms, and reconnecting sends none of them.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -97,7 +97,7 @@ scripts! {
     PURGE = "purge";
 }
 
-/// Appends requests that tell the server all scripts, so that no call has to be sent twice.
+/// Appends requests that load all scripts, so that no call has to be sent twice.
 pub(super) fn add_loads(pipeline: &mut Pipeline) {
     for script in ALL {
         pipeline.cmd("SCRIPT").arg("LOAD").arg(&script.loaded.text);

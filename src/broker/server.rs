@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! Facts about a server, from its `INFO`.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::broker::error::{BrokerError, BrokerErrorKind};
 /// The oldest server that has all the commands that the scripts use (`LPOP` with a count).
 const OLDEST: (u32, u32) = (6, 2);
 
-/// What the server says of itself.
+/// Facts about a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerFacts {
     /// The version of Redis that it is compatible with, such as `7.2.4`.
@@ -17,7 +17,7 @@ pub(crate) struct ServerFacts {
 }
 
 impl ServerFacts {
-    /// What `INFO` answered.
+    /// Reads the reply to `INFO`.
     pub(super) fn parse(text: &str) -> Self {
         let fields: HashMap<String, String> = text
             .lines()
@@ -33,7 +33,7 @@ impl ServerFacts {
         self.fields.get("redis_mode").is_some_and(|mode| mode == "cluster")
     }
 
-    /// An error where it is older than the oldest that has all commands of the scripts.
+    /// An error if it is too old to have all commands of the scripts.
     pub(super) fn check_version(&self) -> Result<(), BrokerError> {
         let mut numbers = self.redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

@@ -1,8 +1,8 @@
 //! Opens connections to Redis, and watches what goes over them.
 //!
-//! The library reports a connection that broke in one way, whether a request was on its way or not. The socket knows better:
-//! it counts the bytes that the kernel has taken, and before it writes on a connection that was quiet it asks the kernel
-//! whether the server has closed it, which the runtime may not have noticed yet.
+//! The library reports a broken connection in the same way whether or not a request was in flight. This socket knows more: it
+//! counts the bytes that the kernel has taken, and before it writes to a quiet connection it asks the kernel whether the
+//! server has closed it, which the runtime may not have noticed yet.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -27,10 +27,10 @@ use crate::broker::tls::Secure;
 /// How many requests may wait to be written.
 const BUFFERED: usize = 1024;
 
-/// A connection that was used so recently is not looked at before it is written to.
+/// A connection that was used so recently is not checked before a write.
 const QUIET: Duration = Duration::from_micros(20);
 
-/// A connection on which many requests can be under way. The last clone closes it.
+/// A connection on which many requests can be in flight. The last clone closes it.
 #[derive(Clone)]
 pub(super) struct Live {
     pub(super) connection: MultiplexedConnection,
@@ -38,27 +38,27 @@ pub(super) struct Live {
     _driver: Arc<Driver>,
 }
 
-/// What drives a connection ends with it.
+/// The task that drives a connection ends with it.
 struct Driver(tokio::task::AbortHandle);
 
-/// What is known of a connection beside its replies.
+/// What is known about a connection, in addition to its replies.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     /// How many bytes the kernel has taken.
     written: AtomicU64,
-    /// How many requests are under way.
+    /// How many requests are in flight.
     requests: AtomicUsize,
     /// Nothing can be sent any more.
     closed: AtomicBool,
 }
 
-/// A request that is under way.
+/// A request in flight.
 pub(super) struct UnderWay<'a> {
     traffic: &'a Traffic,
     written_before: u64,
 }
 
-/// A connection to Redis, as its bytes go.
+/// The byte stream of a connection to Redis.
 struct Socket {
     stream: Stream,
     traffic: Arc<Traffic>,
@@ -72,7 +72,7 @@ enum Stream {
     Tls(Box<Secure>),
 }
 
-/// Connects, and says who we are. The caller limits how long that may take.
+/// Connects, including the handshake. The caller limits how long that may take.
 pub(super) async fn open(target: &Target) -> RedisResult<Live> {
     let info = target.client().get_connection_info();
     let stream = match info.addr() {
@@ -95,7 +95,7 @@ pub(super) async fn open(target: &Target) -> RedisResult<Live> {
     Ok(Live { connection, traffic, _driver: driver })
 }
 
-/// Connects to the first address of a host that takes it.
+/// Connects to the first address of a host that accepts.
 pub(super) async fn tcp(host: &str, port: u16, settings: &TcpSettings) -> RedisResult<TcpStream> {
     let connect = async |address| {
         let stream = TcpStream::connect(address).await?;
@@ -128,7 +128,7 @@ impl Traffic {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Begins a request; it ends when what this gives is dropped.
+    /// Begins a request, which ends when the returned value is dropped.
     pub(super) fn begin(&self) -> UnderWay<'_> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         UnderWay { traffic: self, written_before: self.written.load(Ordering::Acquire) }
@@ -153,8 +153,8 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Socket {
-    /// Whether the server has closed a quiet connection: then there is an end to be read, or something that nobody asked for.
-    /// While we say who we are there is no request under way, and TLS may send something by itself.
+    /// Whether the server has closed a quiet connection: then the end, or an unsolicited reply, can be read. Not checked during
+    /// the handshake, when no request is in flight and TLS may send bytes by itself.
     fn is_useless(&self) -> bool {
         let is_quiet = self.traffic.requests.load(Ordering::Relaxed) == 1 && self.used.elapsed() > QUIET;
         is_quiet && !matches!(self.stream.peek(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)

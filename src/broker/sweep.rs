@@ -1,4 +1,4 @@
-//! What a sweep asks beside its scripts: which queues are in use, whether tokens are missing, and whose turn it is.
+//! What a sweep needs besides its scripts: the queues in use, the number of missing tokens, and the sweep lock.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::broker::script::milliseconds;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::WorkerId;
 
-/// How often, and at what distance, a gap between messages and tokens is looked at.
+/// How often, and at which interval, a gap between messages and tokens is checked.
 const SAMPLES: u32 = 40;
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 /// How long after the end of its lease a worker is forgotten.

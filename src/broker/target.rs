@@ -1,4 +1,4 @@
-//! Where Redis is, how long we wait for it, and why there is no connection to it.
+//! The address of Redis, its timeout, and the reasons why there is no connection to it.
 
 #[cfg(feature = "tls")]
 use std::io;
@@ -19,16 +19,16 @@ use crate::broker::outage::Outage;
 use crate::broker::tls;
 use crate::config::RedisConfig;
 
-/// How long a server may take to say why it closes a connection.
+/// How long a server may take to send why it closes a connection.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// Where Redis is, and how long we wait for it.
+/// The address of Redis, and its timeout.
 pub(crate) struct Target {
     client: Client,
     #[cfg(feature = "tls")]
     tls: Option<tls::Connector>,
     pub(super) timeout: Duration,
-    /// What fails there, shared by all that ask.
+    /// The failures there, shared by all connections.
     pub(crate) outage: Outage,
 }
 
@@ -52,7 +52,7 @@ impl Target {
         &self.client
     }
 
-    /// What speaks TLS, where the address asks for it.
+    /// The TLS connector, if the address asks for TLS.
     #[cfg(feature = "tls")]
     pub(super) fn tls(&self) -> io::Result<&tls::Connector> {
         self.tls.as_ref().ok_or_else(|| io::ErrorKind::Unsupported.into())
@@ -84,7 +84,7 @@ impl Target {
         }
     }
 
-    /// A connection that blocks its thread, for up to `longest` at a time.
+    /// A blocking connection, which waits for up to `longest` at a time.
     pub(super) fn connect_blocking(&self, longest: Duration) -> Result<redis::Connection, BrokerError> {
         let timeout = self.timeout.min(longest);
         let connect = || {
@@ -96,7 +96,7 @@ impl Target {
         connect().map_err(|error| self.not_connected("beat", &error))
     }
 
-    /// Where Redis is, without user and password.
+    /// The address, without user and password.
     pub(super) fn address(&self) -> String {
         address_of(&self.client)
     }
@@ -111,8 +111,8 @@ fn address_of(client: &Client) -> String {
     }
 }
 
-/// What a server says to whoever connects, before it closes the connection: one that has too many, or is protected. The
-/// library has no ear for it while it still says who it is.
+/// The error that a server sends before it closes a new connection, because it has too many or is in protected mode. The
+/// library discards errors that arrive during its handshake.
 fn first_words(address: &ConnectionAddr) -> Option<String> {
     let mut words = [0; 2048];
     let length = match address {

@@ -26,7 +26,7 @@ pub(super) type Secure = TlsStream<TcpStream>;
 /// Opens connections that speak TLS.
 pub(super) struct Connector(TlsConnector);
 
-/// The authorities to trust instead of the system's, and who we are: what the settings name, read and checked.
+/// The files that the settings name, read and checked: authorities to trust instead of the system's, and our certificate.
 struct Files {
     authorities: Option<(Vec<u8>, RootCertStore)>,
     identity: Option<Identity>,
@@ -60,7 +60,7 @@ impl Connector {
         Ok(Self(TlsConnector::from(Arc::new(settings))))
     }
 
-    /// Agrees on TLS with a host that we have reached.
+    /// Makes the TLS handshake with a host.
     pub(super) async fn connect(&self, host: &str, stream: TcpStream) -> RedisResult<Secure> {
         Ok(self.0.connect(ServerName::try_from(host)?.to_owned(), stream).await?)
     }
@@ -88,7 +88,7 @@ pub(super) fn client(
     client.map_err(|error| BrokerError::new("connect", BrokerErrorKind::Tls, error.to_string()))
 }
 
-/// The cryptography of this process. Without one rustls panics at the first connection. One that is there stays.
+/// Installs the cryptography of this process, unless it has one. Without it rustls panics at the first connection.
 fn provider() -> Arc<CryptoProvider> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     CryptoProvider::get_default()
@@ -201,7 +201,7 @@ pub(super) fn refused_by_us(error: &RedisError) -> Option<&'static str> {
     })
 }
 
-/// What to do about a TLS that did not come about, where it is the server who did not want it.
+/// The advice if the server rejected the TLS handshake.
 pub(super) fn refused_by_server(error: &RedisError) -> Option<&'static str> {
     Some(match cause::of_connection::<TlsError>(error)? {
         TlsError::AlertReceived(_) => {

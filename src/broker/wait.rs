@@ -1,4 +1,4 @@
-//! Is there something to do? Blocks on the notifications of one queue, or of several at once.
+//! Waits for notifications of one queue, or of several at once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use crate::broker::transitions::{Claimed, PickUpRequest, pick_up};
 use crate::crash;
 use crate::protocol::keys::QueueKeys;
 
-/// How long one wait blocks: long enough to cost nothing, short enough to notice a peer that went silently.
+/// How long one wait blocks: long enough to cost nothing, short enough to notice a peer that has vanished.
 const BLOCK: Duration = Duration::from_secs(5);
 
-/// A connection of its own that waits for a token. Clones share it: what one sends while another waits, Redis runs
-/// when the wait has ended.
+/// A connection of its own that waits for a token. Clones share it: Redis runs what one sends during the wait of another when
+/// that wait has ended.
 #[derive(Clone)]
 pub(crate) struct Waiter {
     connection: Reader,
     client_id: u64,
-    /// A claim got no reply of its own: the next wait may get none either.
+    /// A claim did not get its own reply, so the next wait may not get its own either.
     broken: Arc<AtomicBool>,
 }
 
 impl Waiter {
-    /// Waits until a queue has a token and moves it into the queue's hand. Gives whether one came; none did when a
-    /// while has passed, at most `lasts`, or [`Broker::unblock`] was called.
+    /// Waits until a queue has a token and moves it to `Q_hand`. Returns whether one came; none did if a while has passed, at most
+    /// `lasts`, or [`Broker::unblock`] was called.
     ///
-    /// A future that is dropped may have moved a token; the next claim that looks into the hand takes it. A full Redis
-    /// refuses it, unlike [`wait_any`](Self::wait_any).
+    /// A dropped future may have moved a token; the next claim that checks `Q_hand` takes it. A full Redis rejects this
+    /// command, unlike [`wait_any`](Self::wait_any).
     pub(crate) async fn wait(&mut self, keys: &QueueKeys, lasts: Duration) -> Result<bool, BrokerError> {
         let mut command = redis::cmd("BLMOVE");
         let seconds = lasts.min(BLOCK).as_secs_f64();
@@ -57,10 +57,10 @@ impl Waiter {
         Ok(true)
     }
 
-    /// Waits until one of `notifications` (keys, in order of preference) has a token and pops it. Gives its
-    /// place among the keys, or none when a while has passed or [`Broker::unblock`] was called.
+    /// Waits until one of `notifications` (keys, in order of preference) has a token and pops it. Returns its index among the
+    /// keys, or `None` if a while has passed or [`Broker::unblock`] was called.
     ///
-    /// Not cancel-safe: a future that is dropped may have popped a token, which is then lost until a sweeper
+    /// Not cancel-safe: a dropped future may have popped a token, which is then lost until a sweeper
     /// balances the queue. Call `unblock` and await it instead.
     pub(crate) async fn wait_any(&mut self, notifications: &[&str]) -> Result<Option<usize>, BrokerError> {
         let mut command = redis::cmd("BLPOP");
@@ -91,7 +91,7 @@ impl Waiter {
         }
     }
 
-    /// The error for a list that holds something else than tokens, of which one was taken: `back` puts it back.
+    /// The error for a list that holds something other than tokens. `back` puts back what was popped.
     async fn foreign(&mut self, key: &str, back: &Cmd) -> BrokerError {
         match back.query_async::<Value>(&mut self.connection).await {
             Ok(_) => BrokerError::foreign("wait", key),
@@ -99,7 +99,7 @@ impl Waiter {
         }
     }
 
-    /// Claims one message at the most, behind a wait that is under way: Redis does it as soon as that has ended.
+    /// Claims at most one message, behind a wait in flight: Redis runs it as soon as the wait has ended.
     pub(crate) async fn pick_up(
         &self,
         keys: &QueueKeys,
@@ -148,7 +148,7 @@ impl Broker {
         Ok(Waiter { connection, client_id, broken: Arc::default() })
     }
 
-    /// Makes a waiter return at once, without a token lost.
+    /// Makes a wait return at once, without losing a token.
     pub(crate) async fn unblock(&self, client_id: u64) -> Result<(), BrokerError> {
         redis::cmd("CLIENT")
             .arg("UNBLOCK")
@@ -159,19 +159,19 @@ impl Broker {
             .map_err(|error| BrokerError::from_redis("unblock", &error))
     }
 
-    /// Gives a token back that we were woken with and that is of no use to us, so that another worker wakes, unless the
-    /// message was taken meanwhile: one like that which we popped, or one of those in the hand.
+    /// Returns a token that this worker cannot use, so that another worker wakes, unless the message was taken meanwhile: the
+    /// token that was popped, or one of those in `Q_hand`.
     pub(crate) async fn give_token_back(&self, keys: &QueueKeys, token: Token) -> Result<(), BrokerError> {
         self.add_tokens(keys, 1, token == Token::Moved).await.map(drop)
     }
 }
 
-/// Whether this is a notification, and not something of another program's.
+/// Whether this is a notification, and not a value of another program.
 fn is_token(value: &Value) -> bool {
     !matches!(value, Value::BulkString(bytes) if bytes != TOKEN)
 }
 
-/// The same error, with the one of these keys that holds no list, when that is what is wrong: Redis does not say which.
+/// The same error, with the key among these that holds no list if that is the problem: Redis does not name it.
 async fn of_list<C: ConnectionLike>(error: BrokerError, keys: &[&str], connection: &mut C) -> BrokerError {
     if error.kind() != BrokerErrorKind::WrongType {
         return error;

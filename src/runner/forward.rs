@@ -1,4 +1,4 @@
-//! How does what a child logs come to the worker's log? It is sent as it was, and logged there again.
+//! Forwards what a child logs to the worker, which logs it again.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};

@@ -1,4 +1,4 @@
-//! What did a child write on its standard streams? It is logged line by line, and its beginning and end are kept.
+//! The output of a child on its standard streams: logs it line by line, and keeps its beginning and end.
 
 use tracing::Span;
 

@@ -1,5 +1,5 @@
-//! Keeps the standard streams of a worker writable: `println!` panics where nobody reads its pipe or its disk is full, and that
-//! is no fault of the task. Such a stream is reported once, and what is written there is discarded from then on.
+//! Keeps the standard streams of a worker writable: `println!` panics if nobody reads its pipe or the disk is full, which is not
+//! the task's fault. Such a stream is reported once, and later output is discarded.
 
 use std::fs::{File, OpenOptions};
 use std::io;

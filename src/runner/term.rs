@@ -1,4 +1,4 @@
-//! How does a run in a child hear that it should end? SIGTERM raises the flag of its context.
+//! SIGTERM asks a run in a child to end: it sets the flag of its context.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ struct Shared {
 }
 
 impl Terminator {
-    /// From now on this run hears of it; none: SIGTERM ends the process again.
+    /// Sets the run that SIGTERM cancels; with `None`, SIGTERM ends the process again.
     ///
     /// # Errors
     /// The system gives no pipe or no thread.

@@ -1,4 +1,4 @@
-//! Which descriptors does a process have? A child has its own, and none of those that were open where it was forked.
+//! The descriptors of a process: a child has its own, and none of those that were open in its parent.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -20,12 +20,12 @@ pub(crate) fn blocking_pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
     system::pipe()
 }
 
-/// Whoever reads or writes it is told at once when nothing can be done now.
+/// Makes reads and writes fail with `EAGAIN` instead of waiting.
 pub(crate) fn set_nonblocking(descriptor: &OwnedFd) -> nix::Result<()> {
     fcntl(descriptor, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop)
 }
 
-/// Whoever reads or writes it waits.
+/// Makes reads and writes wait.
 pub(crate) fn set_blocking(descriptor: &OwnedFd) -> nix::Result<()> {
     fcntl(descriptor, FcntlArg::F_SETFL(OFlag::empty())).map(drop)
 }

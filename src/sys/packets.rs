@@ -1,4 +1,4 @@
-//! How do processes of ours talk? In packets that keep their boundaries, with descriptors beside them.
+//! Packets between our processes, which keep their boundaries and can carry descriptors.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -9,7 +9,7 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, 
 
 use crate::sys::system;
 
-/// The largest packet in bytes. What is larger goes into a file in memory, and that beside the packet.
+/// The largest packet in bytes. Larger messages go into a file in memory, whose descriptor goes with the packet.
 pub(crate) const MAX_PACKET: usize = 64 << 10;
 /// The most descriptors beside a packet.
 const MAX_DESCRIPTORS: usize = 3;

@@ -1,4 +1,4 @@
-//! Which signals does a process hear, and how are others sent some?
+//! Blocks, handles and sends signals.
 
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -12,7 +12,7 @@ use nix::unistd::{Pid, getpgid};
 use crate::sys::system;
 pub(crate) use crate::sys::system::ChildSignals;
 
-/// Blocks all signals: one that comes waits. What is forked from here begins with all of them blocked.
+/// Blocks all signals, which then stay pending. Children begin with all of them blocked.
 pub(crate) fn block_all() -> nix::Result<()> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)
 }
@@ -88,7 +88,7 @@ pub(crate) fn on_term_write(pipe: OwnedFd) -> nix::Result<()> {
     hear_term()
 }
 
-/// SIGTERM is heard again by the handler that [`on_term_write`] made.
+/// Restores the handler of SIGTERM that [`on_term_write`] installed.
 #[expect(unsafe_code, reason = "sigaction")]
 pub(crate) fn hear_term() -> nix::Result<()> {
     let action = SigAction::new(SigHandler::Handler(on_term), SaFlags::SA_RESTART, SigSet::empty());

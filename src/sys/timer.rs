@@ -1,4 +1,4 @@
-//! How is a moment met to a fraction of a millisecond? tokio's timers go by whole ones, and come up to two late.
+//! Waits for a moment with a precision below a millisecond. tokio's timers count whole ones, and are up to two late.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! How did a process end, and what had it used?
+//! How a process ended, and what it had used.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Used {
 /// What there is of children that have ended.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no children elsewhere"))]
 pub(crate) enum Ended {
-    /// This one has, and was not taken away yet: its id is still its own.
+    /// This one has ended and was not reaped yet: no other process can have its id.
     One(Pid),
     /// None has, but some live.
     NoneYet,
@@ -43,12 +43,12 @@ pub(crate) enum Ended {
     NoChildren,
 }
 
-/// Looks for a child that has ended, without taking it away.
+/// Finds a child that has ended, without reaping it.
 pub(crate) fn peek_ended() -> Ended {
     system::peek_ended()
 }
 
-/// Takes away a child that has ended. None when it has not.
+/// Reaps a child that has ended. `None` if it has not.
 #[expect(unsafe_code, reason = "wait4: nothing else tells the usage of one child")]
 pub(crate) fn reap(pid: Pid) -> Option<(Status, Used)> {
     let mut status = 0;

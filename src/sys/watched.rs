@@ -1,4 +1,4 @@
-//! How is a descriptor waited for? In tokio's event loop.
+//! Waits for a descriptor in tokio's event loop.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +19,7 @@ impl Watched {
         Ok(Self(watched?))
     }
 
-    /// Comes when there may be something to read. Cancel-safe.
+    /// Resolves when there may be something to read. Cancel-safe.
     pub(crate) async fn readable(&self) {
         // Also when the event loop is at its end, which a read tells.
         let _ = self.0.readable().await.map(|mut guard| guard.retain_ready());
