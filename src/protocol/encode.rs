@@ -178,8 +178,8 @@ pub fn annotated(path: &str, payload: &[u8], meta: &Meta, annotations: &Annotati
 /// # Panics
 /// A path or keywords of 4 GiB or more.
 #[must_use]
-pub fn by_keyword(path: &str, keywords: &[u8], meta: &Meta) -> Vec<u8> {
-    with_keywords(path, &[0x90], keywords, &Meta { by_place: true, ..*meta }, &Annotations::default())
+pub fn by_keyword(path: &str, keywords: &[u8], meta: &Meta, annotations: &Annotations) -> Vec<u8> {
+    with_keywords(path, &[0x90], keywords, &Meta { by_place: true, ..*meta }, annotations)
 }
 
 fn with_keywords(

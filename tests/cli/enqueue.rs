@@ -51,6 +51,24 @@ fn a_call_is_scheduled_for_later() {
 }
 
 #[test]
+fn call_may_have_headers() {
+    let redis = TestRedis::start();
+    let send = |words: &[&str]| on(&redis, WORKER, &[&["enqueue"], words].concat());
+    let add = task("add");
+    send(&[&add, "[1, 2]", "--header", "tenant=acme", "--header", "query=a=b", "--header", "x="]).expect(0);
+    send(&["elsewhere", "{\"a\": 1}", "--as", "rust", "--header", "tenant=acme"]).expect(0);
+    let peeked = on(&redis, DELAYED, &["peek", "default", "--json"]).json();
+    assert_eq!(peeked[0]["headers"], serde_json::json!({ "query": "a=b", "tenant": "acme", "x": "" }));
+    assert_eq!(peeked[1]["headers"], serde_json::json!({ "tenant": "acme" }));
+    for bad in ["tenant", "=acme", ""] {
+        send(&[&add, "[1, 2]", "--header", bad]).expect(2).says("such as tenant=acme");
+    }
+    let large = format!("x={}", "y".repeat(4096));
+    send(&[&add, "[1, 2]", "--header", &large]).expect(2).says("send large values as arguments");
+    send(&["a:b", "--as", "python", "--header", "a=b"]).expect(2).says("leave out --header");
+}
+
+#[test]
 fn call_may_set_its_timeout_and_its_deadline() {
     let redis = TestRedis::start();
     let add = task("add");

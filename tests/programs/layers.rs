@@ -154,7 +154,7 @@ fn trace(ctx: &Context) -> String {
 }
 
 /// Enqueues the rest of a chain, with a trace context of its own if it is given one.
-#[delayed::task(name = "layers.traced", queue = "q")]
+#[delayed::task(name = "layers.traced")]
 async fn traced(n: u32, own: Option<String>, ctx: Context) -> Result<(), TaskError> {
     tracing::info!("inside of a trace");
     note(&format!("{n} {}", trace(&ctx)));
@@ -162,16 +162,16 @@ async fn traced(n: u32, own: Option<String>, ctx: Context) -> Result<(), TaskErr
     let client = ctx.client();
     match n {
         0 => Ok(()),
-        1 => Ok(client.enqueue(traced_blocking::call(0, None)).await.map(drop)?),
+        1 => Ok(client.enqueue(traced_blocking::call(0, None).queue("q")).await.map(drop)?),
         _ => {
-            let call = traced_blocking::call(n - 1, None);
+            let call = traced_blocking::call(n - 1, None).queue("q");
             client.enqueue_many([call.traceparent(own.unwrap_or_default())]).await?;
             Ok(())
         }
     }
 }
 
-#[delayed::task(name = "layers.traced_blocking", queue = "q")]
+#[delayed::task(name = "layers.traced_blocking")]
 fn traced_blocking(n: u32, own: Option<String>, ctx: Context) -> Result<(), delayed::Error> {
     tracing::info!("inside of a trace");
     note(&format!("{n} {}", trace(&ctx)));
@@ -179,7 +179,7 @@ fn traced_blocking(n: u32, own: Option<String>, ctx: Context) -> Result<(), dela
         0 => Ok(()),
         n => ctx
             .client()
-            .enqueue_blocking(traced::call(n - 1, None).traceparent(own.unwrap_or_default()))
+            .enqueue_blocking(traced::call(n - 1, None).queue("q").traceparent(own.unwrap_or_default()))
             .map(drop),
     }
 }

@@ -108,7 +108,7 @@ fn written(
         }
         keywords => {
             let keywords = keywords.into_iter().map(|(name, value)| (name.into(), value)).collect();
-            by_keyword(path, &encode([&Value::Map(keywords)].into_iter()), meta)
+            by_keyword(path, &encode([&Value::Map(keywords)].into_iter()), meta, annotations)
         }
     }
 }

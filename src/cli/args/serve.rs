@@ -204,6 +204,9 @@ pub(in crate::cli) struct Enqueue {
     /// Run it at this moment, such as 2030-01-31T12:00:00+01:00; at once, where it has passed
     #[arg(long, value_name = "MOMENT", value_parser = any_moment)]
     pub(in crate::cli) at: Option<SystemTime>,
+    /// A header of the call, such as tenant=acme; repeatable
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
+    pub(in crate::cli) headers: Vec<(String, String)>,
     /// Give the call an id: this one, or a new one
     #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
     pub(in crate::cli) id: Option<Option<CallId>>,
@@ -237,6 +240,13 @@ fn prefetch(text: &str) -> Result<String, String> {
 
 fn backoff(text: &str) -> Result<String, String> {
     text.parse::<Backoff>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("not a name and a value, such as tenant=acme".into()),
+    }
 }
 
 fn unknown(text: &str) -> Result<String, String> {

@@ -20,6 +20,7 @@ use crate::cli::suggest;
 use crate::client::Patience;
 use crate::error::Error;
 use crate::inspect::MessageSummary;
+use crate::protocol::annotations::Annotations;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Meta};
 use crate::protocol::keys::QueueKeys;
@@ -128,13 +129,20 @@ fn native(
         timeout_ms: args.timeout.map(meta::milliseconds),
         lock: None,
     };
+    let mut annotations = Annotations::default();
+    args.headers.iter().for_each(|(name, value)| annotations.headers.insert(name, value));
+    annotations.headers.check().map_err(|error| Failure::usage(error.to_string()))?;
     match (task, given) {
         (Some(task), given) => {
             let (payload, by_place) = checked(task, given)?;
-            Ok(encode::native(&args.path, &payload, &Meta { by_place, ..meta }))
+            Ok(encode::annotated(&args.path, &payload, &Meta { by_place, ..meta }, &annotations))
         }
-        (None, Given::ByPlace(values)) => Ok(encode::native(&args.path, &payload(values)?, &meta)),
-        (None, Given::ByName(values)) => Ok(encode::by_keyword(&args.path, &keywords(values)?, &meta)),
+        (None, Given::ByPlace(values)) => {
+            Ok(encode::annotated(&args.path, &payload(values)?, &meta, &annotations))
+        }
+        (None, Given::ByName(values)) => {
+            Ok(encode::by_keyword(&args.path, &keywords(values)?, &meta, &annotations))
+        }
     }
 }
 
@@ -177,6 +185,7 @@ fn go(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
 fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {
     let options = [
         ("an id: leave out --id", args.id.is_some()),
+        ("headers: leave out --header", !args.headers.is_empty()),
         ("a back-off: leave out --backoff", args.backoff.is_some()),
         ("a timeout: leave out --timeout", args.timeout.is_some()),
         ("a deadline: leave out --deadline", args.deadline.is_some()),

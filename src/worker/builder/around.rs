@@ -35,7 +35,7 @@ impl WorkerBuilder {
     /// Layers see only calls whose arguments fit their task. [`Context::is_cancelled`] and [`Context::deadline`] are what the task
     /// sees: if it has no parameter [`Context`], the run is never cancelled and has no deadline there. Around a plain `fn`, layers
     /// run on the thread of the function; they may wait, but occupy the thread meanwhile and cannot be dropped. Around an isolated
-    /// run, they run in its process: give the [`Zygote`] the same layers, with
+    /// run, they run in its process: give the [`Zygote`](crate::Zygote) the same layers, with
     /// [`ZygoteBuilder::layer`](crate::ZygoteBuilder::layer).
     #[must_use]
     pub fn layer<F>(mut self, layer: impl Fn(Context, Next) -> F + Send + Sync + 'static) -> Self
