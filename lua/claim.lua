@@ -12,6 +12,7 @@
 -- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it, and the own
 --                                 deaths of calls that wait, which go with the message into its slot
 -- KEYS[6]  hand           LIST    tokens that workers were woken with, until their claims come
+-- KEYS[7]  paused         STRING  since when, in milliseconds since 1970, a space, and by whom
 -- ARGV[1]  seq            the number of this call: one more than the last that was applied
 -- ARGV[2]  lease          milliseconds that a live key is good for
 -- ARGV[3]  in_hand        the caller's token: 0 none, 1 popped already, 2 in the hand, if it is still there
@@ -25,11 +26,13 @@
 -- wait, 0 without suspects, 1 with, 2 when the one claimed message is a suspect that is to run alone,
 -- and an array of the claimed messages, for the wire ids behind the kept: less than 8 MiB, and one more.
 -- Many that are short may come as one string, that array in MessagePack: one is sooner read than many.
+-- A fifth value is what stands in `paused`: the queue is paused, and nothing was claimed.
 -- Errors  STALE  another call was to come before this one, this one comes too late, which one came last
 --                is not known and this is not the first, or a slot that the caller takes for free owns a
 --                message; nothing was done.
 
 --! include stale
+--! include paused
 
 local BEFORE_IDS = 7
 local STEP, ENOUGH = 64, 8388608 -- messages popped at a time, and bytes of a large reply
@@ -47,10 +50,17 @@ local refused, last = out_of_order(KEYS[4], seq)
 if refused then
   return refused
 end
+local paused, denied = false, false
+if free > 0 then
+  paused, denied = find_pause(KEYS[7])
+end
+if denied then
+  return denied
+end
 local moved = ARGV[3] == '2'
 local in_hand = moved and (redis.call('LINDEX', KEYS[6], -1) == TOKEN and 1 or 0) or tonumber(ARGV[3])
 local waiting, tokens = redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[2])
-local wanted, held = math.min(free, waiting, tokens + in_hand), redis.call('HLEN', KEYS[3])
+local wanted, held = paused and 0 or math.min(free, waiting, tokens + in_hand), redis.call('HLEN', KEYS[3])
 if held > 0 and wanted > overlap then
   local first, last_id = BEFORE_IDS + released + 1, behind + wanted
   for _, message in ipairs(redis.call('HMGET', KEYS[3], unpack(ARGV, first, last_id))) do
@@ -164,4 +174,4 @@ if not last then
   redis.call('PEXPIRE', KEYS[4], 4 * tonumber(ARGV[2])) -- a beat made it, or will renew it
 end
 local packs = claimed >= MANY and bytes <= SHORT * claimed
-return { lost, waiting - claimed, suspects, packs and pack(messages) or messages }
+return { lost, waiting - claimed, suspects, packs and pack(messages) or messages, paused or nil }

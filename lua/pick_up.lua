@@ -14,22 +14,30 @@
 -- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it, and the own
 --                                 deaths of calls that wait, which go with the message into its slot
 -- KEYS[6]  hand           LIST    tokens that workers were woken with, until their claims come
+-- KEYS[7]  paused         STRING  since when, in milliseconds since 1970, a space, and by whom
 -- ARGV[1]  seq      the number of this call: one more than the last that was applied
 -- ARGV[2]  lease    milliseconds that the live key is good for
 -- ARGV[3]  wire id  of the free slot
 --
 -- Returns an array as `claim` does: 0, how many messages still wait, 0 without suspects, 1 with, 2 when the
--- message is a suspect that is to run alone, and an array of the message, if there is one.
+-- message is a suspect that is to run alone, and an array of the message, if there is one. A fifth value is what
+-- stands in `paused`: the queue is paused, nothing was claimed, and the token is where it was.
 -- Errors  STALE  another call was to come before this one, this one comes too late, which one came last
 --                is not known and this is not the first, or the slot owns a message; nothing was done, and
 --                what was taken is back.
 
 --! include stale
+--! include paused
 
 local seq, id = tonumber(ARGV[1]), ARGV[3]
 local refused, last = out_of_order(KEYS[4], seq)
 if refused then
   return refused
+end
+
+local paused, denied = find_pause(KEYS[7])
+if denied then
+  return denied
 end
 
 local TOKEN, MOST = '1', 10000 -- and how many of them are dropped at a time
@@ -44,7 +52,7 @@ end
 
 local message
 local waiting, suspects = redis.call('LLEN', KEYS[1]), math.min(1, redis.call('HLEN', KEYS[5]))
-local from = waiting > 0 and (take(KEYS[6], 'RPOP', 'RPUSH', 'LPUSH') or take(KEYS[2], 'LPOP', 'LPUSH', 'RPUSH'))
+local from = waiting > 0 and not paused and (take(KEYS[6], 'RPOP', 'RPUSH', 'LPUSH') or take(KEYS[2], 'LPOP', 'LPUSH', 'RPUSH'))
 if waiting == 0 then
   local first, in_hand = redis.call('LINDEX', KEYS[2], 0), redis.call('LINDEX', KEYS[6], 0)
   redis.call('HDEL', KEYS[3], ' ') -- nobody's field: as RPOP, the first write needs no memory
@@ -82,4 +90,4 @@ redis.call('HSET', KEYS[4], 'seq', seq)
 if not last then
   redis.call('PEXPIRE', KEYS[4], 4 * tonumber(ARGV[2])) -- a beat made it, or will renew it
 end
-return { 0, waiting, suspects, { message } }
+return { 0, waiting, suspects, { message }, paused or nil }

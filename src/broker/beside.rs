@@ -7,6 +7,7 @@ use redis::{RedisResult, Value};
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::token::TOKEN;
+use crate::broker::transitions::Paused;
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 
@@ -23,11 +24,12 @@ pub(crate) enum Beside {
     Due,
     Later,
     Timetable,
+    Paused,
 }
 
 impl Beside {
     /// All of them.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Notifications,
         Self::Hand,
         Self::Processing,
@@ -38,6 +40,7 @@ impl Beside {
         Self::Due,
         Self::Later,
         Self::Timetable,
+        Self::Paused,
     ];
 
     /// What is appended to the queue's name.
@@ -53,6 +56,7 @@ impl Beside {
             Self::Due => "_due",
             Self::Later => "_later",
             Self::Timetable => "_timetable",
+            Self::Paused => "_paused",
         }
     }
 
@@ -67,6 +71,7 @@ impl Beside {
             Self::Sweep | Self::Timetable => "the id of a worker",
             Self::Due => "when calls are due",
             Self::Later => "calls that are to run later",
+            Self::Paused => "since when the queue is paused",
         }
     }
 
@@ -87,7 +92,7 @@ impl Beside {
             }
             Self::Workers | Self::Due => pipe.cmd("ZRANGE").arg(key).arg(0).arg(0),
             Self::Dead => pipe.cmd("XRANGE").arg(key).arg("-").arg("+").arg("COUNT").arg(1),
-            Self::Sweep | Self::Timetable => pipe.cmd("GET").arg(key),
+            Self::Sweep | Self::Timetable | Self::Paused => pipe.cmd("GET").arg(key),
         };
         pipe.cmd("EXISTS").arg(key);
     }
@@ -106,6 +111,7 @@ impl Beside {
             (Self::Workers, Value::Array(ids)) => Some(ids.first().is_some_and(is_worker)),
             (Self::Dead, Value::Array(entries)) => Some(begins_with_a_letter(entries)),
             (Self::Sweep | Self::Timetable, who) => Some(is_worker(who)),
+            (Self::Paused, text) => Some(is_pause(text)),
             (Self::Due, Value::Array(members)) => Some(members.first().is_some_and(is_entry)),
             (Self::Later, Value::Array(pair)) => Some(is_scheduled(pair)),
             _ => Some(false),
@@ -119,6 +125,10 @@ fn is_token(value: &Value) -> bool {
 
 fn is_worker(value: &Value) -> bool {
     matches!(value, Value::BulkString(id) if std::str::from_utf8(id).ok().and_then(WorkerId::parse).is_some())
+}
+
+fn is_pause(value: &Value) -> bool {
+    matches!(value, Value::BulkString(text) if Paused::parse(text).is_some())
 }
 
 /// A slot of ours, whatever it owns, or anybody's that owns a message.
@@ -210,6 +220,7 @@ mod tests {
                 texts(&["anna", "x"]),
             ),
             (Beside::Timetable, text(worker), text("dust")),
+            (Beside::Paused, text("17 anna at home"), text("yes")),
         ] {
             assert_eq!(fits(kind, ours), Some(true), "{kind:?}");
             assert_eq!(fits(kind, foreign), Some(false), "{kind:?}");

@@ -32,7 +32,7 @@ mod wait;
 mod without_tls;
 
 pub(crate) use self::beside::Beside;
-pub(crate) use self::channels::Channels;
+pub(crate) use self::channels::{Channels, Notice};
 pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};
@@ -47,8 +47,8 @@ pub(crate) use self::target::Target;
 pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
     Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, Foreign, MAX_BATCH,
-    MAX_SCHEDULED, OrderRequest, Ordered, Owned, PickUpRequest, Place, Promoted, Ready, ReconcileRequest,
-    Reconciled, RetryLaterRequest, Scheduled,
+    MAX_SCHEDULED, OrderRequest, Ordered, Owned, Paused, PickUpRequest, Place, Promoted, Ready,
+    ReconcileRequest, Reconciled, RetryLaterRequest, Scheduled,
 };
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]

@@ -26,10 +26,11 @@ struct Loaded {
 }
 
 /// What several scripts share, by name: `--! include name` stands for it.
-const SHARED: [(&str, &str); 5] = [
+const SHARED: [(&str, &str); 6] = [
     ("deaths", include_str!("../../lua/shared/deaths.lua")),
     ("letters", include_str!("../../lua/shared/letters.lua")),
     ("now", include_str!("../../lua/shared/now.lua")),
+    ("paused", include_str!("../../lua/shared/paused.lua")),
     ("stale", include_str!("../../lua/shared/stale.lua")),
     ("suspects", include_str!("../../lua/shared/suspects.lua")),
 ];
@@ -89,6 +90,8 @@ scripts! {
     RUN_NOW = "run_now";
     REVIVE = "revive";
     PURGE = "purge";
+    PAUSE = "pause";
+    RESUME = "resume";
 }
 
 /// Appends requests that tell the server all scripts, so that no call has to be sent twice.

@@ -28,8 +28,12 @@ pub struct QueueKeys {
     pub later: String,
     /// STRING: the process that moves what is due; expires.
     pub timetable: String,
+    /// STRING: since when the queue is paused, in milliseconds since 1970, a space, and by whom.
+    pub paused: String,
     /// The channel on which that process is told of a call that is due before all others.
     pub due_channel: String,
+    /// The channel on which workers are told that the queue is paused or resumed.
+    pub paused_channel: String,
 }
 
 impl QueueKeys {
@@ -48,7 +52,9 @@ impl QueueKeys {
             due: format!("{queue}_due"),
             later: format!("{queue}_later"),
             timetable: format!("{queue}_timetable"),
+            paused: format!("{queue}_paused"),
             due_channel: due_channel(queue.as_str()),
+            paused_channel: format!("{queue}{PAUSED_CHANNEL}"),
         }
     }
 }
@@ -61,6 +67,15 @@ pub fn due_channel(queue: &str) -> String {
 
 /// What the names of the channels of timetables end in.
 pub const DUE_CHANNEL: &str = ":due";
+
+/// What the names of the channels of pauses end in.
+pub const PAUSED_CHANNEL: &str = ":paused";
+
+/// The queue of a channel whose name ends so.
+#[must_use]
+pub fn queue_of(channel: &str, end: &str) -> Option<QueueName> {
+    QueueName::parse(channel.strip_suffix(end)?).ok()
+}
 
 /// HASH: a worker of ours on a queue: `seq` and `info`, and of its last reconcile `fence` and `applied`.
 #[must_use]

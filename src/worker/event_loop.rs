@@ -166,7 +166,8 @@ impl EventLoop {
     fn on_last_sweep(&mut self, left: &[Left]) {
         let mut found_nothing = true;
         for (queue, Left { moved, waits }) in left.iter().enumerate() {
-            if *moved || (*waits && !self.queues.is_unknown(queue)) {
+            let is_for_us = !self.queues.is_unknown(queue) && !self.queues.is_paused(queue);
+            if *moved || (*waits && is_for_us) {
                 found_nothing = false;
                 self.queues.wake(queue);
             }
@@ -213,6 +214,10 @@ impl EventLoop {
     fn on_came(&mut self, came: Came) {
         match came {
             Came::Reply(reply) => self.on_reply(reply),
+            Came::Pause(news) => {
+                self.queues.on_pause_news(news);
+                self.on_queue_events();
+            }
             Came::Woken(woken) => {
                 let demand = demand(&self.executor, self.accepts());
                 self.queues.woken(woken, demand);
@@ -227,13 +232,17 @@ impl EventLoop {
     fn on_reply(&mut self, reply: Reply) {
         let took = reply.took();
         self.queues.on_reply(reply);
-        while let Some(event) = self.queues.next_event() {
-            self.on_queue_event(event);
-        }
+        self.on_queue_events();
         if let Some((took, slots)) = took {
             self.busy_poll.answered(took, slots, self.executor.begun() == 0);
         }
         self.on_early_kills();
+    }
+
+    fn on_queue_events(&mut self) {
+        while let Some(event) = self.queues.next_event() {
+            self.on_queue_event(event);
+        }
     }
 
     fn on_queue_event(&mut self, event: QueueEvent) {
@@ -245,6 +254,11 @@ impl EventLoop {
                 if self.executor.take(slot).is_some() {
                     self.queues.forget(queue, slot);
                 }
+            }
+            QueueEvent::Paused { queue } => {
+                // The last first, so that they end up in their old order.
+                let slots = self.executor.take_prefetched_of(queue);
+                slots.into_iter().rev().for_each(|slot| self.queues.put_back(queue, slot, Place::Head));
             }
             QueueEvent::Settled { slot, is_done } => self.kills.on_settled(slot, is_done),
             QueueEvent::Buried { queue, burial, letter } => {

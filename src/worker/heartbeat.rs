@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use crate::broker::{BrokerError, Foreign, LeaseKeeper, Order};
 use crate::protocol::names::WorkerId;
 use crate::repeats::WINDOW;
+use crate::worker::queue::pause::PauseNews;
 use crate::worker::queue::served::ServedQueue;
 
 /// What the log calls a beat.
@@ -49,6 +50,8 @@ pub(super) struct Pulse {
     pub(super) found: Arc<Notify>,
     /// To the loop that claims: orders to end runs, and of which queue.
     pub(super) orders: UnboundedSender<(usize, Order)>,
+    /// To the same: queues that are paused or resumed, unlike what it knows.
+    pub(super) pauses: UnboundedSender<PauseNews>,
 }
 
 /// A queue of the worker's, and how many beats it still rests.
@@ -254,7 +257,7 @@ impl Pulse {
             // One that may rest for the whole of its lease is not to look dead by then.
             let lease = if is_idle { self.lease * 2 } else { self.lease };
             for chunk in chunks(&slots) {
-                let sent = queue.now();
+                let (sent, at) = (queue.now(), Instant::now());
                 let ids = queue.ids(chunk);
                 let keys = queue.lease_keys(self.worker.as_str());
                 match keeper.beat(keys, lease, &self.info, &ids) {
@@ -265,6 +268,12 @@ impl Pulse {
                             queue.note_found();
                             found = true;
                             is_idle = false;
+                        }
+                        // Nothing else would tell when it is resumed, where that was not heard.
+                        is_idle &= beaten.paused.is_none();
+                        if beaten.paused.is_some() != queue.is_paused() {
+                            let by = beaten.paused.map(|paused| paused.by);
+                            let _ = self.pauses.send(PauseNews::Beat { queue: index, by, sent: at });
                         }
                         for order in beaten.orders {
                             // The loop is gone only when it has put back, or settled, all that it had.

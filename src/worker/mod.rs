@@ -50,6 +50,7 @@ use crate::worker::executor::{ExecutorParts, Shared};
 use crate::worker::heartbeat::{Beating, Heartbeat, Pulse};
 use crate::worker::last_sweep::LastSweep;
 use crate::worker::prefetch_limiter::PrefetchLimiter;
+use crate::worker::queue::pause::PauseNews;
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::queue::{QueueParts, SPARES, Sender};
 use crate::worker::stats::Counters;
@@ -159,7 +160,8 @@ impl Worker {
             None => None,
         };
         let (kill, kills) = unbounded_channel();
-        let pulse = self.pulse(&queues, kill);
+        let (paused, pauses) = unbounded_channel();
+        let pulse = self.pulse(&queues, kill, paused.clone());
         let found = Arc::clone(&pulse.found);
         let begun = self.heartbeat.begin(pulse);
         let registered = try_join_all(queues.iter().map(|queue| register(&broker, queue)));
@@ -194,10 +196,13 @@ impl Worker {
         let all_gone = processes.as_ref().map(Processes::end);
 
         let timetable = Arc::new(Timetable::new(broker.clone(), self.id.clone()));
-        let channels = Channels::Named(queues.iter().map(|queue| queue.keys.due_channel.clone()).collect());
+        let channels = queues.iter().flat_map(|queue| [&queue.keys.due_channel, &queue.keys.paused_channel]);
+        let channels = Channels::Named(channels.cloned().collect());
         // What may be due by now.
         queues.iter().for_each(|queue| timetable.note(&queue.keys, Duration::ZERO));
-        let listening = Owned::spawn(Arc::clone(&timetable).listen(channels));
+        let listening = Owned::spawn(Arc::clone(&timetable).listen(channels, move |notice| {
+            let _ = paused.send(notice.map_or(PauseNews::Listening, PauseNews::Published));
+        }));
         let promoting = Owned::spawn(Arc::clone(&timetable).run());
 
         let (answer, answered) = unbounded_channel();
@@ -212,6 +217,7 @@ impl Worker {
                 slots: config.slots(),
                 sender: Sender { broker: broker.clone(), lease: config.lease, dead, place: place.into() },
                 timetable: Arc::clone(&timetable),
+                pauses,
                 counters: Arc::clone(&self.counters),
                 is_burst: config.burst,
             },
@@ -317,7 +323,12 @@ impl Worker {
         }
     }
 
-    fn pulse(&self, queues: &[Arc<ServedQueue>], orders: UnboundedSender<(usize, Order)>) -> Pulse {
+    fn pulse(
+        &self,
+        queues: &[Arc<ServedQueue>],
+        orders: UnboundedSender<(usize, Order)>,
+        pauses: UnboundedSender<PauseNews>,
+    ) -> Pulse {
         let config = &self.config.worker;
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let info = WorkerInfo {
@@ -340,6 +351,7 @@ impl Worker {
             runtime: tokio::runtime::Handle::current(),
             found: Arc::default(),
             orders,
+            pauses,
         }
     }
 

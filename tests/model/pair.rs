@@ -8,7 +8,8 @@ use redis::{Commands, RedisResult, Value};
 use super::deaths::Deaths;
 use super::world::{Claim, MOVED, Message, Numbers, Place, Seq, Stale, Wire, World};
 use crate::lua::{
-    Bench, DEAD, DEATHS, DUE, HAND, LEASE, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest, unpacked,
+    Bench, DEAD, DEATHS, DUE, HAND, LEASE, PAUSED, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest,
+    unpacked,
 };
 
 /// Workers, and the slots of each.
@@ -364,7 +365,7 @@ impl Pair {
                 let wires = wires(*worker, slots);
                 let reply = self.bench.call("beat", |call| {
                     call.key(worker_key(*worker)).key(WORKERS).key(format!("{}:kill", worker_key(*worker)));
-                    call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(DUE);
+                    call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(DUE).key(PAUSED);
                     wires.iter().for_each(|wire| {
                         call.key(wire_id(*wire));
                     });
@@ -408,7 +409,13 @@ impl Pair {
 
     fn make_claim(&mut self, worker: u8, seq: Seq, ask: &Claim, renew: bool) -> Made {
         let reply = self.bench.call("claim", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(worker)).key(DEATHS).key(HAND);
+            call.key(QUEUE)
+                .key(TOKENS)
+                .key(PROCESSING)
+                .key(worker_key(worker))
+                .key(DEATHS)
+                .key(HAND)
+                .key(PAUSED);
             call.arg(seq)
                 .arg(LEASE)
                 .arg(ask.in_hand)
@@ -426,7 +433,13 @@ impl Pair {
     fn make_pick_up(&mut self, worker: u8, seq: Seq, slot: u8) -> Made {
         let wires = wires(worker, &[slot]);
         let reply = self.bench.call("pick_up", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(worker)).key(DEATHS).key(HAND);
+            call.key(QUEUE)
+                .key(TOKENS)
+                .key(PROCESSING)
+                .key(worker_key(worker))
+                .key(DEATHS)
+                .key(HAND)
+                .key(PAUSED);
             call.arg(seq).arg(LEASE).arg(wire_id(wires[0]));
         });
         let ask = Claim { in_hand: MOVED, forgive: 0, released: 0, kept: 0, wires };

@@ -9,6 +9,7 @@ use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::script::{self, Script, milliseconds};
 use crate::broker::token::Token;
+use crate::broker::transitions::pause::Paused;
 use crate::protocol::keys::QueueKeys;
 
 /// The most slots, or messages, that one call moves.
@@ -50,11 +51,19 @@ pub(crate) struct Claimed {
     pub(crate) alone: bool,
     /// The claimed messages, in the order of the free slots.
     pub(crate) messages: Vec<Bytes>,
+    /// The queue is paused: nothing was claimed.
+    pub(crate) paused: Option<Paused>,
 }
 
 impl Claimed {
     pub(super) fn read(script: &Script, reply: Value) -> Result<Self, BrokerError> {
-        let values = <[Value; 4]>::try_from(script.array(reply)?);
+        let mut values = script.array(reply)?;
+        let paused = match values.len() {
+            5 => values.pop(),
+            _ => None,
+        };
+        let paused = paused.map(|text| Paused::read(script, &text)).transpose()?;
+        let values = <[Value; 4]>::try_from(values);
         let [lost, waiting, suspects, messages] =
             values.map_err(|values| script.unexpected(&Value::Array(values)))?;
         let number = |value| match value {
@@ -79,7 +88,7 @@ impl Claimed {
                 messages
             }
         };
-        Ok(Self { lost, waiting, suspects: suspects > 0, alone: suspects == 2, messages })
+        Ok(Self { lost, waiting, suspects: suspects > 0, alone: suspects == 2, messages, paused })
     }
 }
 
@@ -104,8 +113,15 @@ impl Broker {
         keys: &QueueKeys,
         ask: &ClaimRequest<'_>,
     ) -> Result<Claimed, BrokerError> {
-        let script_keys =
-            [&keys.queue, &keys.notifications, &keys.processing, ask.worker_key, &keys.deaths, &keys.hand];
+        let script_keys = [
+            &keys.queue,
+            &keys.notifications,
+            &keys.processing,
+            ask.worker_key,
+            &keys.deaths,
+            &keys.hand,
+            &keys.paused,
+        ];
         let bytes = ask.wire_ids.iter().map(|id| id.len()).sum::<usize>() + 64;
         let mut command = script::CLAIM.command(&script_keys, ask.wire_ids.len() + 7, bytes);
         let in_hand = match ask.in_hand {

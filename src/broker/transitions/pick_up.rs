@@ -28,8 +28,15 @@ pub(in crate::broker) async fn pick_up(
     ask: &PickUpRequest<'_>,
     connection: &mut Checked<Reader>,
 ) -> Result<Claimed, BrokerError> {
-    let script_keys =
-        [&keys.queue, &keys.notifications, &keys.processing, ask.worker_key, &keys.deaths, &keys.hand];
+    let script_keys = [
+        &keys.queue,
+        &keys.notifications,
+        &keys.processing,
+        ask.worker_key,
+        &keys.deaths,
+        &keys.hand,
+        &keys.paused,
+    ];
     let mut command = script::PICK_UP.command(&script_keys, 3, ask.wire_id.len() + 32);
     command.arg(ask.seq).arg(milliseconds(ask.lease)).arg(ask.wire_id);
     let reply = script::PICK_UP.run(connection, command).await?;
