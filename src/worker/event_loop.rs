@@ -255,11 +255,7 @@ impl EventLoop {
                     self.queues.forget(queue, slot);
                 }
             }
-            QueueEvent::Paused { queue } => {
-                // The last first, so that they end up in their old order.
-                let slots = self.executor.take_prefetched_of(queue);
-                slots.into_iter().rev().for_each(|slot| self.queues.put_back(queue, slot, Place::Head));
-            }
+            QueueEvent::Paused { queue } => self.put_back_prefetched_of(queue),
             QueueEvent::Settled { slot, is_done } => self.kills.on_settled(slot, is_done),
             QueueEvent::Buried { queue, burial, letter } => {
                 self.failures.buried(self.queues.name(queue), &burial, letter.as_deref());
@@ -315,6 +311,10 @@ impl EventLoop {
                 self.flush();
                 batch.lap();
             }
+        }
+        if self.queues.is_paused(queue) {
+            // It was paused while they were on their way.
+            self.put_back_prefetched_of(queue);
         }
         self.executor.hand_over();
     }
@@ -388,6 +388,12 @@ impl EventLoop {
         let count = taken.len();
         taken.into_iter().for_each(|(queue, slot)| self.queues.put_back(queue, slot, Place::Head));
         count
+    }
+
+    /// The same of one queue.
+    fn put_back_prefetched_of(&mut self, queue: usize) {
+        let slots = self.executor.take_prefetched_of(queue);
+        slots.into_iter().rev().for_each(|slot| self.queues.put_back(queue, slot, Place::Head));
     }
 
     /// Takes in the ends of runs that were reported so far.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use delayed::testing::{Fault, Requests, Side};
 use nix::sys::signal::Signal;
 use redis::Commands;
 
@@ -172,6 +173,56 @@ fn prefetched_calls_of_a_paused_queue_are_put_back() {
     trial.wait_settled();
     trial.stop(&mut worker);
     assert_eq!(trial.ledger.lines(), ["+held", "-held", "0", "1", "2", "3", "4"]);
+    trial.assert_only(&[]);
+}
+
+/// Nothing more than what runs is left with the worker, also where a claim was on its way.
+#[test]
+fn claim_that_a_pause_overtakes_leaves_nothing_ahead() {
+    let mut trial = Trial::new();
+    let (gate, proxy) = (trial.gate("gate"), trial.server.proxy());
+    let words = [&BY_PUSH[..], &["--concurrency", "1", "--prefetch", "9"]].concat();
+    let mut worker = trial.worker_at(proxy.url(), &words);
+    wait_for_listeners(&mut trial, 1);
+    // Then it knows how large messages are, and claims many.
+    trial.push(&[mark("first")]);
+    trial.wait_runs(1);
+    trial.wait_settled();
+    let held = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::Hold);
+    let messages: Vec<_> = [gated("held", &gate)].into_iter().chain(marks(4)).collect();
+    trial.push(&messages);
+    wait::until("all to be claimed", PATIENCE, || trial.left() == (0, 5));
+    wait::until("a claim to be answered", PATIENCE, || held.struck() > 0);
+    pause(&trial);
+    worker.wait_for_line("\"queue paused\"");
+    held.release();
+    wait::until("all but one to be put back", PATIENCE, || trial.left() == (4, 1));
+    open(&gate);
+    wait::until("the end of what runs", PATIENCE, || trial.left() == (4, 0));
+    assert_eq!(trial.state().waiting, marks(4), "expected them in their order");
+    resume(&trial);
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    assert_eq!(trial.ledger.lines(), ["first", "+held", "-held", "0", "1", "2", "3"]);
+    trial.assert_only(&[]);
+}
+
+/// Replies come on another connection than what operators say.
+#[test]
+fn reply_that_a_resume_overtakes_does_not_pause_again() {
+    let mut trial = Trial::new();
+    let proxy = trial.server.proxy();
+    pause(&trial);
+    trial.push(&marks(20));
+    let held = proxy.trap(Side::Reply, Requests::script("claim").nth(1), Fault::Hold);
+    let mut worker = trial.worker_at(proxy.url(), &BY_PUSH);
+    wait_for_listeners(&mut trial, 1);
+    wait::until("a claim to be answered", PATIENCE, || held.struck() > 0);
+    resume(&trial);
+    worker.wait_for_line("\"queue resumed\"");
+    held.release();
+    trial.wait_settled();
+    assert_eq!(count(&trial.stop(&mut worker), "succeeded"), 20);
     trial.assert_only(&[]);
 }
 
