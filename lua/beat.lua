@@ -14,6 +14,7 @@
 -- KEYS[7]  processing     HASH  wire id -> the message that this slot owns
 -- KEYS[8]  deaths         HASH  messages that died with their workers
 -- KEYS[9]  due            ZSET  calls that are to run later
+-- KEYS[10]  paused        STRING  since when, in milliseconds since 1970, a space, and by whom
 -- KEYS[…]  the live keys of slots, at most 1000  STRING
 -- ARGV[1]  lease      in milliseconds
 -- ARGV[2]  worker id
@@ -22,9 +23,11 @@
 --
 -- Returns an array: first the sum of 1 when a sweep may find something (one of the queue's keys is there, or a worker is
 -- to be forgotten), 2 when the hand and 4 when the notifications begin with something else than a token, as another
--- program's list; then the orders that stood there: wire id, order, wire id, order, …
+-- program's list, and 8 when the queue is paused; in that case what stands in `paused`; then the orders that stood
+-- there: wire id, order, wire id, order, …
 
 --! include now
+--! include paused
 
 redis.call('HLEN', KEYS[1]) -- PEXPIRE would take any type
 local orders = redis.call('HGETALL', KEYS[3])
@@ -44,12 +47,16 @@ if known == 0 then
   redis.call('PEXPIRE', KEYS[1], 4 * lease)
 end
 redis.call('ZADD', KEYS[2], now + lease, ARGV[2])
-for i = 10, #KEYS do
+for i = 11, #KEYS do
   redis.call('SET', KEYS[i], '1', 'PX', lease)
 end
 if #orders > 0 then
   redis.call('UNLINK', KEYS[3])
 end
 local foreign = (is_foreign(KEYS[6]) and 2 or 0) + (is_foreign(KEYS[5]) and 4 or 0)
-table.insert(orders, 1, (found > 0 and 1 or 0) + foreign)
+local paused = find_pause(KEYS[10])
+if paused then
+  table.insert(orders, 1, paused)
+end
+table.insert(orders, 1, (found > 0 and 1 or 0) + foreign + (paused and 8 or 0))
 return orders

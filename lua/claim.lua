@@ -12,7 +12,8 @@
 -- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it, and the own
 --                                 deaths of calls that wait, which go with the message into its slot
 -- KEYS[6]  hand           LIST    tokens that workers were woken with, until their claims come
--- KEYS[7]  cancelled      ZSET    id -> when a waiting call was cancelled
+-- KEYS[7]  paused         STRING  since when, in milliseconds since 1970, a space, and by whom
+-- KEYS[8]  cancelled      ZSET    id -> when a waiting call was cancelled
 -- ARGV[1]  seq            the number of this call: one more than the last that was applied
 -- ARGV[2]  lease          milliseconds that a live key is good for
 -- ARGV[3]  in_hand        the caller's token: 0 none, 1 popped already, 2 in the hand, if it is still there
@@ -27,11 +28,13 @@
 -- and an array of the claimed messages, for the wire ids behind the kept: less than 8 MiB, and one more;
 -- then, if there are any, an array of the places of those that were cancelled, from 1 on.
 -- Many that are short may come as one string, that array in MessagePack: one is sooner read than many.
+-- A fifth value is what stands in `paused`: the queue is paused, and nothing was claimed.
 -- Errors  STALE  another call was to come before this one, this one comes too late, which one came last
 --                is not known and this is not the first, or a slot that the caller takes for free owns a
 --                message; nothing was done.
 
 --! include stale
+--! include paused
 
 local BEFORE_IDS = 7
 local STEP, ENOUGH = 64, 8388608 -- messages popped at a time, and bytes of a large reply
@@ -49,11 +52,18 @@ local refused, last = out_of_order(KEYS[4], seq)
 if refused then
   return refused
 end
+local paused, denied, is_marked = false, false, false
+if free > 0 and redis.call('EXISTS', KEYS[7], KEYS[8]) > 0 then -- the queue is paused, or calls that wait are cancelled
+  paused, denied = find_pause(KEYS[7])
+  is_marked = true
+end
+if denied then
+  return denied
+end
 local moved = ARGV[3] == '2'
 local in_hand = moved and (redis.call('LINDEX', KEYS[6], -1) == TOKEN and 1 or 0) or tonumber(ARGV[3])
 local waiting, tokens = redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[2])
-local wanted, held = math.min(free, waiting, tokens + in_hand), redis.call('HLEN', KEYS[3])
-local is_marked = wanted > 0 and redis.call('EXISTS', KEYS[7]) == 1 -- calls are cancelled that wait
+local wanted, held = paused and 0 or math.min(free, waiting, tokens + in_hand), redis.call('HLEN', KEYS[3])
 if held > 0 and wanted > overlap then
   local first, last_id = BEFORE_IDS + released + 1, behind + wanted
   for _, message in ipairs(redis.call('HMGET', KEYS[3], unpack(ARGV, first, last_id))) do
@@ -169,7 +179,7 @@ end
 if is_marked then
   --! include tracked
   --! include cancelled
-  places = marked_among(KEYS[7], messages)
+  places = marked_among(KEYS[8], messages)
 end
 local packs = claimed >= MANY and bytes <= SHORT * claimed
-return { lost, waiting - claimed, suspects, packs and pack(messages) or messages, places }
+return { lost, waiting - claimed, suspects, packs and pack(messages) or messages, paused or places }

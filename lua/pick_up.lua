@@ -14,19 +14,22 @@
 -- KEYS[5]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it, and the own
 --                                 deaths of calls that wait, which go with the message into its slot
 -- KEYS[6]  hand           LIST    tokens that workers were woken with, until their claims come
--- KEYS[7]  cancelled      ZSET    id -> when a waiting call was cancelled
+-- KEYS[7]  paused         STRING  since when, in milliseconds since 1970, a space, and by whom
+-- KEYS[8]  cancelled      ZSET    id -> when a waiting call was cancelled
 -- ARGV[1]  seq      the number of this call: one more than the last that was applied
 -- ARGV[2]  lease    milliseconds that the live key is good for
 -- ARGV[3]  wire id  of the free slot
 --
 -- Returns an array as `claim` does: 0, how many messages still wait, 0 without suspects, 1 with, 2 when the
 -- message is a suspect that is to run alone, and an array of the message, if there is one; then
--- an array of 1, if its call was cancelled.
+-- an array of 1, if its call was cancelled. Instead, a fifth value may be what stands in `paused`: the queue is
+-- paused, nothing was claimed, and the token is where it was.
 -- Errors  STALE  another call was to come before this one, this one comes too late, which one came last
 --                is not known and this is not the first, or the slot owns a message; nothing was done, and
 --                what was taken is back.
 
 --! include stale
+--! include paused
 
 local seq, id = tonumber(ARGV[1]), ARGV[3]
 local refused, last = out_of_order(KEYS[4], seq)
@@ -34,7 +37,15 @@ if refused then
   return refused
 end
 
-local is_marked = redis.call('EXISTS', KEYS[7]) == 1 -- calls are cancelled that wait
+local paused, denied, is_marked = false, false, false
+if redis.call('EXISTS', KEYS[7], KEYS[8]) > 0 then -- the queue is paused, or calls that wait are cancelled
+  paused, denied = find_pause(KEYS[7])
+  is_marked = true
+end
+if denied then
+  return denied
+end
+
 local TOKEN, MOST = '1', 10000 -- and how many of them are dropped at a time
 
 local function take(key, pop, push, other)
@@ -47,7 +58,7 @@ end
 
 local message
 local waiting, suspects = redis.call('LLEN', KEYS[1]), math.min(1, redis.call('HLEN', KEYS[5]))
-local from = waiting > 0 and (take(KEYS[6], 'RPOP', 'RPUSH', 'LPUSH') or take(KEYS[2], 'LPOP', 'LPUSH', 'RPUSH'))
+local from = waiting > 0 and not paused and (take(KEYS[6], 'RPOP', 'RPUSH', 'LPUSH') or take(KEYS[2], 'LPOP', 'LPUSH', 'RPUSH'))
 if waiting == 0 then
   local first, in_hand = redis.call('LINDEX', KEYS[2], 0), redis.call('LINDEX', KEYS[6], 0)
   redis.call('HDEL', KEYS[3], ' ') -- nobody's field: as RPOP, the first write needs no memory
@@ -89,6 +100,6 @@ local places = nil
 if message and is_marked then
   --! include tracked
   --! include cancelled
-  places = marked_among(KEYS[7], { message })
+  places = marked_among(KEYS[8], { message })
 end
-return { 0, waiting, suspects, { message }, places }
+return { 0, waiting, suspects, { message }, paused or places }

@@ -145,7 +145,7 @@ impl Sweeper {
             [] => Channels::Matching(keys::due_channel("*")),
             queues => Channels::Named(queues.iter().map(|queue| keys::due_channel(queue.as_str())).collect()),
         };
-        let listening = Arc::clone(&self.timetable).listen(channels);
+        let listening = Arc::clone(&self.timetable).listen(channels, |_| {});
         tokio::select! {
             () = self.sweep_forever() => {}
             // Calls become due between sweeps too.

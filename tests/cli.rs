@@ -16,6 +16,8 @@ mod first_steps;
 mod kill;
 #[path = "cli/operate.rs"]
 mod operate;
+#[path = "cli/pauses.rs"]
+mod pauses;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/settings.rs"]

@@ -10,7 +10,7 @@ use crate::support::root;
 const LONGEST_NAME: usize = 60;
 
 /// Where time itself is tested: the file, how many pauses it has, and why no condition can stand for them.
-const PAUSES: [(&str, usize, &str); 19] = [
+const PAUSES: [(&str, usize, &str); 20] = [
     ("bad_input/unknown.rs", 1, "counts the commands of a span"),
     ("chaos/faults.rs", 4, "its plan says when each fault begins and how long it lasts"),
     ("chaos/producers.rs", 2, "calls are sent at a rate"),
@@ -30,6 +30,7 @@ const PAUSES: [(&str, usize, &str); 19] = [
     ("proxy.rs", 2, "nothing happens while a direction is held"),
     ("tls.rs", 1, "a lease would have ended"),
     ("worker_behaviour/embedded.rs", 1, "a timer decides on which thread a task goes on"),
+    ("worker_behaviour/pauses.rs", 1, "counts the commands of a span"),
     ("worker_behaviour/prefetch.rs", 2, "nothing more begins, and nothing more is claimed"),
     ("worker_behaviour/queues.rs", 1, "nothing more is claimed"),
     ("worker_behaviour/timeouts.rs", 1, "measures the processor time of a span"),

@@ -56,8 +56,9 @@ impl Claims {
     fn send(&mut self, slots: Range<usize>, released: usize) {
         self.seq += 1;
         let mut call = redis::cmd("EVALSHA");
-        call.arg(self.script.get_hash()).arg(7).arg("bench").arg("bench_noti").arg("bench_processing");
-        call.arg("bench:aaaaaaaaaaaaaaaa").arg("bench_deaths").arg("bench_hand").arg("bench_cancelled");
+        call.arg(self.script.get_hash()).arg(8).arg("bench").arg("bench_noti").arg("bench_processing");
+        call.arg("bench:aaaaaaaaaaaaaaaa").arg("bench_deaths").arg("bench_hand");
+        call.arg("bench_paused").arg("bench_cancelled");
         call.arg(self.seq)
             .arg(60_000)
             .arg(0)

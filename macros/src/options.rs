@@ -20,7 +20,7 @@ const ATTEMPTS: &str = "write `max_attempts = 4`";
 const TWICE: &str = "`retry = 3` and `max_attempts = 4` say the same: keep one of them";
 
 /// As in `src/protocol/names.rs` of `delayed`, whose tests hold the two together.
-const SUFFIXES: [&str; 13] = [
+const SUFFIXES: [&str; 14] = [
     "_noti",
     "_hand",
     "_processing",
@@ -31,6 +31,7 @@ const SUFFIXES: [&str; 13] = [
     "_due",
     "_later",
     "_timetable",
+    "_paused",
     "_scheduled",
     "_cancelled",
     "_done",

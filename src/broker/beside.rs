@@ -7,6 +7,7 @@ use redis::{RedisResult, Value};
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::token::TOKEN;
+use crate::broker::transitions::Paused;
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 
@@ -25,11 +26,12 @@ pub(crate) enum Beside {
     Timetable,
     Cancelled,
     Done,
+    Paused,
 }
 
 impl Beside {
     /// All of them.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Notifications,
         Self::Hand,
         Self::Processing,
@@ -42,6 +44,7 @@ impl Beside {
         Self::Timetable,
         Self::Cancelled,
         Self::Done,
+        Self::Paused,
     ];
 
     /// What is appended to the queue's name.
@@ -59,6 +62,7 @@ impl Beside {
             Self::Timetable => "_timetable",
             Self::Cancelled => "_cancelled",
             Self::Done => "_done",
+            Self::Paused => "_paused",
         }
     }
 
@@ -75,6 +79,7 @@ impl Beside {
             Self::Later => "calls that are to run later",
             Self::Cancelled => "the ids of cancelled calls",
             Self::Done => "the ids of finished calls",
+            Self::Paused => "since when the queue is paused",
         }
     }
 
@@ -97,7 +102,7 @@ impl Beside {
                 pipe.cmd("ZRANGE").arg(key).arg(0).arg(0)
             }
             Self::Dead => pipe.cmd("XRANGE").arg(key).arg("-").arg("+").arg("COUNT").arg(1),
-            Self::Sweep | Self::Timetable => pipe.cmd("GET").arg(key),
+            Self::Sweep | Self::Timetable | Self::Paused => pipe.cmd("GET").arg(key),
         };
         pipe.cmd("EXISTS").arg(key);
     }
@@ -116,6 +121,7 @@ impl Beside {
             (Self::Workers, Value::Array(ids)) => Some(ids.first().is_some_and(is_worker)),
             (Self::Dead, Value::Array(entries)) => Some(begins_with_a_letter(entries)),
             (Self::Sweep | Self::Timetable, who) => Some(is_worker(who)),
+            (Self::Paused, text) => Some(is_pause(text)),
             (Self::Due, Value::Array(members)) => Some(members.first().is_some_and(is_entry)),
             (Self::Later, Value::Array(pair)) => Some(is_scheduled(pair)),
             (Self::Cancelled | Self::Done, Value::Array(ids)) => Some(ids.first().is_some_and(is_id)),
@@ -130,6 +136,10 @@ fn is_token(value: &Value) -> bool {
 
 fn is_worker(value: &Value) -> bool {
     matches!(value, Value::BulkString(id) if std::str::from_utf8(id).ok().and_then(WorkerId::parse).is_some())
+}
+
+fn is_pause(value: &Value) -> bool {
+    matches!(value, Value::BulkString(text) if Paused::parse(text).is_some())
 }
 
 /// A slot of ours, whatever it owns, or anybody's that owns a message.
@@ -227,6 +237,7 @@ mod tests {
             (Beside::Timetable, text(worker), text("dust")),
             (Beside::Cancelled, texts(&["0123456789abcdef"]), texts(&["anna"])),
             (Beside::Done, texts(&["0123456789abcdef"]), texts(&["anna"])),
+            (Beside::Paused, text("17 anna at home"), text("yes")),
         ] {
             assert_eq!(fits(kind, ours), Some(true), "{kind:?}");
             assert_eq!(fits(kind, foreign), Some(false), "{kind:?}");

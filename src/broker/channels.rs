@@ -7,6 +7,8 @@ use futures_util::{Stream, StreamExt};
 
 use crate::broker::Broker;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::protocol::keys::{DUE_CHANNEL, PAUSED_CHANNEL, queue_of};
+use crate::protocol::names::QueueName;
 
 /// What to listen to.
 #[derive(Debug)]
@@ -15,6 +17,15 @@ pub(crate) enum Channels {
     Named(Vec<String>),
     /// All whose names match this pattern.
     Matching(String),
+}
+
+/// What is published on the channels of a queue.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// A call is due after that time, before all others.
+    Due { queue: QueueName, after: Duration },
+    /// Somebody paused the queue, or resumed it.
+    Paused { queue: QueueName, is_paused: bool, by: String },
 }
 
 /// A connection that receives what is published.
@@ -47,14 +58,57 @@ impl Broker {
 }
 
 impl Listener {
-    /// The next message: its channel and a number of milliseconds. Skips other messages. `None`: the connection broke.
-    pub(crate) async fn next(&mut self) -> Option<(String, Duration)> {
+    /// The next notice. Skips other messages. `None`: the connection broke.
+    pub(crate) async fn next(&mut self) -> Option<Notice> {
         loop {
             let message = self.0.next().await?;
-            if let (Ok(channel), Ok(after)) = (message.get_channel::<String>(), message.get_payload::<u64>())
+            let (channel, payload) = (message.get_channel::<String>(), message.get_payload::<String>());
+            if let (Ok(channel), Ok(payload)) = (channel, payload)
+                && let Some(notice) = Notice::parse(&channel, &payload)
             {
-                return Some((channel, Duration::from_millis(after)));
+                return Some(notice);
             }
+        }
+    }
+}
+
+impl Notice {
+    fn parse(channel: &str, payload: &str) -> Option<Self> {
+        if let Some(queue) = queue_of(channel, DUE_CHANNEL) {
+            return Some(Self::Due { queue, after: Duration::from_millis(payload.parse().ok()?) });
+        }
+        let queue = queue_of(channel, PAUSED_CHANNEL)?;
+        let (is_paused, by) = match payload.split_once(' ')? {
+            ("paused", by) => (true, by.to_owned()),
+            ("resumed", by) => (false, by.to_owned()),
+            _ => return None,
+        };
+        Some(Self::Paused { queue, is_paused, by })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_are_read_from_their_channels_and_others_left_out() {
+        let queue = || QueueName::parse("a:due").unwrap();
+        let after = Duration::from_millis(7);
+        assert_eq!(Notice::parse("a:due:due", "7"), Some(Notice::Due { queue: queue(), after }));
+        for (payload, is_paused) in [("paused ann at home", true), ("resumed ann at home", false)] {
+            let by = "ann at home".into();
+            let notice = Notice::Paused { queue: queue(), is_paused, by };
+            assert_eq!(Notice::parse("a:due:paused", payload), Some(notice));
+        }
+        for (channel, payload) in [
+            ("a:due", "paused ann"),
+            ("a:paused", "7"),
+            ("a:paused", "stopped ann"),
+            (":paused", "paused ann"),
+            ("a", "7"),
+        ] {
+            assert_eq!(Notice::parse(channel, payload), None, "{channel} {payload}");
         }
     }
 }

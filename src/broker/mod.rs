@@ -35,7 +35,7 @@ mod without_tls;
 
 pub(crate) use self::beside::Beside;
 pub(crate) use self::cancelling::cancelled_by;
-pub(crate) use self::channels::Channels;
+pub(crate) use self::channels::{Channels, Notice};
 pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
 pub(crate) use self::kill_requests::{KillAnswer, KillRequest, digest};
@@ -51,8 +51,9 @@ pub(crate) use self::target::Target;
 pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
     Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishRequest, Foreign,
-    MAX_BATCH, MAX_SCHEDULED, MAX_SUBMITTED, NewKillRequest, Owned, PickUpRequest, Place, Promoted, Ready,
-    ReconcileRequest, Reconciled, Requested, RetryLaterRequest, Scheduled, Started, Submission, Submitted,
+    MAX_BATCH, MAX_SCHEDULED, MAX_SUBMITTED, NewKillRequest, Owned, Paused, PickUpRequest, Place, Promoted,
+    Ready, ReconcileRequest, Reconciled, Requested, RetryLaterRequest, Scheduled, Started, Submission,
+    Submitted,
 };
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]

@@ -26,11 +26,12 @@ struct Loaded {
 }
 
 /// What several scripts share, by name: `--! include name` stands for it.
-const SHARED: [(&str, &str); 8] = [
+const SHARED: [(&str, &str); 9] = [
     ("cancelled", include_str!("../../lua/shared/cancelled.lua")),
     ("deaths", include_str!("../../lua/shared/deaths.lua")),
     ("letters", include_str!("../../lua/shared/letters.lua")),
     ("now", include_str!("../../lua/shared/now.lua")),
+    ("paused", include_str!("../../lua/shared/paused.lua")),
     ("record", include_str!("../../lua/shared/record.lua")),
     ("stale", include_str!("../../lua/shared/stale.lua")),
     ("suspects", include_str!("../../lua/shared/suspects.lua")),
@@ -95,6 +96,8 @@ scripts! {
     RUN_NOW = "run_now";
     REVIVE = "revive";
     PURGE = "purge";
+    PAUSE = "pause";
+    RESUME = "resume";
 }
 
 /// Appends requests that load all scripts, so that no call has to be sent twice.

@@ -13,7 +13,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(super) use self::operate::{
     Calls, CallsCancel, CallsList, CallsRun, CallsShow, Completions, Config, Dead, DeadDelete, DeadList,
-    DeadMove, DeadShow, Kill, Peek, Purge, Tasks, TasksVerb, Workers,
+    DeadMove, DeadShow, Kill, PauseQueue, Peek, Purge, Queues, QueuesVerb, Tasks, TasksVerb, Workers,
 };
 pub(super) use self::serve::{Dev, Enqueue, JsonLog, Language, Sweeper, SweeperFlags, Worker, WorkerFlags};
 use crate::cli::exit::CODES;
@@ -77,16 +77,6 @@ pub(super) struct Json {
     pub(super) json: bool,
 }
 
-/// Which queues are shown.
-#[derive(Debug, Clone, Copy, clap::Args)]
-pub(super) struct Queues {
-    /// Look at all keys of the database for queues that nobody registered, however long that takes
-    #[arg(long)]
-    pub(super) scan: bool,
-    #[command(flatten)]
-    pub(super) output: Json,
-}
-
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -98,11 +88,7 @@ pub(super) enum Command {
     Enqueue(Enqueue),
     /// Show the tasks of this program, or kill a call that runs
     Tasks(Tasks),
-    /// Show how full the queues are
-    #[command(
-        after_help = "TOKENS are notifications, one for each waiting message; a sweeper adds those that are missing.\n\
-                      SUSPECTS are messages that took workers down and are not buried yet (see `sweeper --max-deaths`).\n\nExamples:\n  {program} queues\n  {program} queues --redis redis://127.0.0.1:6379 --json"
-    )]
+    /// Show how full the queues are, or pause and resume one
     Queues(Queues),
     /// Show who works, and on what
     Workers(Workers),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::broker::{Beside, Broker, BrokerError, BrokerErrorKind};
+use crate::broker::{Beside, Broker, BrokerError, BrokerErrorKind, Paused};
 use crate::error::Error;
 use crate::inspect::health::plural;
 use crate::inspect::{Finding, Inspector, WorkerKind, WorkerStatus};
@@ -86,7 +86,7 @@ impl Inspector {
     /// Looks at one queue.
     async fn check_queue(&self, queue: &QueueName, live_keys: &[String]) -> Result<Vec<Finding>, Error> {
         let keys = QueueKeys::new(queue);
-        let expected: [(&str, _); 11] = [
+        let expected: [(&str, _); 12] = [
             (&keys.queue, "list"),
             (&keys.notifications, "list"),
             (&keys.hand, "list"),
@@ -98,6 +98,7 @@ impl Inspector {
             (&keys.due, "zset"),
             (&keys.later, "hash"),
             (&keys.timetable, "string"),
+            (&keys.paused, "string"),
         ];
         let mut findings = wrong_types(&self.broker, &expected).await?;
         if findings.is_empty() {
@@ -114,6 +115,10 @@ impl Inspector {
             findings.extend(self.options(&keys, &workers).await?);
             let [waiting, _, _, dead, ..] = self.broker.lengths(&keys).await?;
             findings.extend(served(waiting, &workers));
+            if waiting > 0 {
+                let pause = self.broker.paused(&keys).await?;
+                findings.extend(pause.map(|pause| paused(queue, waiting, &pause)));
+            }
             findings.extend((dead > 0).then(|| {
                 let fix =
                     format!("`dead list --queue {queue}` shows why; then `dead requeue` or `dead delete`");
@@ -301,6 +306,12 @@ fn served(waiting: u64, workers: &[WorkerStatus]) -> Option<Finding> {
             "run `worker` with this queue; idle workers of Python and Go cannot be seen",
         )
     })
+}
+
+fn paused(queue: &QueueName, waiting: u64, pause: &Paused) -> Finding {
+    let waiting = plural(waiting, "message waits", "messages wait");
+    let fix = format!("`queues resume {queue}`, unless it is meant to stay paused");
+    Finding::warning("paused", format!("{waiting}, and the queue was paused by {}", pause.by), fix)
 }
 
 #[cfg(test)]

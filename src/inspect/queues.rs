@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::broker::{Beside, BrokerError, BrokerErrorKind, Found, Pace};
 use crate::error::Error;
-use crate::inspect::Inspector;
 use crate::inspect::workers::{SOON_MS, holds};
+use crate::inspect::{Inspector, Pause};
 use crate::protocol::info::WorkerInfo;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::message::Message;
@@ -52,6 +52,8 @@ pub struct QueueStatus {
     pub suspects: u64,
     /// Workers that serve the queue; those of Python and Go only while they own a message.
     pub workers: u64,
+    /// The pause of the queue, if it is paused.
+    pub paused: Option<Pause>,
     /// Why the queue cannot be read; all numbers are 0 then.
     pub problem: Option<String>,
 }
@@ -94,6 +96,7 @@ impl Inspector {
         };
         let [waiting, tokens, owned, dead, suspects, scheduled, workers] = numbers;
         let oldest_ms = if waiting > 0 { self.oldest_ms(queue).await? } else { None };
+        let paused = self.broker.paused(&QueueKeys::new(queue)).await?.map(Pause::from);
         let queue = queue.to_string();
         Ok(QueueStatus {
             queue,
@@ -105,6 +108,7 @@ impl Inspector {
             dead,
             suspects,
             workers,
+            paused,
             problem,
         })
     }

@@ -33,8 +33,12 @@ pub struct QueueKeys {
     pub cancelled: String,
     /// ZSET: id → when the record of a finished call is dropped, in milliseconds since 1970.
     pub done: String,
+    /// STRING: since when the queue is paused, in milliseconds since 1970, a space, and by whom.
+    pub paused: String,
     /// The channel on which that process is told of a call that is due before all others.
     pub due_channel: String,
+    /// The channel on which workers are told that the queue is paused or resumed.
+    pub paused_channel: String,
 }
 
 impl QueueKeys {
@@ -55,7 +59,9 @@ impl QueueKeys {
             timetable: format!("{queue}_timetable"),
             cancelled: format!("{queue}_cancelled"),
             done: format!("{queue}_done"),
+            paused: format!("{queue}_paused"),
             due_channel: due_channel(queue.as_str()),
+            paused_channel: format!("{queue}{PAUSED_CHANNEL}"),
         }
     }
 }
@@ -68,6 +74,15 @@ pub fn due_channel(queue: &str) -> String {
 
 /// What the names of the channels of timetables end in.
 pub const DUE_CHANNEL: &str = ":due";
+
+/// What the names of the channels of pauses end in.
+pub const PAUSED_CHANNEL: &str = ":paused";
+
+/// The queue of a channel whose name ends so.
+#[must_use]
+pub fn queue_of(channel: &str, end: &str) -> Option<QueueName> {
+    QueueName::parse(channel.strip_suffix(end)?).ok()
+}
 
 /// HASH: the record of a call; and the channel on which its end is published.
 #[must_use]

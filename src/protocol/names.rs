@@ -10,7 +10,7 @@ pub const QUEUES: &str = "delayed_queues";
 pub const MAX_QUEUE_NAME: usize = 200;
 
 /// What we append to a queue's name for keys of ours and of the ancestors; a queue's name ends in none of them.
-pub const SUFFIXES: [&str; 13] = [
+pub const SUFFIXES: [&str; 14] = [
     "_noti",
     "_hand",
     "_processing",
@@ -21,6 +21,7 @@ pub const SUFFIXES: [&str; 13] = [
     "_due",
     "_later",
     "_timetable",
+    "_paused",
     "_scheduled",
     "_cancelled",
     "_done",

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::broker::{Broker, BrokerError, Channels, Promoted};
-use crate::protocol::keys::{DUE_CHANNEL, QueueKeys};
-use crate::protocol::names::{QueueName, WorkerId};
+use crate::broker::{Broker, BrokerError, Channels, Notice, Promoted};
+use crate::protocol::keys::{DUE_CHANNEL, QueueKeys, queue_of};
+use crate::protocol::names::WorkerId;
 
 /// For how long one process has the timetable of a queue to itself, and by how much its death can delay a call.
 const LEASE: Duration = Duration::from_secs(1);
@@ -84,10 +84,10 @@ impl Timetable {
     }
 
     /// Listens, until it is dropped, for calls that others schedule earlier than all known ones. If it cannot, sweeps find them
-    /// later.
+    /// later. Other notices are handed to `others`; `None`: earlier ones were missed.
     ///
     /// Cancel-safe: it changes nothing.
-    pub(crate) async fn listen(self: Arc<Self>, channels: Channels) {
+    pub(crate) async fn listen(self: Arc<Self>, channels: Channels, others: impl Fn(Option<Notice>) + Send) {
         let mut is_failing = false;
         loop {
             match self.broker.listen(&channels).await {
@@ -95,10 +95,15 @@ impl Timetable {
                     is_failing = false;
                     if let Channels::Named(names) = &channels {
                         // Earlier messages were missed.
-                        names.iter().for_each(|name| self.hear(name, Duration::ZERO));
+                        let queues = names.iter().filter_map(|name| queue_of(name, DUE_CHANNEL));
+                        queues.for_each(|queue| self.note(&QueueKeys::new(&queue), Duration::ZERO));
                     }
-                    while let Some((channel, after)) = listener.next().await {
-                        self.hear(&channel, after);
+                    others(None);
+                    while let Some(notice) = listener.next().await {
+                        match notice {
+                            Notice::Due { queue, after } => self.note(&QueueKeys::new(&queue), after),
+                            Notice::Paused { .. } => others(Some(notice)),
+                        }
                     }
                 }
                 Err(error) => {
@@ -109,14 +114,6 @@ impl Timetable {
                 }
             }
             tokio::time::sleep(PAUSE).await;
-        }
-    }
-
-    /// Notes that a call of the queue with this channel is due after that time.
-    fn hear(&self, channel: &str, after: Duration) {
-        let queue = channel.strip_suffix(DUE_CHANNEL).and_then(|name| QueueName::parse(name).ok());
-        if let Some(queue) = queue {
-            self.note(&QueueKeys::new(&queue), after);
         }
     }
 

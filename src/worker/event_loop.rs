@@ -185,7 +185,8 @@ impl EventLoop {
     fn on_last_sweep(&mut self, left: &[Left]) {
         let mut found_nothing = true;
         for (queue, Left { moved, waits }) in left.iter().enumerate() {
-            if *moved || (*waits && !self.queues.is_unknown(queue)) {
+            let is_for_us = !self.queues.is_unknown(queue) && !self.queues.is_paused(queue);
+            if *moved || (*waits && is_for_us) {
                 found_nothing = false;
                 self.queues.wake(queue);
             }
@@ -233,6 +234,10 @@ impl EventLoop {
     fn on_came(&mut self, came: Came) {
         match came {
             Came::Reply(reply) => self.on_reply(reply),
+            Came::Pause(news) => {
+                self.queues.on_pause_news(news);
+                self.on_queue_events();
+            }
             Came::Woken(woken) => {
                 let demand = demand(&self.executor, self.accepts());
                 self.queues.woken(woken, demand);
@@ -247,13 +252,17 @@ impl EventLoop {
     fn on_reply(&mut self, reply: Reply) {
         let took = reply.took();
         self.queues.on_reply(reply);
-        while let Some(event) = self.queues.next_event() {
-            self.on_queue_event(event);
-        }
+        self.on_queue_events();
         if let Some((took, slots)) = took {
             self.busy_poll.answered(took, slots, self.executor.begun() == 0);
         }
         self.on_early_kills();
+    }
+
+    fn on_queue_events(&mut self) {
+        while let Some(event) = self.queues.next_event() {
+            self.on_queue_event(event);
+        }
     }
 
     fn on_queue_event(&mut self, event: QueueEvent) {
@@ -273,6 +282,7 @@ impl EventLoop {
                     self.queues.forget(queue, slot);
                 }
             }
+            QueueEvent::Paused { queue } => self.put_back_prefetched_of(queue),
             QueueEvent::Settled { slot, is_done } => self.kills.on_settled(slot, is_done),
             QueueEvent::Buried { queue, burial, letter } => {
                 self.failures.buried(self.queues.name(queue), &burial, letter.as_deref());
@@ -328,6 +338,10 @@ impl EventLoop {
                 self.flush();
                 batch.lap();
             }
+        }
+        if self.queues.is_paused(queue) {
+            // It was paused while they were on their way.
+            self.put_back_prefetched_of(queue);
         }
         self.executor.hand_over();
     }
@@ -405,6 +419,12 @@ impl EventLoop {
         let count = taken.len();
         taken.into_iter().for_each(|(queue, slot)| self.queues.put_back(queue, slot, Place::Head));
         count
+    }
+
+    /// The same of one queue.
+    fn put_back_prefetched_of(&mut self, queue: usize) {
+        let slots = self.executor.take_prefetched_of(queue);
+        slots.into_iter().rev().for_each(|slot| self.queues.put_back(queue, slot, Place::Head));
     }
 
     /// Takes in the ends of runs that were reported so far.

@@ -19,6 +19,7 @@ use crate::broker::{BrokerError, Foreign, KillRequest, LeaseKeeper};
 use crate::protocol::names::WorkerId;
 use crate::repeats::WINDOW;
 use crate::worker::description::Description;
+use crate::worker::queue::pause::PauseNews;
 use crate::worker::queue::served::ServedQueue;
 
 /// The name of a beat in the log.
@@ -47,6 +48,8 @@ pub(super) struct Pulse {
     pub(super) found: Arc<Notify>,
     /// To the event loop: requests to kill runs, each with the index of its queue.
     pub(super) kills: UnboundedSender<(usize, KillRequest)>,
+    /// To the event loop: queues that are paused or resumed, unlike what it knows.
+    pub(super) pauses: UnboundedSender<PauseNews>,
 }
 
 /// A queue of the worker, and how many beats it still rests.
@@ -255,7 +258,7 @@ impl Pulse {
             let lease = if is_idle { self.lease * 2 } else { self.lease };
             let info = self.description.encode(index);
             for chunk in chunks(&slots) {
-                let sent = queue.now();
+                let (sent, at) = (queue.now(), Instant::now());
                 let ids = queue.ids(chunk);
                 let keys = queue.lease_keys(self.worker.as_str());
                 match keeper.beat(keys, lease, &info, &ids) {
@@ -266,6 +269,12 @@ impl Pulse {
                             queue.note_found();
                             found = true;
                             is_idle = false;
+                        }
+                        // Nothing else would tell when it is resumed, where that was not heard.
+                        is_idle &= beaten.paused.is_none();
+                        if beaten.paused.is_some() != queue.is_paused() {
+                            let by = beaten.paused.map(|paused| paused.by);
+                            let _ = self.pauses.send(PauseNews::Beat { queue: index, by, sent: at });
                         }
                         for kill in beaten.kills {
                             // If the event loop is gone, it has put back or settled all of its messages.

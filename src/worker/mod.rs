@@ -66,6 +66,7 @@ use crate::worker::executor::{ExecutorParts, Shared};
 use crate::worker::heartbeat::{Beating, Heartbeat, Pulse};
 use crate::worker::last_sweep::LastSweep;
 use crate::worker::prefetch_limiter::PrefetchLimiter;
+use crate::worker::queue::pause::PauseNews;
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::queue::{QueueParts, SPARES, Sender};
 use crate::worker::stats::Counters;
@@ -183,7 +184,8 @@ impl Worker {
         };
         let (kill, kills) = unbounded_channel();
         let questions = Questions::default();
-        let pulse = self.pulse(&queues, kill, &questions);
+        let (paused, pauses) = unbounded_channel();
+        let pulse = self.pulse(&queues, kill, paused.clone(), &questions);
         let found = Arc::clone(&pulse.found);
         let begun = self.heartbeat.begin(pulse);
         let registered = try_join_all(queues.iter().map(|queue| register(&broker, queue)));
@@ -218,10 +220,13 @@ impl Worker {
         let all_gone = processes.as_ref().map(Processes::end);
 
         let timetable = Arc::new(Timetable::new(broker.clone(), self.id.clone()));
-        let channels = Channels::Named(queues.iter().map(|queue| queue.keys.due_channel.clone()).collect());
+        let channels = queues.iter().flat_map(|queue| [&queue.keys.due_channel, &queue.keys.paused_channel]);
+        let channels = Channels::Named(channels.cloned().collect());
         // What may be due by now.
         queues.iter().for_each(|queue| timetable.note(&queue.keys, Duration::ZERO));
-        let listening = Owned::spawn(Arc::clone(&timetable).listen(channels));
+        let listening = Owned::spawn(Arc::clone(&timetable).listen(channels, move |notice| {
+            let _ = paused.send(notice.map_or(PauseNews::Listening, PauseNews::Published));
+        }));
         let promoting = self.observer.is_none().then(|| Owned::spawn(Arc::clone(&timetable).run()));
 
         let (answer, answered) = unbounded_channel();
@@ -236,6 +241,7 @@ impl Worker {
                 slots: config.slots(),
                 sender: Sender { broker: broker.clone(), lease: config.lease, dead, place: place.into() },
                 timetable: Arc::clone(&timetable),
+                pauses,
                 counters: Arc::clone(&self.counters),
                 is_burst: config.burst,
             },
@@ -351,6 +357,7 @@ impl Worker {
         &self,
         queues: &[Arc<ServedQueue>],
         kills: UnboundedSender<(usize, KillRequest)>,
+        pauses: UnboundedSender<PauseNews>,
         questions: &Questions,
     ) -> Pulse {
         let config = &self.config.worker;
@@ -364,6 +371,7 @@ impl Worker {
             runtime: tokio::runtime::Handle::current(),
             found: Arc::default(),
             kills,
+            pauses,
         }
     }
 

@@ -269,6 +269,7 @@ fn names_that_are_not_allowed_are_refused() {
         ("mail_noti", "_noti"),
         ("mail_processing", "_processing"),
         ("mail_hand", "_hand"),
+        ("mail_paused", "_paused"),
         ("mail_scheduled", "_scheduled"),
         (&long, "201"),
     ] {

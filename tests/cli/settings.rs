@@ -115,7 +115,7 @@ fn an_error_does_nothing_to_a_terminal_and_shows_no_password() {
     for (words, code, told) in [
         (&["queues", "--redis", address][..], 5, "127.0.0.1:1/\\u{1b}[31m\\u{7}"),
         (&["peek", "a\u{1b}[31mb\u{7}"], 2, "invalid value 'a\\u{1b}[31mb\\u{7}' for '<QUEUE>'"),
-        (&["queues", "\u{1b}[31m"], 2, "unexpected argument '\\u{1b}[31m' found"),
+        (&["doctor", "\u{1b}[31m"], 2, "unexpected argument '\\u{1b}[31m' found"),
         (&["worker", "--fa\u{9b}31mst"], 2, "--fa\\u{9b}31mst"),
         (&["queues\u{7}"], 2, "unrecognized subcommand 'queues\\u{7}'"),
         (&["worker", "redis://:geheim@x:1"], 2, "unexpected argument 'redis://:***@x:1' found"),

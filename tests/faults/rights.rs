@@ -150,3 +150,20 @@ fn dead_letters_that_may_not_go_back_stay() {
         assert_eq!((state.dead.len(), state.waiting.len()), (1, 0), "{right}: {state:#?}");
     }
 }
+
+#[test]
+fn worker_that_may_not_read_a_pause_claims_nothing() {
+    let (mut trial, url) = without("-get");
+    let () = redis::Commands::set(&mut trial.redis, "q_paused", "17 anna").unwrap();
+    trial.push(&marks(10));
+    let mut worker = trial.worker_at(&url, &["--lease", "1s"]);
+    worker.wait_for_line("give it the right");
+    assert_eq!((kept(&mut trial), trial.ledger.total()), (10, 0));
+    set(&mut trial.redis, &["+@all"]);
+    worker.wait_for_line("\"queue paused\"");
+    assert_eq!((kept(&mut trial), trial.ledger.total()), (10, 0));
+    let () = redis::Commands::del(&mut trial.redis, "q_paused").unwrap();
+    trial.wait_settled();
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once(0..10);
+}

@@ -3,6 +3,7 @@
 mod from_us;
 mod mixed;
 mod our_sweeper;
+mod pauses;
 mod python_options;
 mod servers;
 mod their_sweepers;

@@ -42,7 +42,14 @@ impl Bench {
     fn we_claim(&mut self, seq: u64, released: usize, ids: &[String]) -> (i64, Vec<String>) {
         let (lost, _, _, claimed): (i64, i64, i64, redis::Value) = self
             .call("claim", |call| {
-                call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND).key(CANCELLED);
+                call.key(QUEUE)
+                    .key(TOKENS)
+                    .key(PROCESSING)
+                    .key(WORKER)
+                    .key(DEATHS)
+                    .key(HAND)
+                    .key(PAUSED)
+                    .key(CANCELLED);
                 call.arg(seq).arg(LEASE).arg(0).arg(0).arg(0).arg(released).arg(0).arg(ids);
             })
             .unwrap();
@@ -124,7 +131,14 @@ fn token_of_a_foreign_sweep_between_wait_and_claim_is_dropped() {
     let mut pick_up = |seq: u64| -> Vec<Vec<u8>> {
         let reply: (i64, i64, i64, Vec<Vec<u8>>) = bench
             .call("pick_up", |call| {
-                call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND).key(CANCELLED);
+                call.key(QUEUE)
+                    .key(TOKENS)
+                    .key(PROCESSING)
+                    .key(WORKER)
+                    .key(DEATHS)
+                    .key(HAND)
+                    .key(PAUSED)
+                    .key(CANCELLED);
                 call.arg(seq).arg(LEASE).arg(slot(0));
             })
             .unwrap();

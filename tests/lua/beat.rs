@@ -6,13 +6,17 @@ const FORGET: u64 = 60_000;
 /// Something that stands in Redis, and how it comes there.
 type Seed = (&'static str, fn(&mut Connection));
 
+fn call_beat(bench: &mut Bench, ids: &[String]) -> RedisResult<Vec<String>> {
+    bench.call("beat", |call| {
+        call.key(WORKER).key(WORKERS).key(ORDERS);
+        call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(DUE).key(PAUSED).key(ids);
+        call.arg(LEASE).arg(WORKER_ID).arg("who I am").arg(FORGET);
+    })
+}
+
 /// Whether there is something to sweep, and the orders.
 fn look(bench: &mut Bench, ids: &[String]) -> RedisResult<(bool, Vec<(String, String)>)> {
-    let reply: Vec<String> = bench.call("beat", |call| {
-        call.key(WORKER).key(WORKERS).key(ORDERS);
-        call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(DUE).key(ids);
-        call.arg(LEASE).arg(WORKER_ID).arg("who I am").arg(FORGET);
-    })?;
+    let reply: Vec<String> = call_beat(bench, ids)?;
     let (found, orders) =
         reply.split_first().expect("expected to be told whether there is something to sweep");
     assert!(found == "0" || found == "1", "expected no list of another program: {found}");
@@ -120,4 +124,18 @@ fn changes_nothing_when_it_is_refused() {
         let () = bench.redis.pset_ex(slot(0), "1", 5_000).unwrap();
     };
     changes_nothing_it_may_not(&[WORKER, WORKERS, ORDERS], seed, |bench| beat(bench, &slots(2)));
+}
+
+#[test]
+fn tells_whether_the_queue_is_paused() {
+    let beat = |bench: &mut Bench| call_beat(bench, &[]).unwrap();
+    let mut bench = Bench::new();
+    assert_eq!(beat(&mut bench), ["0"]);
+    let () = bench.redis.set(PAUSED, "17 anna").unwrap();
+    let () = bench.redis.hset(ORDERS, slot(0), "digest 5 anna").unwrap();
+    assert_eq!(beat(&mut bench), ["8", "17 anna", &slot(0), "digest 5 anna"]);
+    bench.wait(&["x"]);
+    assert_eq!(beat(&mut bench), ["9", "17 anna"]);
+    let () = bench.redis.set(PAUSED, "another program's").unwrap();
+    assert_eq!(beat(&mut bench), ["1"]);
 }

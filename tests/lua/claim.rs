@@ -36,12 +36,23 @@ struct Reply {
     messages: Vec<Vec<u8>>,
 }
 
-fn claim(bench: &mut Bench, ask: &Ask) -> RedisResult<Reply> {
-    let reply: Vec<redis::Value> = bench.call("claim", |call| {
-        call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND).key(CANCELLED);
+fn call_claim<T: FromRedisValue>(bench: &mut Bench, ask: &Ask) -> RedisResult<T> {
+    bench.call("claim", |call| {
+        call.key(QUEUE)
+            .key(TOKENS)
+            .key(PROCESSING)
+            .key(WORKER)
+            .key(DEATHS)
+            .key(HAND)
+            .key(PAUSED)
+            .key(CANCELLED);
         call.arg(ask.seq).arg(LEASE).arg(ask.in_hand).arg(u8::from(ask.renew));
         call.arg(ask.forgive).arg(ask.released).arg(ask.kept).arg(&ask.ids);
-    })?;
+    })
+}
+
+fn claim(bench: &mut Bench, ask: &Ask) -> RedisResult<Reply> {
+    let reply: Vec<redis::Value> = call_claim(bench, ask)?;
     let (Ok([lost, waiting, suspects]), Some(messages)) = (numbers(&reply), reply.get(3).cloned()) else {
         panic!("expected three numbers and messages: {reply:?}")
     };
@@ -356,4 +367,64 @@ fn changes_nothing_when_it_is_refused() {
     let again = Ask { released: 1, ..Ask::free(1) };
     changes_nothing_it_may_not(&keys, seed, |bench| claim(bench, &again));
     refuses_stale_calls(seed, |bench, seq| claim(bench, &Ask { seq, ..ask.clone() }));
+}
+
+#[test]
+fn paused_queue_releases_and_gives_nothing() {
+    for (in_hand, packs) in [(0, 0), (1, 0), (2, 0), (0, 40)] {
+        let mut bench = Bench::new();
+        bench.wait(&["x", "y"]);
+        bench.wait_many(packs);
+        bench.own(&[(&slot(0), "a"), (&slot(1), "b")]);
+        let () = bench.redis.set(PAUSED, "17 anna at home").unwrap();
+        let () = bench.redis.rpush(HAND, "1").unwrap();
+        let before = bench.state();
+        let ask = Ask { in_hand, released: 2, kept: 1, ..Ask::free(20) };
+        let reply: redis::Value = call_claim(&mut bench, &ask).unwrap();
+        let redis::Value::Array(mut values) = reply else { panic!("{reply:?}") };
+        assert_eq!(values.pop(), Some(redis::Value::BulkString(b"17 anna at home".to_vec())));
+        assert_eq!(values.pop(), Some(redis::Value::Array(Vec::new())), "expected no messages");
+        assert_eq!(values[..2], [redis::Value::Int(0), redis::Value::Int(2 + packs as i64)]);
+        let state = bench.state();
+        assert!(state.processing.is_empty(), "expected both to be released: {state:#?}");
+        assert_eq!((state.waiting, state.tokens), (before.waiting, before.tokens));
+        assert_eq!(bench.redis.llen::<_, u64>(HAND).unwrap(), 1, "expected the token in the hand to stay");
+        assert_eq!(bench.seq(), Some(1));
+
+        let ask = Ask { seq: 2, ..ask };
+        let () = bench.redis.del(PAUSED).unwrap();
+        let ask = Ask { released: 0, kept: 0, ..ask };
+        assert_eq!(claim(&mut bench, &ask).unwrap().messages.len(), (2 + packs).min(20));
+    }
+}
+
+#[test]
+fn claim_asks_for_a_pause_once_and_a_release_never() {
+    let mut bench = Bench::new();
+    bench.wait(&["x"]);
+    let exists = |bench: &mut Bench| {
+        let text: String = redis::cmd("INFO").arg("commandstats").query(&mut bench.redis).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("cmdstat_exists:calls="));
+        line.map_or(0, |line| line.split(',').next().unwrap().parse::<u64>().unwrap())
+    };
+    let renewed = Ask { renew: true, ..Ask::free(1) };
+    claim(&mut bench, &renewed).unwrap();
+    assert_eq!(exists(&mut bench), 1);
+    claim(&mut bench, &Ask { seq: 2, ..Ask::release(1) }).unwrap();
+    assert_eq!(exists(&mut bench), 1);
+}
+
+#[test]
+fn key_of_another_program_is_no_pause() {
+    let seeds: [fn(&mut Connection); 3] = [
+        |redis| redis.rpush(PAUSED, "17 anna").unwrap(),
+        |redis| redis.hset(PAUSED, "17", "anna").unwrap(),
+        |redis| redis.set(PAUSED, "yes").unwrap(),
+    ];
+    for seed in seeds {
+        let mut bench = Bench::new();
+        bench.wait(&["x"]);
+        seed(&mut bench.redis);
+        assert_eq!(claim(&mut bench, &Ask::free(1)).unwrap().messages, bytes(&["x"]));
+    }
 }

@@ -23,7 +23,7 @@ fn seed(bench: &mut Bench) {
 fn releases_the_message_and_notes_the_end() {
     let mut bench = Bench::new();
     seed(&mut bench);
-    let mut listener = bench._server.connection();
+    let mut listener = bench.server.connection();
     let mut heard = listener.as_pubsub();
     heard.subscribe(RECORD).unwrap();
     assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), 1);

@@ -32,7 +32,14 @@ fn balance(bench: &mut Bench, gap: i64, moved: u8) -> i64 {
 fn claim(bench: &mut Bench, seq: u64, in_hand: u8) -> (i64, Vec<Vec<u8>>) {
     let reply: Vec<Value> = bench
         .call("claim", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND).key(CANCELLED);
+            call.key(QUEUE)
+                .key(TOKENS)
+                .key(PROCESSING)
+                .key(WORKER)
+                .key(DEATHS)
+                .key(HAND)
+                .key(PAUSED)
+                .key(CANCELLED);
             call.arg(seq).arg(LEASE).arg(in_hand).arg(1).arg(0).arg(0).arg(0).arg(slots(4));
         })
         .unwrap();
@@ -43,7 +50,14 @@ fn claim(bench: &mut Bench, seq: u64, in_hand: u8) -> (i64, Vec<Vec<u8>>) {
 fn pick_up(bench: &mut Bench, seq: u64) -> Vec<Vec<u8>> {
     let (_, _, _, messages): (i64, i64, i64, Vec<Vec<u8>>) = bench
         .call("pick_up", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND).key(CANCELLED);
+            call.key(QUEUE)
+                .key(TOKENS)
+                .key(PROCESSING)
+                .key(WORKER)
+                .key(DEATHS)
+                .key(HAND)
+                .key(PAUSED)
+                .key(CANCELLED);
             call.arg(seq).arg(LEASE).arg(slot(0));
         })
         .unwrap();
@@ -163,7 +177,7 @@ fn a_beat_tells_of_lists_that_begin_with_something_else() {
         let reply: Vec<i64> = bench
             .call("beat", |call| {
                 call.key(WORKER).key(WORKERS).key(ORDERS);
-                call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(DUE);
+                call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(DUE).key(PAUSED);
                 call.arg(LEASE).arg(WORKER_ID).arg("info").arg(60_000);
             })
             .unwrap();

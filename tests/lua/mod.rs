@@ -10,6 +10,7 @@ mod claim;
 mod finish;
 mod foreign;
 mod kill;
+mod pause;
 mod pick_up;
 mod promote;
 mod purge;
@@ -17,6 +18,7 @@ mod put_back;
 mod reconcile;
 mod requeue_lost;
 mod resign;
+mod resume;
 mod retry;
 mod retry_later;
 mod revive;
@@ -36,6 +38,7 @@ use crate::support::redis::{State, TestRedis, everything, snapshot};
 pub(crate) const QUEUE: &str = "q";
 pub(crate) const TOKENS: &str = "q_noti";
 pub(crate) const HAND: &str = "q_hand";
+pub(crate) const PAUSED: &str = "q_paused";
 pub(crate) const PROCESSING: &str = "q_processing";
 pub(crate) const DEAD: &str = "q_dead";
 pub(crate) const DEATHS: &str = "q_deaths";
@@ -78,7 +81,7 @@ pub(crate) fn unpacked(reply: Value) -> Value {
 
 /// A Redis on which scripts are tried.
 pub(crate) struct Bench {
-    _server: TestRedis,
+    server: TestRedis,
     pub(crate) redis: Connection,
 }
 
@@ -86,7 +89,7 @@ impl Bench {
     pub(crate) fn new() -> Self {
         let server = TestRedis::start();
         let redis = server.connection();
-        Self { _server: server, redis }
+        Self { server, redis }
     }
 
     /// Calls a script by its digest.

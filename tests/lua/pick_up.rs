@@ -5,12 +5,22 @@ use crate::model::world::World;
 
 type Reply = (i64, i64, i64, Option<Vec<u8>>);
 
+fn call_pick_up<T: FromRedisValue>(bench: &mut Bench, seq: u64) -> RedisResult<T> {
+    bench.call("pick_up", |call| {
+        call.key(QUEUE)
+            .key(TOKENS)
+            .key(PROCESSING)
+            .key(WORKER)
+            .key(DEATHS)
+            .key(HAND)
+            .key(PAUSED)
+            .key(CANCELLED);
+        call.arg(seq).arg(LEASE).arg(slot(0));
+    })
+}
+
 pub(super) fn pick_up(bench: &mut Bench, seq: u64) -> RedisResult<Reply> {
-    let (lost, waiting, suspects, messages): (i64, i64, i64, Vec<Vec<u8>>) =
-        bench.call("pick_up", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND).key(CANCELLED);
-            call.arg(seq).arg(LEASE).arg(slot(0));
-        })?;
+    let (lost, waiting, suspects, messages): (i64, i64, i64, Vec<Vec<u8>>) = call_pick_up(bench, seq)?;
     assert!(messages.len() <= 1, "expected one message at the most: {messages:?}");
     Ok((lost, waiting, suspects, messages.into_iter().next()))
 }
@@ -115,4 +125,25 @@ fn changes_nothing_when_it_is_refused() {
         }
         pick_up(bench, seq)
     });
+}
+
+#[test]
+fn token_of_a_paused_queue_stays_where_it_is() {
+    for in_hand in [true, false] {
+        let mut bench = Bench::new();
+        if in_hand {
+            seed(&mut bench)
+        } else {
+            bench.wait(&["x", "y"])
+        }
+        let () = bench.redis.set(PAUSED, "17 anna").unwrap();
+        let before = bench.state();
+        let reply: (i64, i64, i64, Vec<Vec<u8>>, String) = call_pick_up(&mut bench, 1).unwrap();
+        assert_eq!(reply, (0, 2, 0, vec![], "17 anna".into()));
+        let state = bench.state();
+        assert_eq!((state.waiting, state.tokens), (before.waiting, before.tokens));
+        assert_eq!(bench.redis.llen::<_, u64>(HAND).unwrap(), u64::from(in_hand));
+        let () = bench.redis.del(PAUSED).unwrap();
+        assert_eq!(pick_up(&mut bench, 2).unwrap().3, Some(b"x".to_vec()));
+    }
 }

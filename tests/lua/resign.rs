@@ -43,7 +43,14 @@ fn refuses_what_is_still_on_its_way() {
     bench.wait(&["new"]);
     let late = |bench: &mut Bench, seq: u64| {
         bench.call::<redis::Value>("claim", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS).key(HAND).key(CANCELLED);
+            call.key(QUEUE)
+                .key(TOKENS)
+                .key(PROCESSING)
+                .key(WORKER)
+                .key(DEATHS)
+                .key(HAND)
+                .key(PAUSED)
+                .key(CANCELLED);
             call.arg(seq).arg(LEASE).arg(0).arg(0).arg(0).arg(0).arg(0).arg(slot(2));
         })
     };

@@ -55,7 +55,7 @@ fn refuses_an_id_that_the_timetable_has_and_takes_the_others() {
 #[test]
 fn tells_of_a_call_that_is_due_before_all_others() {
     let mut bench = Bench::new();
-    let mut connection = bench._server.connection();
+    let mut connection = bench.server.connection();
     let mut heard = connection.as_pubsub();
     heard.subscribe(CHANNEL).unwrap();
     for (id, when, tells) in [("a", "+60000", true), ("b", "+90000", false), ("c", "+30000", true)] {

@@ -8,8 +8,8 @@ use redis::{Commands, RedisResult, Value};
 use super::deaths::Deaths;
 use super::world::{Claim, MOVED, Message, Numbers, Place, Seq, Stale, Wire, World};
 use crate::lua::{
-    Bench, CANCELLED, DEAD, DEATHS, DUE, HAND, LEASE, PROCESSING, QUEUE, STALE, TOKENS, WORKERS, digest,
-    unpacked,
+    Bench, CANCELLED, DEAD, DEATHS, DUE, HAND, LEASE, PAUSED, PROCESSING, QUEUE, STALE, TOKENS, WORKERS,
+    digest, unpacked,
 };
 
 /// Workers, and the slots of each.
@@ -370,7 +370,7 @@ impl Pair {
                 let wires = wires(*worker, slots);
                 let reply = self.bench.call("beat", |call| {
                     call.key(worker_key(*worker)).key(WORKERS).key(format!("{}:kill", worker_key(*worker)));
-                    call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(DUE);
+                    call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(DUE).key(PAUSED);
                     wires.iter().for_each(|wire| {
                         call.key(wire_id(*wire));
                     });
@@ -420,6 +420,7 @@ impl Pair {
                 .key(worker_key(worker))
                 .key(DEATHS)
                 .key(HAND)
+                .key(PAUSED)
                 .key(CANCELLED);
             call.arg(seq)
                 .arg(LEASE)
@@ -444,6 +445,7 @@ impl Pair {
                 .key(worker_key(worker))
                 .key(DEATHS)
                 .key(HAND)
+                .key(PAUSED)
                 .key(CANCELLED);
             call.arg(seq).arg(LEASE).arg(wire_id(wires[0]));
         });

@@ -7,6 +7,7 @@ mod embedded;
 mod exits;
 mod injected;
 mod kill;
+mod pauses;
 mod prefetch;
 mod queues;
 mod retries;

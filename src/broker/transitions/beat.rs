@@ -9,6 +9,7 @@ use crate::broker::kill_requests::KillRequest;
 use crate::broker::lease::{LeaseKeeper, LeaseKeys};
 use crate::broker::script::{self, milliseconds};
 use crate::broker::sweep::FORGET_WORKERS;
+use crate::broker::transitions::pause::Paused;
 
 /// What `beat` answered.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Beaten {
     pub(crate) found: bool,
     /// Whether lists of the queue begin with something else than a token.
     pub(crate) foreign: Foreign,
+    /// The pause of the queue, if it is paused.
+    pub(crate) paused: Option<Paused>,
     /// The kill requests for this worker.
     pub(crate) kills: Vec<KillRequest>,
 }
@@ -40,20 +43,30 @@ impl LeaseKeeper {
         slots: &[&str],
     ) -> Result<Beaten, BrokerError> {
         let queue = keys.queue;
-        let script_keys = keys.with(
-            &[&queue.queue, &queue.notifications, &queue.hand, &queue.processing, &queue.deaths, &queue.due],
-            slots,
-        );
+        let own: [&str; 7] = [
+            &queue.queue,
+            &queue.notifications,
+            &queue.hand,
+            &queue.processing,
+            &queue.deaths,
+            &queue.due,
+            &queue.paused,
+        ];
+        let script_keys = keys.with(&own, slots);
         let mut command = script::BEAT.command(&script_keys, 4, info.len() + keys.worker_id.len() + 32);
         command.arg(milliseconds(lease)).arg(keys.worker_id).arg(info).arg(milliseconds(FORGET_WORKERS));
         match self.run(&script::BEAT, &command)? {
             Value::Array(mut reply) => {
-                let kills = reply.split_off(reply.len().min(1));
+                let mut kills = reply.split_off(reply.len().min(1));
                 let [Value::Int(bits)] = reply[..] else {
                     return Err(script::BEAT.unexpected(&Value::Array(reply)));
                 };
                 let foreign = Foreign { hand: bits & 2 != 0, notifications: bits & 4 != 0 };
-                Ok(Beaten { found: bits & 1 != 0, foreign, kills: KillRequest::all_of(kills) })
+                let paused = match bits & 8 != 0 && !kills.is_empty() {
+                    true => Some(Paused::read(&script::BEAT, &kills.remove(0))?),
+                    false => None,
+                };
+                Ok(Beaten { found: bits & 1 != 0, foreign, paused, kills: KillRequest::all_of(kills) })
             }
             reply => Err(script::BEAT.unexpected(&reply)),
         }

@@ -9,6 +9,7 @@ use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::script::{self, Script, milliseconds};
 use crate::broker::token::Token;
+use crate::broker::transitions::pause::Paused;
 use crate::protocol::keys::QueueKeys;
 
 /// The most slots, or messages, that one call moves.
@@ -52,12 +53,20 @@ pub(crate) struct Claimed {
     pub(crate) cancelled: Vec<usize>,
     /// The claimed messages, in the order of the free slots.
     pub(crate) messages: Vec<Bytes>,
+    /// The queue is paused: nothing was claimed.
+    pub(crate) paused: Option<Paused>,
 }
 
 impl Claimed {
     pub(super) fn read(script: &Script, reply: Value) -> Result<Self, BrokerError> {
         let mut values = script.array(reply)?;
-        let places = if values.len() == 5 { values.pop() } else { None };
+        // What stands in `paused`, or the places of cancelled calls.
+        let fifth = if values.len() == 5 { values.pop() } else { None };
+        let (paused, places) = match fifth {
+            Some(Value::Array(places)) => (None, Some(Value::Array(places))),
+            paused => (paused, None),
+        };
+        let paused = paused.map(|text| Paused::read(script, &text)).transpose()?;
         let values = <[Value; 4]>::try_from(values);
         let [lost, waiting, suspects, messages] =
             values.map_err(|values| script.unexpected(&Value::Array(values)))?;
@@ -84,7 +93,7 @@ impl Claimed {
             }
         };
         let cancelled = places.map_or(Ok(Vec::new()), |places| read_places(script, places))?;
-        Ok(Self { lost, waiting, suspects: suspects > 0, alone: suspects == 2, cancelled, messages })
+        Ok(Self { lost, waiting, suspects: suspects > 0, alone: suspects == 2, cancelled, paused, messages })
     }
 }
 
@@ -125,6 +134,7 @@ impl Broker {
             ask.worker_key,
             &keys.deaths,
             &keys.hand,
+            &keys.paused,
             &keys.cancelled,
         ];
         let bytes = ask.wire_ids.iter().map(|id| id.len()).sum::<usize>() + 64;

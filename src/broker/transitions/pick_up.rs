@@ -35,6 +35,7 @@ pub(in crate::broker) async fn pick_up(
         ask.worker_key,
         &keys.deaths,
         &keys.hand,
+        &keys.paused,
         &keys.cancelled,
     ];
     let mut command = script::PICK_UP.command(&script_keys, 3, ask.wire_id.len() + 32);

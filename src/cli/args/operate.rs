@@ -48,6 +48,59 @@ pub(in crate::cli) struct Kill {
     pub(in crate::cli) output: Json,
 }
 
+/// `queues`
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+TOKENS are notifications, one for each waiting message; a sweeper adds those that are missing.
+SUSPECTS are messages that took workers down and are not buried yet (see `sweeper --max-deaths`).
+
+Examples:
+  {program} queues
+  {program} queues --redis redis://127.0.0.1:6379 --json
+  {program} queues pause mail
+  {program} queues resume mail")]
+pub(in crate::cli) struct Queues {
+    #[command(subcommand)]
+    pub(in crate::cli) verb: Option<QueuesVerb>,
+    /// Look at all keys of the database for queues that nobody registered, however long that takes
+    #[arg(long)]
+    pub(in crate::cli) scan: bool,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// What can be done beside looking at `queues`.
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum QueuesVerb {
+    /// Let Rust workers claim nothing more from a queue, until it is resumed
+    #[command(after_help = "\
+What runs goes on. Calls can be enqueued and scheduled meanwhile. Python and Go workers do not know of pauses.
+
+Examples:
+  {program} queues pause mail
+  {program} queues pause mail --by 'anna, for the move of the mail server' --json")]
+    Pause(PauseQueue),
+    /// Let workers claim again from a queue that is paused, at once
+    #[command(after_help = "\
+Examples:
+  {program} queues resume mail
+  {program} queues resume mail --json")]
+    Resume(PauseQueue),
+}
+
+/// `queues pause` and `queues resume`
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct PauseQueue {
+    /// The queue
+    pub(in crate::cli) queue: QueueName,
+    /// Who does it, or why, for the logs of the workers; default: user@host
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::cli) by: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
 /// `workers`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

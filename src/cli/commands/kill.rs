@@ -1,14 +1,11 @@
 //! `tasks kill`: ends a run for good.
 
-use std::os::unix::fs::MetadataExt;
-
 use crate::cli::Program;
 use crate::cli::args::Kill;
-use crate::cli::commands::{call, inspector};
+use crate::cli::commands::{call, inspector, somebody};
 use crate::cli::exit::{Code, Failure};
 use crate::cli::output;
 use crate::inspect::{Ending, KillError, Killed};
-use crate::sys;
 
 pub(super) async fn run(program: &Program, args: &Kill) -> Result<(), Failure> {
     let by = args.by.clone().unwrap_or_else(somebody);
@@ -25,21 +22,6 @@ pub(super) async fn run(program: &Program, args: &Kill) -> Result<(), Failure> {
             Err(Failure::new(Code::Failed, text))
         }
     }
-}
-
-/// `user@host`.
-fn somebody() -> String {
-    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
-    let user = named.into_iter().find(|user| !user.is_empty() && !user.chars().any(char::is_control));
-    let user = user.unwrap_or_else(|| match std::fs::metadata("/proc/self") {
-        Ok(process) => format!("uid {}", process.uid()),
-        Err(_) => "somebody".into(),
-    });
-    let mut by = format!("{user}@{}", sys::host());
-    while by.len() > 200 {
-        by.pop();
-    }
-    by
 }
 
 fn told(killed: &Killed) -> String {

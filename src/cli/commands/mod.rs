@@ -8,6 +8,7 @@ mod dev;
 mod doctor;
 mod enqueue;
 mod kill;
+mod pause;
 mod peek;
 mod purge;
 mod queues;
@@ -16,17 +17,19 @@ mod tasks;
 mod worker;
 mod workers;
 
+use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 
 #[cfg(feature = "testing")]
 pub use self::enqueue::json_message;
 use crate::cli::Program;
-use crate::cli::args::{Command, Tasks, TasksVerb};
+use crate::cli::args::{Command, Queues, Tasks, TasksVerb};
 use crate::cli::exit::Failure;
 use crate::cli::{output, suggest};
 use crate::error::Error;
 use crate::inspect::{Inspector, MessageSummary};
 use crate::protocol::names::QueueName;
+use crate::sys;
 
 /// So many characters of a path, and of arguments, stand in a table, and so many in JSON and where one message is shown.
 const SHORT: usize = 80;
@@ -39,6 +42,7 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Enqueue(args) => enqueue::run(program, args).await?,
         Command::Tasks(Tasks { verb: Some(TasksVerb::Kill(args)), .. }) => kill::run(&program, &args).await?,
         Command::Tasks(Tasks { verb: None, output }) => tasks::run(output)?,
+        Command::Queues(Queues { verb: Some(verb), .. }) => pause::run(&program, &verb).await?,
         Command::Queues(args) => queues::run(&program, args).await?,
         Command::Workers(args) => workers::run(&program, &args).await?,
         Command::Peek(args) => peek::run(&program, &args).await?,
@@ -108,4 +112,19 @@ fn time(ms: u64) -> String {
 /// What is not there, or is not known, in a table.
 fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".into())
+}
+
+/// Who runs this program: `user@host`.
+fn somebody() -> String {
+    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let user = named.into_iter().find(|user| !user.is_empty() && !user.chars().any(char::is_control));
+    let user = user.unwrap_or_else(|| match std::fs::metadata("/proc/self") {
+        Ok(process) => format!("uid {}", process.uid()),
+        Err(_) => "somebody".into(),
+    });
+    let mut by = format!("{user}@{}", sys::host());
+    while by.len() > 200 {
+        by.pop();
+    }
+    by
 }

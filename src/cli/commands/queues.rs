@@ -7,7 +7,7 @@ use crate::cli::args::Queues;
 use crate::cli::commands::inspector;
 use crate::cli::exit::Failure;
 use crate::cli::output::{self, Cell};
-use crate::inspect::QueueList;
+use crate::inspect::{QueueList, QueueStatus};
 
 /// How long is looked for queues that nobody registered, unless all are asked for.
 const SCAN: Duration = Duration::from_millis(250);
@@ -30,6 +30,7 @@ pub(super) async fn run(program: &Program, args: Queues) -> Result<(), Failure> 
         .filter_map(|queue| Some(format!("{}: {}", queue.queue, queue.problem.as_ref()?)))
         .map(|problem| output::clean(&problem))
         .collect();
+    let paused: Vec<String> = queues.iter().filter_map(paused).collect();
     let rows = queues.into_iter().map(|queue| {
         if queue.problem.is_some() {
             let nothing = || Cell::from("");
@@ -58,9 +59,17 @@ pub(super) async fn run(program: &Program, args: Queues) -> Result<(), Failure> 
         ]
         .map(|number| Cell::from(number.to_string()));
         let (dead, suspects) = (dead.red_if(has_dead), suspects.yellow_if(has_suspects));
-        [queue.queue.into(), waiting, oldest.into(), tokens, owned, scheduled, dead, suspects, workers]
+        let name = Cell::from(queue.queue).yellow_if(queue.paused.is_some());
+        [name, waiting, oldest.into(), tokens, owned, scheduled, dead, suspects, workers]
     });
     let heads = ["queue", "waiting", "oldest", "tokens", "owned", "scheduled", "dead", "suspects", "workers"];
     output::table(heads, rows.collect(), &[(0, 10)])?;
-    problems.iter().try_for_each(|problem| output::print(problem))
+    problems.iter().chain(&paused).try_for_each(|line| output::print(line))
+}
+
+/// What is said of a queue that is paused.
+fn paused(queue: &QueueStatus) -> Option<String> {
+    let pause = queue.paused.as_ref()?;
+    let (name, since) = (&queue.queue, output::distance(pause.since_ms));
+    Some(output::clean(&format!("{name} was paused {since} by {}: `queues resume {name}`", pause.by)))
 }

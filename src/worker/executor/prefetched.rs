@@ -96,6 +96,17 @@ impl Executor {
         taken
     }
 
+    /// Takes those of one queue that have not begun and are still held, first claim first: their slots.
+    pub(in crate::worker) fn take_prefetched_of(&mut self, queue: usize) -> Vec<usize> {
+        let waiting = std::mem::take(&mut self.prefetched.waiting);
+        let (taken, others): (VecDeque<_>, VecDeque<_>) =
+            waiting.into_iter().partition(|prefetched| self.queue_of(*prefetched) == Some(queue));
+        self.prefetched.waiting = others;
+        let slots: Vec<usize> = taken.into_iter().map(|prefetched| prefetched.slot).collect();
+        slots.iter().for_each(|slot| drop(self.runs.take(*slot)));
+        slots
+    }
+
     /// Sets a timer, so that they do not wait for long where that is not wanted.
     pub(in crate::worker) fn watch_prefetched(&mut self) {
         if !self.has_prefetched() || self.limiter.is_fixed() {

@@ -9,6 +9,7 @@ use std::time::Instant;
 use crate::broker::{BrokerError, Place, Token};
 use crate::worker::queue::claim_size::Situation;
 use crate::worker::queue::cooldown::Cooldown;
+use crate::worker::queue::pause::Pause;
 use crate::worker::queue::pending::Pending;
 use crate::worker::queue::request::{Request, RequestKind};
 use crate::worker::queue::served::ServedQueue;
@@ -30,6 +31,8 @@ pub(super) struct QueueClient {
     to_settle: ToSettle,
     supply: Supply,
     aside: SetAside,
+    /// Whether an operator has paused it.
+    pause: Pause,
     /// The pause after a request that failed.
     errors: Cooldown,
     /// The pause after a call was put back because it got no process, or lost it.
@@ -46,6 +49,7 @@ impl QueueClient {
             to_settle: ToSettle::default(),
             supply: Supply::new(weight),
             aside: SetAside::default(),
+            pause: Pause::default(),
             errors: Cooldown::default(),
             losses: Cooldown::rest(),
             claimed_by: vec![0; served.slot_count],
@@ -77,6 +81,14 @@ impl QueueClient {
         &mut self.aside
     }
 
+    pub(super) fn pause(&self) -> &Pause {
+        &self.pause
+    }
+
+    pub(super) fn pause_mut(&mut self) -> &mut Pause {
+        &mut self.pause
+    }
+
     pub(super) fn errors_mut(&mut self) -> &mut Cooldown {
         &mut self.errors
     }
@@ -102,7 +114,7 @@ impl QueueClient {
 
     /// Whether nothing is claimed for a while, though Redis would give something.
     pub(super) fn rests(&self) -> bool {
-        self.supply.rests_until().is_some() || self.losses.until().is_some()
+        self.pause.is_paused() || self.supply.rests_until().is_some() || self.losses.until().is_some()
     }
 
     /// Whether nothing is asked of it for a while, by itself or since Redis refused.
@@ -130,9 +142,10 @@ impl QueueClient {
         self.aside.expire(now);
     }
 
-    /// Whether nothing is left to run or to bury.
+    /// Whether nothing is left to run or to bury. What waits in a paused queue is not for this worker.
     pub(super) fn has_nothing(&self) -> bool {
-        self.aside.burials() == 0 && self.supply.has_nothing()
+        let is_left_alone = self.pause.is_paused() && !self.supply.has_token();
+        self.aside.burials() == 0 && (is_left_alone || self.supply.has_nothing())
     }
 
     /// Whether nothing is in flight, and nothing is left to send but what Redis would refuse again.

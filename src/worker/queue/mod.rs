@@ -9,6 +9,7 @@ mod claim_size;
 mod client;
 pub(super) mod cooldown;
 mod last_requests;
+pub(super) mod pause;
 mod pending;
 mod replies;
 mod request;
@@ -29,6 +30,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::{unconstrained, yield_now};
 
 use crate::broker::{Place, Started};
@@ -37,6 +39,7 @@ use crate::repeats::Repeats;
 use crate::sweeper::Timetable;
 use crate::worker::prefetch_limiter::PrefetchLimiter;
 use crate::worker::queue::client::QueueClient;
+use crate::worker::queue::pause::PauseNews;
 use crate::worker::queue::request::{Request, RequestKind};
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::queue::slots::SlotPool;
@@ -62,11 +65,12 @@ pub(super) struct Demand<'a> {
 }
 
 /// What came from Redis.
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and replies are by far the most")]
 pub(super) enum Came {
     Reply(Reply),
     /// The wait for notifications has ended.
     Woken(Woken),
+    /// Something was heard of pauses.
+    Pause(PauseNews),
 }
 
 /// What the event loop is told.
@@ -90,6 +94,8 @@ pub(super) enum QueueEvent {
     NotOwned { queue: usize, slot: usize },
     /// A message is a dead letter; `letter` is the id of that, if its reply is there.
     Buried { queue: usize, burial: Settlement, letter: Option<String> },
+    /// A queue was paused.
+    Paused { queue: usize },
     /// The message of a slot is gone: by its settlement, or it was taken away or put back before.
     Settled { slot: usize, is_done: bool },
 }
@@ -106,6 +112,7 @@ pub(super) struct QueueParts {
     pub(super) slots: usize,
     pub(super) sender: Sender,
     pub(super) timetable: Arc<Timetable>,
+    pub(super) pauses: UnboundedReceiver<PauseNews>,
     pub(super) counters: Arc<Counters>,
     /// Whether the worker ends when its queues are empty.
     pub(super) is_burst: bool,
@@ -128,6 +135,7 @@ pub(super) struct Queues {
     virtual_time: u64,
     troubles: Repeats<(QueueName, &'static str)>,
     timetable: Arc<Timetable>,
+    pauses: UnboundedReceiver<PauseNews>,
     counters: Arc<Counters>,
     is_burst: bool,
     /// The worker ends: only what it owns is settled.
@@ -154,6 +162,7 @@ impl Queues {
             virtual_time: 0,
             troubles: Repeats::new(1),
             timetable: parts.timetable,
+            pauses: parts.pauses,
             counters: parts.counters,
             is_burst: parts.is_burst,
             is_draining: false,
@@ -273,10 +282,12 @@ impl Queues {
         }
     }
 
-    /// The next reply, or the end of the wait for notifications. Cancel-safe. Never resolves when there is neither.
+    /// The next reply, the end of the wait for notifications, or what is heard of pauses. Cancel-safe. Never resolves when
+    /// there is none of these.
     pub(super) async fn next(&mut self) -> Came {
         tokio::select! {
             Some(reply) = self.in_flight.next(), if !self.in_flight.is_empty() => Came::Reply(reply),
+            Some(news) = self.pauses.recv() => Came::Pause(news),
             woken = self.wait.ended() => Came::Woken(woken),
         }
     }

@@ -63,10 +63,15 @@ impl Queues {
             return self.clients[queue].doubt(request);
         }
         let suspects = claimed.suspects;
+        let (made, asks) = (request.made, request.claimed() > 0);
+        let paused_by = claimed.paused.as_ref().map(|paused| paused.by.clone());
         let filled = self.clients[queue].on_claimed(request, claimed, &mut self.slots);
         self.note_lost(queue, filled.lost);
         if filled.may_hold_more {
             self.wake(queue);
+        }
+        if asks {
+            self.on_claim_of(queue, made, paused_by.as_deref());
         }
         let (mut slots, mut messages) = (filled.slots, filled.messages);
         if messages.is_empty() {

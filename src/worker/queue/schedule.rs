@@ -57,8 +57,11 @@ impl Queues {
         candidates.min_by_key(|(_, client)| client.supply().served()).map(|(index, _)| index)
     }
 
-    /// Notes that a queue may hold something.
+    /// Notes that a queue may hold something. One that is paused counts as empty until it is resumed.
     pub(in crate::worker) fn wake(&mut self, index: usize) {
+        if self.is_paused(index) {
+            return;
+        }
         self.clients[index].supply_mut().wake(self.virtual_time);
     }
 

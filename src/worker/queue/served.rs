@@ -34,6 +34,8 @@ pub(in crate::worker) struct ServedQueue {
     found: AtomicBool,
     /// Which of its lists begin with something else than a token, as the last beat saw them.
     foreign: Mutex<Foreign>,
+    /// Whether it is paused, as far as the event loop knows.
+    is_paused: AtomicBool,
 }
 
 /// How many slots are made at once.
@@ -65,6 +67,7 @@ impl ServedQueue {
             recent: words(),
             found: AtomicBool::new(true),
             foreign: Mutex::default(),
+            is_paused: AtomicBool::new(false),
             queue,
         }
     }
@@ -178,6 +181,16 @@ impl ServedQueue {
     /// Which of its lists begin with something else than a token.
     pub(in crate::worker) fn foreign(&self) -> Foreign {
         *self.foreign.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes whether the queue is paused.
+    pub(in crate::worker) fn note_paused(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, Ordering::Relaxed);
+    }
+
+    /// Whether the queue is paused, as far as is known.
+    pub(in crate::worker) fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::Relaxed)
     }
 
     /// Milliseconds on this queue's clock; never 0.

@@ -300,7 +300,8 @@ impl Queues {
             Some(wait) => {
                 let missing =
                     accepts && self.wanted().any(|queue| wait.queues.binary_search(&queue).is_err());
-                if (missing || !accepts) && self.end_wait_at.is_none() {
+                let is_of_paused = wait.queues.iter().any(|queue| self.is_paused(*queue));
+                if (missing || is_of_paused || !accepts) && self.end_wait_at.is_none() {
                     let now = Instant::now();
                     if accepts && now < wait.lasts_until {
                         self.end_wait_at = Some(wait.lasts_until);

@@ -86,7 +86,7 @@ const USUAL: Scene = Scene {
 /// Only Rust's workers have something to do with it.
 const OURS: fn(Party, Place) -> bool = |party, _| party == Party::Rust;
 
-pub(super) static REQUESTS: [Scene; 27] = [
+pub(super) static REQUESTS: [Scene; 29] = [
     Scene {
         row: "enqueue",
         who: Who::Producer,
@@ -373,6 +373,29 @@ pub(super) static REQUESTS: [Scene; 27] = [
         play: |stage| {
             let id = leave_scheduled(stage);
             stage.start(&["calls", "run", &id, "--queue", &stage.case.queue()]);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "pause",
+        who: Who::Operator,
+        script: "pause",
+        by_mode: false,
+        play: |stage| {
+            stage.push_both();
+            stage.start(&["queues", "pause", &stage.case.queue()]);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "resume",
+        who: Who::Operator,
+        script: "resume",
+        by_mode: false,
+        play: |stage| {
+            stage.push_both();
+            let () = stage.redis.set(format!("{}_paused", stage.case.queue()), "17 anna").unwrap();
+            stage.start(&["queues", "resume", &stage.case.queue()]);
         },
         ..USUAL
     },

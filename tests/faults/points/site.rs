@@ -93,6 +93,7 @@ impl Site {
         for case in cases.iter().filter(|case| !case.ends_dead()) {
             open(&self.file("gates").join(case.n.to_string()));
         }
+        cases.iter().for_each(|case| self.resume(case));
         living.iter().for_each(|program| program.signal(Signal::SIGCONT));
         let mut programs = vec![self.sweeper(cases)];
         for mode in [Mode::Inline, Mode::Fork, Mode::Prefork] {
@@ -127,6 +128,20 @@ impl Site {
         }
         self.assert_gone(&[]);
         self.count(cases);
+    }
+
+    /// Ends the pause of a queue that an operator has paused, or has not resumed.
+    fn resume(&self, case: &Case) {
+        let (mut redis, key) = (self.server.connection(), format!("{}_paused", case.queue()));
+        let is_paused = match (case.scene.script, case.step) {
+            ("pause", "before") => false,
+            ("pause", _) | ("resume", "before") => true,
+            _ => return,
+        };
+        wait::until("the pause to be as it should", PATIENCE, || {
+            redis.exists::<_, bool>(&key).unwrap() == is_paused
+        });
+        let () = redis.del(&key).unwrap();
     }
 
     fn sweeper(&self, cases: &[Case]) -> Program {

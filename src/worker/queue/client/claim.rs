@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::broker::Claimed;
+use crate::broker::{Claimed, Token};
 use crate::worker::queue::Lost;
 use crate::worker::queue::client::QueueClient;
 use crate::worker::queue::request::{Request, RequestKind};
@@ -57,13 +57,16 @@ impl QueueClient {
         claimed: Claimed,
         pool: &mut SlotPool,
     ) -> Filled {
-        let (slots, kept, expects_more) = match request.kind {
-            RequestKind::Claim { slots, kept, .. } => (slots, kept, true),
+        let (slots, kept, token, expects_more) = match request.kind {
+            RequestKind::Claim { slots, kept, in_hand, .. } => (slots, kept, in_hand, true),
             // A token comes for one message, which is the only one as a rule.
-            RequestKind::PickUp { slot, .. } => (vec![slot], 0, false),
-            _ => (Vec::new(), 0, false),
+            RequestKind::PickUp { slot, .. } => (vec![slot], 0, Some(Token::Moved), false),
+            _ => (Vec::new(), 0, None, false),
         };
-        let Claimed { lost, waiting, suspects, alone, cancelled, messages } = claimed;
+        let Claimed { lost, waiting, suspects, alone, cancelled, messages, paused } = claimed;
+        if paused.is_some() && waiting > 0 {
+            self.supply.keep_token(token); // It was not used.
+        }
         let (over, open) = slots.split_at(kept);
         let (filled, empty) = open.split_at(messages.len().min(open.len()));
         for slot in empty.iter().rev().chain(over) {
