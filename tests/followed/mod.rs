@@ -4,6 +4,7 @@
 mod tasks;
 
 mod cancels;
+mod example;
 mod records;
 mod unique;
 

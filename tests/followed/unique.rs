@@ -172,7 +172,8 @@ fn call_again() -> delayed::Call<u8> {
 #[test]
 fn purge_ends_the_calls_that_it_drops() {
     let mut site = Site::new();
-    let calls: Vec<_> = (0..150).map(|n| site.enqueue(tasks::charge::call(n).unique(Unique::UntilDone))).collect();
+    let calls: Vec<_> =
+        (0..150).map(|n| site.enqueue(tasks::charge::call(n).unique(Unique::UntilDone))).collect();
     let url = site.trial.server.url();
     let mut command = site.trial.command(crate::support::process::DELAYED);
     let output = command.args(["purge", "q", "--yes", "--redis", &url]).output().unwrap();
