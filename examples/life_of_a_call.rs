@@ -1,6 +1,8 @@
 //! What can be asked of a call: later, again after a failure, once, a result, and to be cancelled. Needs a Redis, whose address
 //! is the only argument, and runs the worker in this process.
 
+#![expect(clippy::print_stdout, reason = "it shows what becomes of the calls")]
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
