@@ -60,8 +60,9 @@ def main() -> None:
         if line.strip():
             call = json.loads(line, object_hook=value)
             if call["kind"] == "cancel":
-                if not scheduler.cancel(call["path"]):
-                    raise SystemExit(f"{call['path']} is not scheduled")
+                state = scheduler.cancel(call["path"])
+                if state is not delayed_compat.CallState.SCHEDULED:
+                    raise SystemExit(f"{call['path']} is {state}, not scheduled")
             elif "after" in call or "at" in call:
                 scheduler.enqueue(task(call))
             else:
