@@ -21,6 +21,7 @@ import redis
 import redis.asyncio
 
 from delayed_compat import (
+    AsyncQueue,
     CallCancelledError,
     CallExistsError,
     CallExpiredError,
@@ -360,22 +361,62 @@ def test_what_was_said_just_now_is_heard(
         unix_socket_path=str(redis_socket), protocol=protocol, health_check_interval=1
     ) as client:
         link = Link(client)
-        with link.listening("mail:c:7") as connection:
-            assert link.heard(connection) is None
-            conn.publish("mail:c:7", b"\xff")
-            assert link.heard(connection) == b"\xff"
-            assert link.heard(connection) is None
+        connection = link.connect()
+        assert link.subscribe(connection, "mail:c:7")
+        assert link.heard(connection) is None
+        conn.publish("mail:c:7", b"\xff")
+        assert link.heard(connection) == b"\xff"
+        assert link.heard(connection) is None
+        link.close(connection)
     until_listeners(conn, 0)
 
     async def hear() -> None:
         client = redis.asyncio.Redis(unix_socket_path=str(redis_socket), protocol=protocol)
         async with client:
             link = AsyncLink(client)
-            async with link.listening("mail:c:7") as connection:
-                assert await link.heard(connection) is None
-                conn.publish("mail:c:7", b"\xff")
-                assert await link.heard(connection) == b"\xff"
-                assert await link.heard(connection) is None
+            connection = await link.connect()
+            assert await link.subscribe(connection, "mail:c:7")
+            assert await link.heard(connection) is None
+            conn.publish("mail:c:7", b"\xff")
+            assert await link.heard(connection) == b"\xff"
+            assert await link.heard(connection) is None
+            await link.close(connection)
 
     asyncio.run(hear())
     until_listeners(conn, 0)
+
+
+def test_many_wait_at_once_and_one_given_up_leaves_nothing(
+    redis_socket: Path, conn: redis.Redis
+) -> None:
+    async def wait() -> None:
+        async with redis.asyncio.Redis(unix_socket_path=str(redis_socket)) as client:
+            queue = AsyncQueue("mail", client)
+            handles = [await queue.enqueue(later(n)) for n in range(50)]
+            waits = [asyncio.ensure_future(handle.wait(PATIENCE)) for handle in handles]
+            while len(conn.pubsub_channels("mail:c:*")) < 50:
+                await asyncio.sleep(0)
+            while not waits[0].done():  # before 3.12, asyncio.wait_for may lose a cancellation
+                waits[0].cancel()
+                await asyncio.sleep(0)
+            while len(conn.pubsub_channels("mail:c:*")) > 49:
+                await asyncio.sleep(0)
+            assert handles[0].id
+            assert await handles[0].state() is CallState.SCHEDULED
+            for handle in handles[1:]:
+                assert await handle.cancel() is CallState.SCHEDULED
+            ends = await asyncio.gather(*waits, return_exceptions=True)
+            assert isinstance(ends[0], asyncio.CancelledError)
+            assert {type(end) for end in ends[1:]} == {CallCancelledError}
+
+    asyncio.run(wait())
+    until_listeners(conn, 0)
+
+
+def test_a_pool_without_a_connection_left_is_an_error(
+    make: Callable[..., Face], conn: redis.Redis
+) -> None:
+    handle = make().enqueue(kept(id=ID))
+    with pytest.raises(redis.ConnectionError):
+        make(max_connections=1).handle(ID).wait(PATIENCE)
+    assert handle.state() is CallState.WAITING

@@ -6,8 +6,6 @@ import time
 from typing import Any
 from uuid import UUID
 
-import redis
-
 from .call_state import CallState
 from .cancel import cancel
 from .conflict import Conflict
@@ -109,10 +107,14 @@ class Handle(_Handle):
         return None if self._id is None else self._link.run(cancel(self._queue, self._id))
 
     def _next(self, id: UUID, until: float) -> Record:
-        """Return the record when the call has ended, the time is up, or the connection broke."""
+        """Return the record when the call has ended, the time is up, or the connection broke.
+
+        What ends before it is read is in the record, and what ends later is heard.
+        """
+        connection = self._link.connect()
         try:
-            with self._link.listening(key_of_record(self._queue, id)) as connection:
-                record = self._read(id)  # what ends before this is there, what ends later is heard
+            if self._link.subscribe(connection, key_of_record(self._queue, id)):
+                record = self._read(id)
                 if record.state is None:  # it may have ended just now, and keep nothing
                     end = self._link.heard(connection)
                 elif _is_over(record, until):
@@ -121,9 +123,9 @@ class Handle(_Handle):
                     end = self._link.hear(connection, until)
                 if end is not None:
                     return Record.of_end(end)
-        except (redis.ConnectionError, redis.TimeoutError):
-            pass  # the record says what was missed, or to read it says what is wrong
-        return self._read(id)
+        finally:
+            self._link.close(connection)
+        return self._read(id)  # it says what was missed
 
     def _read(self, id: UUID) -> Record:
         return Record.of_reply(self._link.once(*read_command(self._queue, id)))
@@ -158,9 +160,13 @@ class AsyncHandle(_Handle):
         return None if self._id is None else await self._link.run(cancel(self._queue, self._id))
 
     async def _next(self, id: UUID, until: float) -> Record:
-        """Return the record when the call has ended, the time is up, or the connection broke."""
+        """Return the record when the call has ended, the time is up, or the connection broke.
+
+        What ends before it is read is in the record, and what ends later is heard.
+        """
+        connection = await self._link.connect()
         try:
-            async with self._link.listening(key_of_record(self._queue, id)) as connection:
+            if await self._link.subscribe(connection, key_of_record(self._queue, id)):
                 record = await self._read(id)
                 if record.state is None:  # it may have ended just now, and keep nothing
                     end = await self._link.heard(connection)
@@ -170,9 +176,9 @@ class AsyncHandle(_Handle):
                     end = await self._link.hear(connection, until)
                 if end is not None:
                     return Record.of_end(end)
-        except (redis.ConnectionError, redis.TimeoutError):
-            pass
-        return await self._read(id)
+        finally:
+            await self._link.close(connection)
+        return await self._read(id)  # it says what was missed
 
     async def _read(self, id: UUID) -> Record:
         return Record.of_reply(await self._link.once(*read_command(self._queue, id)))

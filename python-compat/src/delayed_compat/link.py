@@ -7,8 +7,7 @@ what is not text, when the client was told to decode.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Generator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 import redis
@@ -22,6 +21,9 @@ T = TypeVar("T")
 Argument = Union[bytes, str, int]
 Plan = Generator[tuple[Argument, ...], Any, T]
 """Yields commands, is sent their replies, and returns what became of it: without any I/O."""
+
+BROKEN = (redis.ConnectionError, redis.TimeoutError)
+"""What a connection that breaks raises."""
 
 LISTEN = 600.0
 """Seconds after which somebody who listens looks again, for a connection that is gone unnoticed."""
@@ -64,35 +66,43 @@ class Link:
         finally:
             self._pool.release(connection)
 
-    @contextmanager
-    def listening(self, channel: str) -> Iterator[Any]:
-        """Subscribe to a channel on a connection that is closed in the end."""
-        connection = self.connect()
+    def subscribe(self, connection: Any, channel: str) -> bool:
+        """Begin to listen to a channel, and return False when the connection broke."""
         try:
             connection.send_command("SUBSCRIBE", channel)
             connection.read_response(disable_decoding=True, push_request=True)
-            yield connection
-        finally:
-            connection.disconnect()
-            self._pool.release(connection)
+        except BROKEN:
+            return False
+        return True
 
     def hear(self, connection: Any, until: float) -> bytes | None:
-        """Return what is said on the channel; None when the time is up (`time.monotonic`)."""
+        """Return what is said on the channel; None: nothing until then, or the connection broke."""
         until = min(until, time.monotonic() + LISTEN)
-        while connection.can_read(timeout=max(until - time.monotonic(), 0)):
-            said = _message(connection.read_response(disable_decoding=True, push_request=True))
-            if said is not None:
-                return said
+        try:
+            while connection.can_read(timeout=max(until - time.monotonic(), 0)):
+                said = _message(connection.read_response(disable_decoding=True, push_request=True))
+                if said is not None:
+                    return said
+        except BROKEN:
+            pass
         return None
 
     def heard(self, connection: Any) -> bytes | None:
-        """Return what was said on the channel before now."""
-        connection.send_command("PING", check_health=False)
-        while True:
-            pushed = connection.read_response(disable_decoding=True, push_request=True)
-            said = _message(pushed)
-            if said is not None or _is_pong(pushed):
-                return said
+        """Return what was said on the channel before now; None: as `hear`."""
+        try:
+            connection.send_command("PING", check_health=False)
+            while True:
+                pushed = connection.read_response(disable_decoding=True, push_request=True)
+                said = _message(pushed)
+                if said is not None or _is_pong(pushed):
+                    return said
+        except BROKEN:
+            return None
+
+    def close(self, connection: Any) -> None:
+        """Close a connection that listened, and give it back."""
+        connection.disconnect()
+        self._pool.release(connection)
 
 
 class AsyncLink:
@@ -132,39 +142,46 @@ class AsyncLink:
         finally:
             await self._pool.release(connection)
 
-    @asynccontextmanager
-    async def listening(self, channel: str) -> AsyncIterator[Any]:
-        """Subscribe to a channel on a connection that is closed in the end."""
-        connection = await self.connect()
+    async def subscribe(self, connection: Any, channel: str) -> bool:
+        """Begin to listen to a channel, and return False when the connection broke."""
         try:
             await connection.send_command("SUBSCRIBE", channel)
             await connection.read_response(disable_decoding=True, push_request=True)
-            yield connection
-        finally:
-            await connection.disconnect(nowait=True)
-            await self._pool.release(connection)
+        except BROKEN:
+            return False
+        return True
 
     async def hear(self, connection: Any, until: float) -> bytes | None:
-        """Return what is said on the channel; None when the time is up (`time.monotonic`)."""
+        """Return what is said on the channel; None: nothing until then, or the connection broke."""
         until = min(until, time.monotonic() + LISTEN)
-        while (left := until - time.monotonic()) > 0:
-            said = _message(
-                await connection.read_response(
+        try:
+            while (left := until - time.monotonic()) > 0:
+                pushed = await connection.read_response(
                     disable_decoding=True, timeout=left, push_request=True
                 )
-            )
-            if said is not None:
-                return said
+                said = _message(pushed)
+                if said is not None:
+                    return said
+        except BROKEN:
+            pass
         return None
 
     async def heard(self, connection: Any) -> bytes | None:
-        """Return what was said on the channel before now."""
-        await connection.send_command("PING", check_health=False)
-        while True:
-            pushed = await connection.read_response(disable_decoding=True, push_request=True)
-            said = _message(pushed)
-            if said is not None or _is_pong(pushed):
-                return said
+        """Return what was said on the channel before now; None: as `hear`."""
+        try:
+            await connection.send_command("PING", check_health=False)
+            while True:
+                pushed = await connection.read_response(disable_decoding=True, push_request=True)
+                said = _message(pushed)
+                if said is not None or _is_pong(pushed):
+                    return said
+        except BROKEN:
+            return None
+
+    async def close(self, connection: Any) -> None:
+        """Close a connection that listened, and give it back."""
+        await connection.disconnect(nowait=True)
+        await self._pool.release(connection)
 
 
 def is_refusal(error: Exception) -> bool:

@@ -18,7 +18,10 @@ import delayed_compat
 from delayed_compat import RustTask
 from programs import arguments, connect
 
-OPTIONS = ("retry", "max_attempts", "backoff", "timeout", "deadline", "after", "at", "id")
+OPTIONS = (
+    *("retry", "max_attempts", "backoff", "timeout", "deadline", "after", "at", "id"),
+    *("keep", "unique", "unique_key", "front", "max_len"),
+)
 
 
 def value(item: dict[str, Any]) -> Any:
