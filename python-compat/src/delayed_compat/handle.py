@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 from uuid import UUID
+
+import redis
 
 from .call_state import CallState
 from .cancel import cancel
 from .conflict import Conflict
 from .errors import CallNotFoundError
-from .link import AsyncLink, Link
+from .link import BROKEN, AsyncLink, Link
 from .record import Record, key_of_record, read_command
 from .times import Duration, timedelta_of
 
 __all__ = ["AsyncHandle", "Handle"]
+
+
+PAUSE = 0.05
+"""Seconds after which a wait tries again where Redis cannot be reached."""
 
 
 class _Handle:
@@ -58,7 +65,8 @@ class _Handle:
 class Handle(_Handle):
     """A call in a `Queue`.
 
-    Each method may raise a `redis.RedisError` when Redis cannot be reached or used.
+    Each method may raise a `redis.RedisError` when Redis cannot be reached or used; `wait` when it
+    cannot be reached until the time is up.
     """
 
     def __init__(
@@ -82,8 +90,9 @@ class Handle(_Handle):
     def wait(self, timeout: Duration) -> Any:
         """Wait until the call has ended, and return what its task returned.
 
-        Nothing is polled: the end is pushed, and none is missed when the connection breaks. A wait
-        takes one connection of the client's pool, and another one for a moment.
+        Nothing is polled: the end is pushed, and none is missed when the connection breaks, or when
+        Redis starts again and still has the record. A wait takes one connection of the client's
+        pool, and another one for a moment.
 
         Args:
             timeout: How long to wait: a `timedelta` or a number of seconds.
@@ -98,9 +107,16 @@ class Handle(_Handle):
             ResultError: When it succeeded, and its result cannot be read.
         """
         id, until = self._known_id, _end_of(timeout)
-        while not _is_over(record := self._next(id, until), until):
-            pass
-        return record.result(id, self._queue)
+        while True:
+            try:
+                record = self._next(id, until)
+            except BROKEN as error:
+                if not _may_try_again(error, until):
+                    raise
+                time.sleep(PAUSE)
+                continue
+            if _is_over(record, until):
+                return record.result(id, self._queue)
 
     def cancel(self) -> CallState | None:
         """Cancel the call, and return the state in which it was found, as `Queue.cancel`."""
@@ -113,16 +129,16 @@ class Handle(_Handle):
         """
         connection = self._link.connect()
         try:
-            if self._link.subscribe(connection, key_of_record(self._queue, id)):
-                record = self._read(id)
-                if record.state is None:  # it may have ended just now, and keep nothing
-                    end = self._link.heard(connection)
-                elif _is_over(record, until):
-                    return record
-                else:
-                    end = self._link.hear(connection, until)
-                if end is not None:
-                    return Record.of_end(end)
+            self._link.subscribe(connection, key_of_record(self._queue, id))
+            record = self._read(id)
+            if record.state is None:  # it may have ended just now, and keep nothing
+                end = self._link.heard(connection)
+            elif _is_over(record, until):
+                return record
+            else:
+                end = self._link.hear(connection, until)
+            if end is not None:
+                return Record.of_end(end)
         finally:
             self._link.close(connection)
         return self._read(id)  # it says what was missed
@@ -151,9 +167,16 @@ class AsyncHandle(_Handle):
     async def wait(self, timeout: Duration) -> Any:
         """Wait until the call has ended, and return what its task returned. As `Handle.wait`."""
         id, until = self._known_id, _end_of(timeout)
-        while not _is_over(record := await self._next(id, until), until):
-            pass
-        return record.result(id, self._queue)
+        while True:
+            try:
+                record = await self._next(id, until)
+            except BROKEN as error:
+                if not _may_try_again(error, until):
+                    raise
+                await asyncio.sleep(PAUSE)
+                continue
+            if _is_over(record, until):
+                return record.result(id, self._queue)
 
     async def cancel(self) -> CallState | None:
         """Cancel the call, and return the state in which it was found, as `Queue.cancel`."""
@@ -166,16 +189,16 @@ class AsyncHandle(_Handle):
         """
         connection = await self._link.connect()
         try:
-            if await self._link.subscribe(connection, key_of_record(self._queue, id)):
-                record = await self._read(id)
-                if record.state is None:  # it may have ended just now, and keep nothing
-                    end = await self._link.heard(connection)
-                elif _is_over(record, until):
-                    return record
-                else:
-                    end = await self._link.hear(connection, until)
-                if end is not None:
-                    return Record.of_end(end)
+            await self._link.subscribe(connection, key_of_record(self._queue, id))
+            record = await self._read(id)
+            if record.state is None:  # it may have ended just now, and keep nothing
+                end = await self._link.heard(connection)
+            elif _is_over(record, until):
+                return record
+            else:
+                end = await self._link.hear(connection, until)
+            if end is not None:
+                return Record.of_end(end)
         finally:
             await self._link.close(connection)
         return await self._read(id)  # it says what was missed
@@ -191,3 +214,7 @@ def _end_of(timeout: Any) -> float:
 def _is_over(record: Record, until: float) -> bool:
     """Whether there is nothing to wait for: no record, an end, or no time."""
     return record.state is None or record.state.is_final or time.monotonic() >= until
+
+
+def _may_try_again(error: Exception, until: float) -> bool:
+    return not isinstance(error, redis.AuthenticationError) and time.monotonic() + PAUSE < until

@@ -15,7 +15,7 @@ import redis
 if TYPE_CHECKING:
     import redis.asyncio
 
-__all__ = ["Argument", "AsyncLink", "Link", "Plan", "is_refusal"]
+__all__ = ["BROKEN", "Argument", "AsyncLink", "Link", "Plan", "is_refusal"]
 
 T = TypeVar("T")
 Argument = Union[bytes, str, int]
@@ -66,14 +66,10 @@ class Link:
         finally:
             self._pool.release(connection)
 
-    def subscribe(self, connection: Any, channel: str) -> bool:
-        """Begin to listen to a channel, and return False when the connection broke."""
-        try:
-            connection.send_command("SUBSCRIBE", channel)
-            connection.read_response(disable_decoding=True, push_request=True)
-        except BROKEN:
-            return False
-        return True
+    def subscribe(self, connection: Any, channel: str) -> None:
+        """Begin to listen to a channel."""
+        connection.send_command("SUBSCRIBE", channel)
+        connection.read_response(disable_decoding=True, push_request=True)
 
     def hear(self, connection: Any, until: float) -> bytes | None:
         """Return what is said on the channel; None: nothing until then, or the connection broke."""
@@ -142,14 +138,10 @@ class AsyncLink:
         finally:
             await self._pool.release(connection)
 
-    async def subscribe(self, connection: Any, channel: str) -> bool:
-        """Begin to listen to a channel, and return False when the connection broke."""
-        try:
-            await connection.send_command("SUBSCRIBE", channel)
-            await connection.read_response(disable_decoding=True, push_request=True)
-        except BROKEN:
-            return False
-        return True
+    async def subscribe(self, connection: Any, channel: str) -> None:
+        """Begin to listen to a channel."""
+        await connection.send_command("SUBSCRIBE", channel)
+        await connection.read_response(disable_decoding=True, push_request=True)
 
     async def hear(self, connection: Any, until: float) -> bytes | None:
         """Return what is said on the channel; None: nothing until then, or the connection broke."""
