@@ -246,7 +246,11 @@ fn report(
     let Handled { done, missing: gone, locked } = handled;
     if args.output.json {
         let queue = args.queue.as_ref().map(QueueName::as_str);
-        output::json(&serde_json::json!({ "queue": queue, verb: done, "missing": gone, "locked": locked }))?;
+        let mut shown = serde_json::json!({ "queue": queue, verb: done, "missing": gone });
+        if verb == "requeued" {
+            shown["locked"] = serde_json::json!(locked);
+        }
+        output::json(&shown)?;
     } else {
         let place = args.queue.as_ref().map_or_else(|| touched.join(", "), ToString::to_string);
         let place = if place.is_empty() { place } else { format!(" of {place}") };
