@@ -142,7 +142,9 @@ pub use crate::broker::{BrokerError, BrokerErrorKind};
 #[cfg(feature = "cli")]
 pub use crate::cli::main;
 #[cfg(feature = "client")]
-pub use crate::client::{BulkError, Client, Conflict, Enqueued, Fate, Handle, NextEnqueue, WaitError};
+pub use crate::client::{
+    BulkError, Client, Conflict, Enqueued, Fate, Handle, NextEnqueue, Progress, WaitError,
+};
 #[cfg(feature = "broker")]
 pub use crate::error::Error;
 #[cfg(feature = "inspect")]

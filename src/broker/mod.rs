@@ -52,7 +52,7 @@ pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
     Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishRequest, Foreign,
     MAX_BATCH, MAX_SCHEDULED, MAX_SUBMITTED, NewKillRequest, Owned, Paused, PickUpRequest, Place, Promoted,
-    Ready, ReconcileRequest, Reconciled, Requested, RetryLaterRequest, Revived, Scheduled, Started,
+    Ready, ReconcileRequest, Reconciled, Requested, RetryLaterRequest, Revived, Said, Scheduled, Started,
     Submission, Submitted,
 };
 pub(crate) use self::wait::Waiter;

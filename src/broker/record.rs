@@ -102,6 +102,11 @@ impl RecordListener {
         self.0.clone().subscribe(channel).await.map_err(|error| failed(&error))
     }
 
+    /// Waits until all that was published before is handed on.
+    pub(crate) async fn catch_up(&self) -> Result<(), BrokerError> {
+        self.0.clone().ping::<redis::Value>().await.map(drop).map_err(|error| failed(&error))
+    }
+
     /// Does not listen to it any more.
     pub(crate) async fn unsubscribe(&self, channel: &str) -> Result<(), BrokerError> {
         self.0.clone().unsubscribe(channel).await.map_err(|error| failed(&error))

@@ -83,6 +83,7 @@ scripts! {
     SUBMIT = "submit";
     START = "start";
     FINISH = "finish";
+    NOTE = "note";
     PUT_BACK = "put_back";
     BURY = "bury";
     BEAT = "beat";

@@ -47,6 +47,18 @@ pub enum Conflict {
     Replaced,
 }
 
+/// What a run has said of its progress.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// How much is done, from 0 to 1; `None`: it has not said.
+    pub share: Option<f64>,
+    /// What it did then.
+    pub text: String,
+    /// The last lines of the log.
+    pub log: Vec<String>,
+}
+
 /// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -180,6 +192,20 @@ impl<R> Handle<R> {
         let id = self.id.ok_or(WaitError::NotFound)?;
         let record = self.client.wait_for(&self.queue, id, timeout).await?.ok_or(WaitError::NotFound)?;
         outcome(&record).and_then(|result| read(&result))
+    }
+
+    /// What the run has said of its progress, and its log: see [`Context::progress`](crate::Context::progress). `None` if the call
+    /// keeps no record, or keeps one no more.
+    ///
+    /// # Errors
+    /// Redis cannot be reached or used.
+    pub async fn progress(&self) -> Result<Option<Progress>, Error> {
+        let record = self.record().await?;
+        Ok(record.map(|record| Progress {
+            share: record.text("progress").and_then(|share| share.parse().ok()),
+            text: record.text("text").unwrap_or_default().to_owned(),
+            log: record.text("log").unwrap_or_default().lines().map(str::to_owned).collect(),
+        }))
     }
 
     /// Cancels the call, whatever its state, and returns the state in which it was found. A scheduled call is removed. A waiting

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::bulk::{BulkError, Fate};
-pub use self::handle::{Conflict, Handle, WaitError};
+pub use self::handle::{Conflict, Handle, Progress, WaitError};
 #[cfg(feature = "cli")]
 pub(crate) use self::layer::ClientLayers;
 pub use self::layer::NextEnqueue;

@@ -18,6 +18,9 @@ use crate::protocol::names::QueueName;
 /// How long to wait before trying again where Redis cannot be reached.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// How long it takes at the most until what has come is handed on.
+const HAND_ON: Duration = Duration::from_millis(20);
+
 /// What a wait has heard.
 enum Heard {
     /// The call has ended, or the time is over: its record as it is then.
@@ -89,8 +92,14 @@ impl Results {
         }
         // Only now: what has ended before is in the record, and what ends from here on is heard.
         let record = broker.record(queue, id).await?;
-        if record.as_ref().and_then(Record::state).is_none_or(CallState::is_final) {
+        if record.as_ref().and_then(Record::state).is_some_and(CallState::is_final) {
             return Ok(Heard::End(record));
+        }
+        if record.is_none() {
+            // One that is not kept may have ended in between.
+            hub.listener.catch_up().await?;
+            let ended = tokio::time::timeout(HAND_ON, heard).await;
+            return Ok(Heard::End(ended.ok().and_then(Result::ok)));
         }
         match timeout_at(end.into(), heard).await {
             Ok(Ok(ended)) => Ok(Heard::End(Some(ended))),

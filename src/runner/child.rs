@@ -28,6 +28,7 @@ use crate::sys::packets;
 use crate::sys::wait::{Ended, peek_ended};
 use crate::sys::{descriptors, memory, signals};
 use crate::task::handler::Handler;
+use crate::task::progress::Reporter;
 use crate::task::{Cancellation, Layers, Registration, Registry, Scope, States};
 
 /// With what a child ends that could not be set up, or whose worker is gone.
@@ -327,7 +328,15 @@ impl Child<'_> {
         }
         let household = self.household;
         let states = Arc::clone(&household.states);
-        let scope = Scope::new(task.name, queue, &states, &cancellation).message(message);
+        let reports = Arc::clone(&self.reports);
+        let reporter = message.keeps_result().then(|| {
+            Reporter::new(move |note| {
+                // A worker that is gone need not know.
+                let _ = packets::send(&*reports, &encode(&Report::Note(note.note)), &[]);
+            })
+        });
+        let scope =
+            Scope::new(task.name, queue, &states, &cancellation).message(message).reporter(reporter.as_ref());
         let scope = worker.map_or(scope, |worker| scope.place(worker, request.slot));
         let outcome = match task.handler {
             Handler::Blocking(_) => {

@@ -9,6 +9,7 @@ use crate::isolation::Limits;
 use crate::protocol::decode::from_slice;
 use crate::sys::wait::{Status, Used};
 use crate::task::Again;
+use crate::task::progress::Note;
 use crate::task::return_value::ReturnValue;
 
 /// From the worker to the zygote.
@@ -83,10 +84,12 @@ pub(super) struct Request<'a> {
 }
 
 /// From a child to the worker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Report {
     /// Something was logged.
     Log(Box<Line>),
+    /// The run says something of its progress.
+    Note(Note),
     /// A run with a limit of memory begins, in a process that uses so many bytes before it.
     Began { run: u64, memory: u64 },
     /// The child ends now: it is not as it was before the runs that it has reported. It has begun no other.

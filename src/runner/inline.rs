@@ -21,6 +21,7 @@ use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::outcome::Outcome;
 use crate::runner::{layered, span, streams};
 use crate::task::handler::{Answered, Handler, RunFuture};
+use crate::task::progress::Reporter;
 use crate::task::trace::{traced, within};
 use crate::task::{Cancellation, Layers, Registration, Scope, States, TaskError};
 
@@ -112,7 +113,7 @@ pub(crate) fn start_with_states(
     task: &'static Registration,
     message: Bytes,
     queue: QueueName,
-    (states, layers): (Arc<States>, Layers),
+    (states, layers, reporter): (Arc<States>, Layers, Option<Reporter>),
     cancellation: Cancellation,
     (worker, slot): (WorkerId, usize),
 ) -> Run {
@@ -125,8 +126,10 @@ pub(crate) fn start_with_states(
             Ok(message) => message,
             Err(error) => return Outcome::Malformed { problem: excerpt(error) },
         };
-        let scope =
-            Scope::new(task.name, &queue, &states, &cancellation).message(&message).place(&worker, slot);
+        let scope = Scope::new(task.name, &queue, &states, &cancellation)
+            .message(&message)
+            .reporter(reporter.as_ref())
+            .place(&worker, slot);
         match start(task, message.arguments(), &scope, &layers) {
             Ok(run) => run.await,
             Err(outcome) => outcome,

@@ -11,6 +11,7 @@ use tracing::Span;
 
 use crate::excerpt::shortened;
 use crate::isolation::Limits;
+use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::forward::Origin;
 use crate::runner::frame::{Answer, Request, encode};
@@ -20,6 +21,7 @@ use crate::runner::speed::Speed;
 use crate::sys::descriptors;
 use crate::sys::packets::MAX_PACKET;
 use crate::task::TaskError;
+use crate::task::progress::{Note, Reporter, RunNote};
 use crate::task::return_value::ReturnValue;
 
 /// A run that ended.
@@ -50,9 +52,19 @@ pub(crate) struct Job {
     pub(crate) limits: Limits,
     /// How quick the task is: runs of quick tasks are sent to a child a few at a time.
     pub(crate) speed: Arc<Speed>,
+    /// Where the run of a call with a record reports its progress to.
+    pub(crate) reporter: Option<Reporter>,
 }
 
 impl Job {
+    /// Hands on what its run says of its progress.
+    pub(super) fn note(&self, note: Note) {
+        let id = Message::decode(&self.message).ok().and_then(|message| message.id());
+        if let (Some(reporter), Some(id)) = (&self.reporter, id) {
+            reporter.report(RunNote { queue: self.queue.clone(), slot: self.slot, id, note });
+        }
+    }
+
     /// When it is asked to end, if it starts now.
     pub(super) fn until(&self) -> Option<Instant> {
         let timeout = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));

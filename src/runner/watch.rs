@@ -111,6 +111,7 @@ pub(super) async fn watch(process: &mut Process, run_state: &RunState) -> End {
         };
         match event {
             Event::Report(Report::Log(line)) => forward::log(&line, run_state.origin(process.pid())),
+            Event::Report(Report::Note(note)) => run_state.job.note(note),
             Event::Report(Report::Began { run, memory }) if run == run_state.run => {
                 watch.memory_before = Some(memory);
             }

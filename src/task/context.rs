@@ -9,6 +9,7 @@ use crate::protocol::message::Message;
 use crate::protocol::meta::Pairs;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::task::cancellation::Cancellation;
+use crate::task::progress::{Notes, Reporter};
 use crate::task::state::{State, States};
 
 /// The context of a run: its id, its attempt, and whether it should end. A parameter of this type is not sent with the call;
@@ -41,6 +42,8 @@ struct Run {
     annotations: Annotations,
     cancellation: Cancellation,
     states: States,
+    /// Of a call that keeps a record.
+    notes: Option<Notes>,
 }
 
 impl Context {
@@ -50,6 +53,34 @@ impl Context {
         let run = &*self.0;
         let scope = Scope::new(run.task, &run.queue, &run.states, &run.cancellation);
         Scope { context: Some(self), ..scope.attempt(run.attempt).id(run.id) }
+    }
+
+    /// Says how much of the run is done, from 0 to 1, and what it does now. It is written into the record of the call, where
+    /// [`Handle::progress`](crate::Handle::progress) and `calls show` read it: at most ten times a second, and 1 always. From a
+    /// process of its own too. No effect for a call that [keeps](crate::Call::keep) no record.
+    ///
+    /// ```
+    /// use delayed::Context;
+    ///
+    /// #[delayed::task(keep = "1h")]
+    /// fn index(pages: Vec<String>, ctx: Context) {
+    ///     for (done, page) in pages.iter().enumerate() {
+    ///         ctx.progress(done as f64 / pages.len() as f64, format!("reading {page}"));
+    ///     }
+    /// }
+    /// ```
+    pub fn progress(&self, share: f64, text: impl Into<String>) {
+        if let Some(notes) = &self.0.notes {
+            notes.progress(&self.0.queue, share, text.into());
+        }
+    }
+
+    /// Adds a line to the log in the record of the call, of which the last 16 KiB are kept; a line has at most 4096 bytes. No
+    /// effect for a call that [keeps](crate::Call::keep) no record.
+    pub fn log(&self, line: impl Into<String>) {
+        if let Some(notes) = &self.0.notes {
+            notes.line(&self.0.queue, line.into());
+        }
     }
 
     /// The values that the program shares with its tasks.
@@ -155,6 +186,8 @@ pub struct Scope<'a> {
     pub(crate) cancellation: &'a Cancellation,
     /// Whether what the function returns is kept.
     pub(crate) keeps: bool,
+    /// Where the run reports its progress to.
+    reporter: Option<&'a Reporter>,
     /// Which worker runs it, and in which of its slots: for the span of the run.
     #[cfg_attr(not(feature = "worker"), expect(dead_code, reason = "only a worker has spans"))]
     pub(crate) worker: Option<&'a WorkerId>,
@@ -182,6 +215,7 @@ impl<'a> Scope<'a> {
             states,
             cancellation,
             keeps: false,
+            reporter: None,
             worker: None,
             slot: None,
         }
@@ -212,6 +246,17 @@ impl<'a> Scope<'a> {
         let (attempt, id) = (message.attempts().saturating_add(1), message.id());
         let (meta, keeps) = (message.pairs(), message.keeps_result());
         Self { attempt, id, meta, trace: meta.find(b"w"), keeps, ..self }
+    }
+
+    /// The same for a run that reports its progress there.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    pub(crate) fn reporter(self, reporter: Option<&'a Reporter>) -> Self {
+        Self { reporter, ..self }
+    }
+
+    fn notes(&self) -> Option<Notes> {
+        let reporter = self.reporter.filter(|_| self.keeps)?;
+        Some(Notes::new(reporter.clone(), self.slot.unwrap_or_default(), self.id?))
     }
 
     /// The trace that the call belongs to.
@@ -254,6 +299,7 @@ impl<'a> Scope<'a> {
             annotations: self.meta.annotations(),
             cancellation: self.cancellation.clone(),
             states: self.states.clone(),
+            notes: self.notes(),
         }))
     }
 

@@ -11,6 +11,7 @@ pub(crate) mod handler;
 // Only a worker has runs to surround.
 #[cfg_attr(not(feature = "worker"), allow(dead_code))]
 mod layer;
+pub(crate) mod progress;
 mod registration;
 mod registry;
 pub(crate) mod return_value;

@@ -12,6 +12,7 @@ mod heartbeat;
 mod hint;
 mod hooks;
 mod last_sweep;
+mod notes;
 // Read by tests alone.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
 mod observe;
@@ -57,6 +58,7 @@ use crate::protocol::names::WorkerId;
 use crate::runner::{PoolOptions, Processes, Zygote};
 use crate::sweeper::{Sweeper, Timetable};
 use crate::sys;
+use crate::task::progress::Reporter;
 use crate::task::{Cancellation, Layers, Registry, States};
 use crate::worker::decide::Policy;
 use crate::worker::description::Description;
@@ -231,6 +233,8 @@ impl Worker {
 
         let (answer, answered) = unbounded_channel();
         let answers = Owned::spawn(answer_all(broker.clone(), answered));
+        let (note, said) = unbounded_channel();
+        let noting = Owned::spawn(notes::write_all(broker.clone(), queues.clone(), said));
         let running = Arc::clone(&questions.running);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
@@ -254,6 +258,7 @@ impl Worker {
                 shared: Shared {
                     states: Arc::clone(&self.states),
                     layers: self.layers.clone(),
+                    reporter: Some(Reporter::new(move |said| drop(note.send(said)))),
                     unheard: Cancellation::new(),
                 },
                 processes,
@@ -309,7 +314,7 @@ impl Worker {
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
         let zygote_died = death.is_some_and(|death| death.0.is_finished());
-        drop((sweeps, promoting, listening, signals));
+        drop((sweeps, promoting, listening, noting, signals));
         if let Some(all_gone) = all_gone {
             // They would lose whoever sees to their end when this process ends first.
             all_gone.await;

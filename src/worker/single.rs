@@ -64,7 +64,12 @@ fn executor(queue: &QueueName, registry: &Registry, states: States, config: &Wor
         concurrency: 1,
         limiter: PrefetchLimiter::new(config),
         tasks: TaskTable::new(registry, config),
-        shared: Shared { states: Arc::new(states), unheard: Cancellation::new(), layers: Layers::default() },
+        shared: Shared {
+            states: Arc::new(states),
+            unheard: Cancellation::new(),
+            layers: Layers::default(),
+            reporter: None,
+        },
         processes: None,
         done,
         ended,

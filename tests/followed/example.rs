@@ -5,7 +5,7 @@ use crate::support::trial::Trial;
 
 #[test]
 fn life_of_a_call_prints_what_became_of_its_calls() {
-    let mut trial = Trial::new();
+    let trial = Trial::new();
     let program = example("life_of_a_call");
     let mut command = trial.command(program.to_str().unwrap());
     let output = command.arg(trial.server.url()).output().unwrap();

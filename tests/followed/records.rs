@@ -8,6 +8,7 @@ use redis::Commands;
 use super::tasks::{self, Receipt};
 use super::{NOT_LONG, Site};
 use crate::support::trial::{PATIENCE, mark};
+use crate::support::wait;
 
 #[test]
 fn result_is_that_of_the_task_wherever_it_runs() {
@@ -187,6 +188,33 @@ fn front_call_runs_first_and_a_full_queue_refuses_others() {
     let state = site.trial.state();
     assert_eq!((state.waiting[0].clone(), state.tokens), (mark("first"), 3), "{state:#?}");
     assert!(site.trial.redis.keys::<_, Vec<String>>("q:c:*").unwrap().len() == 1);
+}
+
+#[test]
+fn progress_and_log_are_read_while_the_call_runs() {
+    let site = Site::new();
+    let mut worker = site.trial.worker(&["--concurrency", "4"]);
+    let (gate, other) = (site.trial.gate("gate"), site.trial.gate("other"));
+    let inline = site.enqueue(tasks::steps::call(gate.clone()));
+    let apart = site.enqueue(tasks::steps_apart::call(gate.clone()));
+    let progress = |handle: &delayed::Handle| site.runtime.block_on(handle.progress()).unwrap().unwrap();
+    for handle in [&inline, &apart] {
+        wait::until_ok(PATIENCE, || match progress(handle) {
+            said if said.share == Some(0.4) && said.text == "reading" && said.log.len() == 2 => Ok(()),
+            said => Err(format!("the first steps: {said:?}")),
+        });
+        assert_eq!(progress(handle).log, ["opened the book", "two lines"]);
+    }
+    // What a child that is killed has said stays.
+    let killed = site.enqueue(tasks::steps_apart::call(other));
+    wait::until("it to say something", PATIENCE, || progress(&killed).share.is_some());
+    assert_eq!(site.runtime.block_on(killed.cancel()).unwrap(), delayed::Cancelled::Running);
+    site.wait_state(&killed, CallState::Cancelled);
+    assert_eq!(progress(&killed).text, "reading");
+    crate::support::trial::open(&gate);
+    site.wait(&inline).unwrap();
+    site.wait(&apart).unwrap();
+    site.trial.stop(&mut worker);
 }
 
 fn key(id: CallId) -> String {

@@ -184,3 +184,19 @@ fn purge_ends_the_calls_that_it_drops() {
     }
     assert_eq!(site.locks(), 0);
 }
+
+#[test]
+fn end_of_a_call_that_is_not_kept_is_heard() {
+    let site = Site::new();
+    let mut worker = site.trial.worker(&[]);
+    for n in 0..100 {
+        let once = site.enqueue(tasks::once::call(n));
+        match site.wait(&once) {
+            Ok(()) => {}
+            // It had ended before the wait began.
+            Err(delayed::WaitError::NotFound) => assert_eq!(site.state(&once), None),
+            Err(error) => panic!("expected its end: {error}"),
+        }
+    }
+    site.trial.stop(&mut worker);
+}

@@ -54,6 +54,32 @@ pub(crate) async fn gated(gate: PathBuf, ctx: Context) -> Result<String, String>
     Ok("opened".into())
 }
 
+/// Says how far it is, then waits for the file.
+#[delayed::task(name = "followed.steps", queue = "q", keep = "1h")]
+pub(crate) async fn steps(gate: PathBuf, ctx: Context) {
+    say_steps(&ctx);
+    while !gate.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    ctx.progress(1.0, "done");
+}
+
+#[delayed::task(name = "followed.steps_apart", queue = "q", keep = "1h", isolation = "fork")]
+pub(crate) fn steps_apart(gate: PathBuf, ctx: Context) {
+    say_steps(&ctx);
+    while !gate.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    ctx.progress(1.0, "done");
+}
+
+fn say_steps(ctx: &Context) {
+    ctx.log("opened the book");
+    ctx.log("two\nlines");
+    ctx.progress(0.4, "reading");
+    ctx.progress(0.5, "too soon after that");
+}
+
 /// Never ends by itself.
 #[delayed::task(name = "followed.endless", queue = "q", keep = "1h", isolation = "fork")]
 pub(crate) fn endless() {

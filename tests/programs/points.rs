@@ -48,6 +48,13 @@ fn failing(n: u16) -> Result<(), TaskError> {
     Err(TaskError::fatal("for good"))
 }
 
+/// Says how far it is, then goes on until its gate is open.
+#[delayed::task(name = "points:says")]
+async fn says(n: u16, ctx: Context) {
+    ctx.progress(0.5, "half of it");
+    held(n).await;
+}
+
 /// Goes on until its gate is open: a file with its number as the name, in the directory GATES.
 #[delayed::task(name = "points:held")]
 async fn held(n: u16) {

@@ -10,6 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::excerpt::excerpt;
 use crate::protocol::message::Message;
 use crate::runner::{Done, Outcome, Speed, run_blocking};
+use crate::task::progress::Reporter;
 use crate::task::{Cancellation, Layers, Registration, Scope, States};
 use crate::worker::queue::served::ServedQueue;
 
@@ -29,6 +30,8 @@ pub(super) struct BlockingRun {
 pub(in crate::worker) struct Shared {
     pub(in crate::worker) states: Arc<States>,
     pub(in crate::worker) layers: Layers,
+    /// Where runs of calls with a record report their progress to.
+    pub(in crate::worker) reporter: Option<Reporter>,
     /// Of runs that do not ask for their context, and so hear nothing of it.
     pub(in crate::worker) unheard: Cancellation,
 }
@@ -133,6 +136,7 @@ impl BlockingRuns {
                     run.cancellation.as_ref().unwrap_or(&self.shared.unheard),
                 )
                 .message(&message)
+                .reporter(self.shared.reporter.as_ref())
                 .place(&run.queue.worker, run.slot);
                 run_blocking(run.task, message.arguments(), &scope, &self.shared.layers, None)
             }

@@ -18,7 +18,7 @@ use crate::task::handler::Handler;
 use crate::task::{Cancellation, Scope};
 use crate::worker::executor::Executor;
 use crate::worker::executor::batch::Batch;
-use crate::worker::executor::blocking::BlockingRun;
+use crate::worker::executor::blocking::{BlockingRun, Shared};
 use crate::worker::executor::deadline::{Allotment, RunDeadline};
 use crate::worker::executor::runs::{Control, RunEnd, Stop};
 use crate::worker::executor::task_table::{TaskEntry, TaskId};
@@ -121,6 +121,7 @@ impl Executor {
                 grace: entry.timeouts.grace(),
                 limits: entry.limits,
                 speed: Arc::clone(&entry.speed),
+                reporter: self.shared.reporter.clone().filter(|_| found.message.keeps_result()),
             };
             let stop = Stop::Process(processes.run(job, entry.isolation));
             return Started::GoesOn { message, stop, control: Control::default() };
@@ -149,7 +150,8 @@ impl Executor {
         let heard = cancellation.as_ref().unwrap_or(&self.shared.unheard);
         if !entry.has_states(&self.shared.states) {
             let message = apart(bytes);
-            let shared = (Arc::clone(&self.shared.states), self.shared.layers.clone());
+            let Shared { states, layers, reporter, .. } = &self.shared;
+            let shared = (Arc::clone(states), layers.clone(), reporter.clone());
             let (name, place) = (queue.queue.clone(), (queue.worker.clone(), *slot));
             let run = start_with_states(entry.task, message.clone(), name, shared, heard.clone(), place);
             let stop = self.spawn(*slot, run, None);
@@ -157,6 +159,7 @@ impl Executor {
         }
         let scope = Scope::new(entry.task.name, &queue.queue, &self.shared.states, heard)
             .message(message)
+            .reporter(self.shared.reporter.as_ref())
             .place(&queue.worker, *slot);
         let mut run = match start(entry.task, message.arguments(), &scope, &self.shared.layers) {
             Ok(run) => run,

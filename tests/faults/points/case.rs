@@ -84,7 +84,7 @@ impl Case {
 
     /// Whether the call that is hit keeps a record.
     pub(super) fn keeps_record(&self) -> bool {
-        matches!(self.scene.script, "submit" | "start" | "finish")
+        matches!(self.scene.script, "submit" | "start" | "note" | "finish")
     }
 
     /// The id of such a call that the stage pushes.

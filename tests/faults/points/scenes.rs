@@ -86,7 +86,7 @@ const USUAL: Scene = Scene {
 /// Only Rust's workers have something to do with it.
 const OURS: fn(Party, Place) -> bool = |party, _| party == Party::Rust;
 
-pub(super) static REQUESTS: [Scene; 32] = [
+pub(super) static REQUESTS: [Scene; 33] = [
     Scene {
         row: "enqueue",
         who: Who::Producer,
@@ -416,6 +416,19 @@ pub(super) static REQUESTS: [Scene; 32] = [
         script: "start",
         task: "points:held",
         // Elsewhere its run may not have begun yet.
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            stage.push_both();
+            stage.start_worker("1s");
+            stage.wait_effect();
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "note",
+        script: "note",
+        task: "points:says",
         by_mode: false,
         can_inherit: OURS,
         play: |stage| {

@@ -1,0 +1,30 @@
+-- note: write what a run says of its progress into the record of its call.
+--
+-- Nobody waits for this. It comes too late for what a slot owns no more.
+--
+-- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
+-- ARGV[1]  queue     its name, with which the key of the record begins
+-- ARGV[2]  wire id   of the slot
+-- ARGV[3]  id        of the call: 16 bytes
+-- ARGV[4]  progress  from 0 to 1; empty: nothing new
+-- ARGV[5]  text      what it does
+-- ARGV[6]  lines     for the log, each with a line feed; empty: none
+--
+-- Returns 1, or 0 when it came too late: then nothing was written.
+
+--! include record
+
+local MOST = 16384 -- bytes of the log that are kept, the last ones
+
+local key = record_of(ARGV[1], ARGV[3])
+local state = redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 and redis.call('HGET', key, 'state')
+if not state or ENDED[state] then
+  return 0
+end
+if ARGV[4] ~= '' then
+  redis.call('HSET', key, 'progress', ARGV[4], 'text', ARGV[5])
+end
+if ARGV[6] ~= '' then
+  redis.call('HSET', key, 'log', string.sub((redis.call('HGET', key, 'log') or '') .. ARGV[6], -MOST))
+end
+return 1

@@ -1,0 +1,36 @@
+//! Note: writes what a run says of its progress into the record of its call.
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::script;
+use crate::protocol::call_id::CallId;
+use crate::protocol::keys::QueueKeys;
+
+/// What a run has said since the last time.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    /// How much is done, from 0 to 1, and what it does.
+    pub(crate) progress: Option<(f64, String)>,
+    /// Lines for the log, each with a line feed.
+    pub(crate) lines: String,
+}
+
+impl Broker {
+    /// Writes what the run in a slot has said.
+    pub(crate) async fn note(
+        &self,
+        keys: &QueueKeys,
+        wire_id: &str,
+        id: CallId,
+        said: &Said,
+    ) -> Result<(), BrokerError> {
+        let (share, text) = match &said.progress {
+            Some((share, text)) => (share.to_string(), text.as_str()),
+            None => (String::new(), ""),
+        };
+        let bytes = keys.queue.len() + wire_id.len() + text.len() + said.lines.len() + 48;
+        let mut command = script::NOTE.command(&[&keys.processing], 6, bytes);
+        command.arg(&keys.queue).arg(wire_id).arg(&id.as_bytes()[..]).arg(share).arg(text).arg(&said.lines);
+        script::NOTE.run(&mut self.commands.clone(), command).await.map(drop)
+    }
+}
