@@ -7,6 +7,7 @@ mod consistency;
 mod dead;
 mod health;
 mod kill;
+mod locks;
 mod messages;
 mod pause;
 mod queues;

@@ -226,3 +226,17 @@ fn call_is_awaited_until_its_end_or_said_to_have_no_record() {
     calls(&redis, &["wait", &dead]).expect(1).says("is dead: failed: no way; `dead show ").never_says("null");
     drop(worker);
 }
+
+#[test]
+fn dead_call_that_was_requeued_is_shown_as_waiting() {
+    let redis = TestRedis::start();
+    let id = keep(&redis, "followed.fail", r#"["no way"]"#, &[]);
+    burst(&redis);
+    let dead = calls(&redis, &["show", &id, "--json"]).json();
+    on(&redis, DELAYED, &["dead", "requeue", dead["letter"].as_str().unwrap()]).expect(0);
+    let waiting = calls(&redis, &["show", &id, "--json"]).json();
+    assert_eq!((&waiting["state"], &waiting["error"]), (&json!("waiting"), &Value::Null), "{waiting}");
+    assert_eq!(states(&redis, &["--queue", "q"]), ["waiting"]);
+    burst(&redis);
+    assert_eq!(states(&redis, &["--state", "dead"]), ["dead"]);
+}
