@@ -4,6 +4,7 @@
 mod tasks;
 
 mod cancels;
+mod inspected;
 mod records;
 mod unique;
 

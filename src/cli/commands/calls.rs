@@ -6,8 +6,9 @@ mod show;
 mod wait;
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
-use self::find::{find, found, queues};
+use self::find::{found, queues};
 pub(super) use self::wait::{conclude, outcome};
 use crate::cli::Program;
 use crate::cli::args::{Calls, CallsList, CallsRun, CallsShow};
@@ -97,11 +98,15 @@ async fn show(program: &Program, args: &CallsShow) -> Result<(), Failure> {
 async fn run_now(program: &Program, args: &CallsRun) -> Result<(), Failure> {
     let inspector = inspector(program).await?;
     let queues = queues(&inspector, args.queue.as_ref()).await?;
-    let is_scheduled = |call: &CallRecord| matches!(call.state, CallState::Scheduled | CallState::Retrying);
-    let (found, missing_ids) = find(&inspector, &queues, &args.ids, is_scheduled).await?;
-    let mut done = 0;
-    for (queue, ids) in &found {
-        done += inspector.run_now(queue, ids).await?;
+    let (mut done, mut missing_ids) = (0, Vec::new());
+    for id in args.ids.iter().collect::<BTreeSet<_>>() {
+        let before = done;
+        for queue in &queues {
+            done += inspector.run_now(queue, &[*id]).await?;
+        }
+        if done == before {
+            missing_ids.push(*id);
+        }
     }
     if args.output.json {
         let missing: Vec<String> = missing_ids.iter().map(CallId::to_string).collect();

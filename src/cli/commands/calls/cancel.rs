@@ -73,7 +73,7 @@ pub(super) async fn run(program: &Program, args: &CallsCancel) -> Result<(), Fai
 async fn choose(inspector: &Inspector, queues: &[QueueName], args: &CallsCancel) -> Result<Chosen, Failure> {
     let mut chosen = Chosen::default();
     if !args.ids.is_empty() {
-        (chosen.ids, chosen.missing) = find(inspector, queues, &args.ids, |_| true).await?;
+        (chosen.ids, chosen.missing) = find(inspector, queues, &args.ids).await?;
         return Ok(chosen);
     }
     let filter = CallFilter { task: args.task.clone(), count: usize::MAX, limit: 0, ..CallFilter::default() };

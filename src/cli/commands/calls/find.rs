@@ -1,6 +1,6 @@
 //! Finds calls in all queues by their ids.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::commands::{LONG, check_queue};
 use crate::cli::exit::Failure;
@@ -37,27 +37,27 @@ pub(super) async fn found(
     Err(unknown(&[id]))
 }
 
-/// The queues in which these calls are as they should be, and the ids of those that are in none.
+/// The queues of these calls, and the ids that no call has. Where one queue is meant, nothing is searched.
 pub(super) async fn find(
     inspector: &Inspector,
     queues: &[QueueName],
     ids: &[CallId],
-    is_wanted: impl Fn(&CallRecord) -> bool,
 ) -> Result<(BTreeMap<QueueName, Vec<CallId>>, Vec<CallId>), Failure> {
+    let ids: BTreeSet<CallId> = ids.iter().copied().collect();
+    if let [queue] = queues {
+        return Ok((BTreeMap::from([(queue.clone(), ids.into_iter().collect())]), Vec::new()));
+    }
     let (mut found, mut missing) = (BTreeMap::<QueueName, Vec<CallId>>::new(), Vec::new());
     for id in ids {
         let mut is_found = false;
         for queue in queues {
-            if inspector.call(queue, *id, 0).await?.is_some_and(|call| is_wanted(&call)) {
+            if inspector.call(queue, id, 0).await?.is_some() {
                 is_found = true;
-                let ids = found.entry(queue.clone()).or_default();
-                if !ids.contains(id) {
-                    ids.push(*id);
-                }
+                found.entry(queue.clone()).or_default().push(id);
             }
         }
-        if !is_found && !missing.contains(id) {
-            missing.push(*id);
+        if !is_found {
+            missing.push(id);
         }
     }
     Ok((found, missing))
