@@ -62,7 +62,7 @@ async fn list(program: &Program, args: &CallsList) -> Result<(), Failure> {
         let state = output::Cell::from(found.state.name()).red_if(is_dead);
         [id.into(), queue.into(), state, when.into(), failed.into(), call(&found.message).into()]
     });
-    output::table(["id", "queue", "state", "when", "failed", "call"], rows.collect(), &[(5, 6), (1, 7)])?;
+    output::table(["id", "queue", "state", "when", "failed", "call"], rows.collect(), &[(5, 5), (1, 7)])?;
     if is_cut { output::print(&format!("the first {count}; for more: --count")) } else { Ok(()) }
 }
 

@@ -67,9 +67,9 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     if !args.output.json {
         output::note(&report::text(&call, &place));
     }
-    let inspector = inspector(&program).await.map_err(|failure| report::sent(failure, &call))?;
-    let ended =
-        outcome(&inspector, &queue, id, timeout).await.map_err(|failure| report::sent(failure, &call))?;
+    let failed = |failure| report::failed(failure, &call, &place);
+    let inspector = inspector(&program).await.map_err(failed)?;
+    let ended = outcome(&inspector, &queue, id, timeout).await.map_err(failed)?;
     if args.output.json {
         output::json(&report::with_end(&call, &place, &ended))?;
     }

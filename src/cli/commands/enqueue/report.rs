@@ -15,9 +15,14 @@ pub(super) fn report(call: &Ready<'_>, place: &Place) -> Result<(), Failure> {
         true => output::json(&fields(call, place)),
         false => output::print(&text(call, place)),
     };
+    printed.map_err(|failure| failed(failure, call, place))
+}
+
+/// A failure after the call was sent, unless another one was there.
+pub(super) fn failed(failure: Failure, call: &Ready<'_>, place: &Place) -> Failure {
     match place {
-        Place::Held { .. } => printed,
-        _ => printed.map_err(|failure| sent(failure, call)),
+        Place::Held { .. } => failure,
+        _ => sent(failure, call),
     }
 }
 
