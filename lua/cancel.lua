@@ -16,7 +16,6 @@
 --! include tracked
 --! include record
 
-local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true }
 local queue, by, now = ARGV[1], ARGV[2], now_ms()
 redis.call('ZCARD', KEYS[1])
 redis.call('HLEN', KEYS[2])

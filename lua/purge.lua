@@ -8,9 +8,16 @@
 -- KEYS[3]  deaths         HASH  SHA-1 of a message -> deaths, and what is known of single calls of it
 -- ARGV[1]  count  how many at the most; the caller sends at most 10000
 --
+-- The records of dropped calls say that they were cancelled, and their locks are free: these keys begin with the queue's name.
+--
 -- Returns the number of messages that were dropped.
 
 --! include deaths
+--! include now
+--! include tracked
+--! include record
+
+local STEP = 100 -- messages that are read at a time
 
 local waiting = redis.call('LLEN', KEYS[1])
 local tokens = redis.call('LLEN', KEYS[2])
@@ -20,6 +27,16 @@ if count > 0 then
   for _, digest in ipairs(digests) do
     if is_digest(digest) then
       redis.call('HDEL', KEYS[3], digest)
+    end
+  end
+  local now = now_ms()
+  for first = 0, count - 1, STEP do
+    for _, message in ipairs(redis.call('LRANGE', KEYS[1], first, math.min(first + STEP, count) - 1)) do
+      local options = options_of(message)
+      if options then
+        redis.pcall('ZREM', KEYS[1] .. '_cancelled', options.i)
+        note_end(KEYS[1], options.i, options.s, options.u, now, 'cancelled', 'by', 'purge')
+      end
     end
   end
   redis.call('LTRIM', KEYS[1], count, -1)

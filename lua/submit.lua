@@ -25,7 +25,6 @@
 --! include record
 
 local FIRST, FIELDS = 3, 9
-local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true }
 local now, most = now_ms(), tonumber(ARGV[2])
 local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
 local first_due = tonumber(first[2])

@@ -4,6 +4,7 @@ local LIFE = 2592000000 -- milliseconds after which an unfinished call without n
 local LOCK_LIFE = 86400000 -- for how long a lock holds without news of its call: a day
 local MOST_DONE = 100000 -- finished calls that are listed
 
+local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true } -- the states of calls that have ended
 local HEX = string.rep('%02x', 16)
 
 local function record_of(queue, id)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import UUID
 
 import redis
 import redis.asyncio
@@ -13,18 +14,41 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from delayed_compat import AsyncQueue, Queue, RustTask
+from delayed_compat import AsyncHandle, AsyncQueue, CallState, Conflict, Handle, Queue
 from delayed_compat.queue import Task
+
+
+class HandleFace(Protocol):
+    """What the handles of both queues can do."""
+
+    @property
+    def id(self) -> UUID | None: ...
+
+    @property
+    def is_new(self) -> bool: ...
+
+    @property
+    def conflict(self) -> Conflict | None: ...
+
+    def state(self) -> CallState | None: ...
+
+    def result(self) -> Any: ...
+
+    def wait(self, timeout: Any) -> Any: ...
+
+    def cancel(self) -> CallState | None: ...
 
 
 class Face(Protocol):
     """What both queues can do."""
 
-    def enqueue(self, task: Task) -> None: ...
+    def enqueue(self, task: Task) -> HandleFace: ...
 
     def enqueue_many(self, tasks: Iterable[Task], chunk: int = 1000) -> int: ...
 
-    def cancel(self, call: Any) -> bool: ...
+    def handle(self, call: Any) -> HandleFace: ...
+
+    def cancel(self, call: Any) -> CallState | None: ...
 
     def close(self) -> None: ...
 
@@ -32,7 +56,9 @@ class Face(Protocol):
 class SyncFace:
     """A `Queue`, which loses the answers to the commands of these numbers, if any."""
 
-    def __init__(self, socket: Path, lost: tuple[int, ...] = (), name: str = "mail") -> None:
+    def __init__(
+        self, socket: Path, lost: tuple[int, ...] = (), name: str = "mail", **options: Any
+    ) -> None:
         class Connection(redis.UnixDomainSocketConnection):
             def send_command(self, *args: Any, **kwargs: Any) -> None:
                 counter.sent(args)
@@ -46,17 +72,20 @@ class SyncFace:
         counter = _Counter(lost)
         retry = Retry(NoBackoff(), 3)
         self._pool = redis.ConnectionPool(
-            connection_class=Connection, path=str(socket), retry=retry
+            connection_class=Connection, path=str(socket), retry=retry, **options
         )
         self._queue = Queue(name, redis.Redis(connection_pool=self._pool))
 
-    def enqueue(self, task: Task) -> None:
-        self._queue.enqueue(task)
+    def enqueue(self, task: Task) -> Handle:
+        return self._queue.enqueue(task)
 
     def enqueue_many(self, tasks: Iterable[Task], chunk: int = 1000) -> int:
         return self._queue.enqueue_many(tasks, chunk)
 
-    def cancel(self, call: Any) -> bool:
+    def handle(self, call: Any) -> Handle:
+        return self._queue.handle(call)
+
+    def cancel(self, call: Any) -> CallState | None:
         return self._queue.cancel(call)
 
     def close(self) -> None:
@@ -66,7 +95,9 @@ class SyncFace:
 class AsyncFace:
     """An `AsyncQueue`, which loses answers as `SyncFace` does."""
 
-    def __init__(self, socket: Path, lost: tuple[int, ...] = (), name: str = "mail") -> None:
+    def __init__(
+        self, socket: Path, lost: tuple[int, ...] = (), name: str = "mail", **options: Any
+    ) -> None:
         class Connection(redis.asyncio.UnixDomainSocketConnection):
             async def send_command(self, *args: Any, **kwargs: Any) -> None:
                 counter.sent(args)
@@ -85,7 +116,7 @@ class AsyncFace:
         # A lock of Python 3.9 belongs to the loop of its maker.
         async def make() -> AsyncQueue:
             self._pool: Any = redis.asyncio.ConnectionPool(
-                connection_class=Connection, path=str(socket), retry=retry
+                connection_class=Connection, path=str(socket), retry=retry, **options
             )
             return AsyncQueue(name, redis.asyncio.Redis(connection_pool=self._pool))
 
@@ -100,18 +131,55 @@ class AsyncFace:
         """Whether it has sent a script and now reads the answer."""
         return self._counter.reads
 
-    def enqueue(self, task: Task) -> None:
-        self.run(lambda queue: queue.enqueue(task))
+    def enqueue(self, task: Task) -> AwaitedHandle:
+        return AwaitedHandle(self, self.run(lambda queue: queue.enqueue(task)))
 
     def enqueue_many(self, tasks: Iterable[Task], chunk: int = 1000) -> int:
         return int(self.run(lambda queue: queue.enqueue_many(tasks, chunk)))
 
-    def cancel(self, call: RustTask | Any) -> bool:
-        return bool(self.run(lambda queue: queue.cancel(call)))
+    def handle(self, call: Any) -> AwaitedHandle:
+        return AwaitedHandle(self, self._queue.handle(call))
+
+    def cancel(self, call: Any) -> CallState | None:
+        found: CallState | None = self.run(lambda queue: queue.cancel(call))
+        return found
 
     def close(self) -> None:
         self._loop.run_until_complete(self._pool.disconnect())
         self._loop.close()
+
+
+class AwaitedHandle:
+    """An `AsyncHandle` behind the loop of its queue."""
+
+    def __init__(self, face: AsyncFace, handle: AsyncHandle) -> None:
+        self._face, self._handle = face, handle
+
+    @property
+    def id(self) -> UUID | None:
+        return self._handle.id
+
+    @property
+    def is_new(self) -> bool:
+        return self._handle.is_new
+
+    @property
+    def conflict(self) -> Conflict | None:
+        return self._handle.conflict
+
+    def state(self) -> CallState | None:
+        found: CallState | None = self._face.run(lambda _: self._handle.state())
+        return found
+
+    def result(self) -> Any:
+        return self._face.run(lambda _: self._handle.result())
+
+    def wait(self, timeout: Any) -> Any:
+        return self._face.run(lambda _: self._handle.wait(timeout))
+
+    def cancel(self) -> CallState | None:
+        found: CallState | None = self._face.run(lambda _: self._handle.cancel())
+        return found
 
 
 class _Counter:

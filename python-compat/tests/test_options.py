@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import pickle
@@ -14,17 +15,28 @@ import msgpack
 import pytest
 
 from delayed_compat import Backoff, InvalidTaskError, RustTask
+from delayed_compat.task import submission_of
 
 VECTORS = Path(__file__).parents[2] / "tests" / "wire" / "native.json"
 PATH = "demo::tasks::add"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 ID = UUID("018bcfe5-687b-7b5c-8a3e-0123456789ab")
-SECOND = timedelta(seconds=1)
+SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
+
+
+CASES: list[dict[str, Any]] = json.loads(VECTORS.read_text())["cases"]
 
 
 def vectors_of_rust_tasks() -> list[Any]:
-    cases = [case for case in json.loads(VECTORS.read_text())["cases"] if case.get("rust_task")]
-    assert len(cases) >= 20
+    cases = [case for case in CASES if case.get("rust_task")]
+    assert len(cases) >= 23
+    return [pytest.param(case, id=case["name"]) for case in cases]
+
+
+def vectors_of_rust_calls() -> list[Any]:
+    """Return the followed calls of a Rust client, whose messages have no `k`."""
+    cases = [case for case in CASES if "keep_ms" in case and not case.get("rust_task")]
+    assert len(cases) >= 5
     return [pytest.param(case, id=case["name"]) for case in cases]
 
 
@@ -44,8 +56,38 @@ def test_it_is_the_bytes_of_the_vector(case: dict[str, Any]) -> None:
         headers=case.get("headers"),
         traceparent=case.get("traceparent"),
         tracestate=case.get("tracestate"),
+        **following(case),
     )
-    assert task.serialize().hex() == case["hex"]
+    message = encoded(task) if task.needs_script else task.serialize()
+    assert message.hex() == case["hex"]
+
+
+@pytest.mark.parametrize("case", vectors_of_rust_calls())
+def test_it_is_followed_and_locked_as_a_call_of_rust(case: dict[str, Any]) -> None:
+    task = RustTask(case["func_path"], case["args"], id=case["id"], **following(case))
+    ours, theirs = msgpack.unpackb(encoded(task)), msgpack.unpackb(bytes.fromhex(case["hex"]))
+    assert ours[2].pop("k") == {}, "expected it to say that the arguments are by place"
+    assert ours == theirs
+
+
+def following(case: dict[str, Any]) -> dict[str, Any]:
+    """Return the options with which a call is followed and unique, as a vector has them."""
+    unique = case.get("unique") or {}
+    mode, keep = unique.get("mode"), case.get("keep_ms")
+    return {
+        "keep": keep / 1000 if keep else None,
+        "unique": HOUR if mode == "period" else mode,
+        "unique_key": unique.get("key"),
+    }
+
+
+def encoded(task: RustTask) -> bytes:
+    """Return the message of a call that `lua/submit.lua` takes."""
+    submission = submission_of(task)
+    assert submission
+    message = submission[1][-1]
+    assert isinstance(message, bytes)
+    return message
 
 
 def meta(**options: Any) -> Any:
@@ -176,6 +218,20 @@ NOT_FINITE = [math.nan, math.inf, -math.inf, 1.7e308]
         ({"backoff": "exponential:2s..1s"}, "the first wait is longer than the last"),
         ({"backoff": "exponential:1s..400d"}, "at most 365d"),
         ({"backoff": Backoff("soon")}, "'soon' is not a back-off"),
+        *[({"keep": bad}, "keep is .*; give a timedelta") for bad in NOT_FINITE],
+        ({"keep": -1}, "keep is negative"),
+        ({"keep": timedelta.max}, "keep is .*; a hundred years is the most"),
+        ({"unique": "always"}, "unique is 'always'; give 'until_started', 'until_done', 'replace'"),
+        ({"unique": True}, "unique is True; give 'until_started'"),
+        ({"unique": -1}, "unique is negative"),
+        ({"unique": timedelta.max}, "unique is .*; a hundred years is the most"),
+        ({"unique_key": b"k"}, "unique_key is a bytes; give a str"),
+        ({"unique_key": "\ud800"}, "unique_key is not valid Unicode"),
+        ({"unique": "until_done", "kwargs": {"a": 1}}, "by place, and there are some by keyword"),
+        ({"front": 1}, "front is a int; give True or False"),
+        ({"max_len": 0}, "max_len is 0; give a whole number from 1 on"),
+        ({"max_len": True}, "max_len is a bool"),
+        ({"max_len": 2**63}, "max_len is .*, beyond 64 bits"),
     ],
 )
 def test_an_option_that_cannot_be_meant_is_refused(options: dict[str, Any], said: str) -> None:
@@ -225,3 +281,26 @@ def test_a_task_with_options_can_be_pickled() -> None:
     copy = pickle.loads(pickle.dumps(task))
     assert (copy.id, copy.retry, repr(copy)) == (task.id, 2, repr(task))
     assert "scheduled as" in repr(task)
+
+
+@pytest.mark.parametrize(
+    ("args", "payload"),
+    [((), "c0"), ((5,), "05"), ((None,), "c0"), (([1, 2],), "920102"), ((1, "a"), "9201a161")],
+)
+def test_a_lock_is_of_the_payload_that_rust_writes(args: Any, payload: str) -> None:
+    task = RustTask(PATH, args, unique="until_done")
+    digest = hashlib.sha1(PATH.encode() + b"\0" + bytes.fromhex(payload)).digest()
+    assert msgpack.unpackb(encoded(task))[2]["u"] == b"d" + digest[:16]
+
+
+def test_the_place_of_the_id_is_that_in_the_meta() -> None:
+    same = {"i": ID.bytes}
+    options: dict[str, Any] = {"unique": "replace", "unique_key": "k", "headers": {"i": "x"}}
+    for args, kwargs in [((same,), {}), ((), {"a": same}), ((), {}), (("x" * 300,), {"i": same})]:
+        submission = submission_of(RustTask(PATH, args, kwargs, id=ID, deadline=5, **options))
+        assert submission
+        at, _, message = submission[1][-3:]
+        assert isinstance(at, int)
+        assert isinstance(message, bytes)
+        _, payload, meta = msgpack.unpackb(message[:at] + b"y" * 16 + message[at + 16 :])
+        assert (meta["i"], meta["k"], msgpack.unpackb(payload)) == (b"y" * 16, kwargs, list(args))

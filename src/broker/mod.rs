@@ -52,8 +52,8 @@ pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
     Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishRequest, Foreign,
     MAX_BATCH, MAX_SCHEDULED, MAX_SUBMITTED, NewKillRequest, Owned, Paused, PickUpRequest, Place, Promoted,
-    Ready, ReconcileRequest, Reconciled, Requested, RetryLaterRequest, Scheduled, Started, Submission,
-    Submitted,
+    Ready, ReconcileRequest, Reconciled, Requested, RetryLaterRequest, Revived, Scheduled, Started,
+    Submission, Submitted,
 };
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-use crate::broker::{BrokerError, DeadEntry};
+use crate::broker::{BrokerError, DeadEntry, Revived};
 use crate::error::Error;
 use crate::inspect::{Inspector, MessageSummary, Progress};
 use crate::protocol::keys::QueueKeys;
@@ -60,6 +60,8 @@ pub struct Handled {
     pub done: u64,
     /// Selected ids without a dead letter.
     pub missing: Vec<String>,
+    /// The ids of unique calls that were not requeued, because another call, the second id, holds their lock.
+    pub locked: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy)]
@@ -182,14 +184,13 @@ impl Inspector {
         let ids: Vec<&String> = ids.iter().filter(|id| met.insert(*id)).collect();
         for (seen, id) in (1..).zip(&ids) {
             let entry = if is_letter_id(id) { self.broker.dead_letter(keys, id).await? } else { None };
-            let done = match entry {
-                Some(entry) => self.apply(keys, vec![entry], verb).await?,
-                None => 0,
-            };
-            if done == 0 {
+            let before = (handled.done, handled.locked.len());
+            if let Some(entry) = entry {
+                self.apply(keys, vec![entry], verb, &mut handled).await?;
+            }
+            if (handled.done, handled.locked.len()) == before {
                 handled.missing.push((*id).clone());
             }
-            handled.done += done;
             progress(seen, ids.len() as u64);
         }
         Ok(handled)
@@ -215,33 +216,49 @@ impl Inspector {
             after.clone_from(&last.id);
             seen += page.len() as u64;
             page.retain(|entry| task.is_none_or(|task| is_of(entry, task)));
-            handled.done += self.apply(keys, page, verb).await?;
+            self.apply(keys, page, verb, &mut handled).await?;
             progress(seen, total);
         }
     }
 
-    async fn apply(&self, keys: &QueueKeys, entries: Vec<DeadEntry>, verb: Verb) -> Result<u64, BrokerError> {
+    async fn apply(
+        &self,
+        keys: &QueueKeys,
+        entries: Vec<DeadEntry>,
+        verb: Verb,
+        handled: &mut Handled,
+    ) -> Result<(), BrokerError> {
         if entries.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         if let Verb::Delete = verb {
             let ids: Vec<String> = entries.into_iter().map(|entry| entry.id).collect();
-            return self.broker.delete_dead(keys, &ids).await;
+            handled.done += self.broker.delete_dead(keys, &ids).await?;
+            return Ok(());
         }
-        let (mut done, mut chunk, mut bytes) = (0, Vec::new(), 0);
+        let (mut chunk, mut bytes) = (Vec::new(), 0);
         for mut entry in entries {
             let buried = entry.fields.remove("message").unwrap_or_default();
             let message = Message::decode(&buried).map(|read| read.revived()).unwrap_or_default();
             // What stays as it is Redis has already: a letter may be larger than it takes again.
             let message = if message == buried { Vec::new() } else { message };
             if bytes + message.len() > CHUNK_BYTES && !chunk.is_empty() {
-                done += self.broker.revive(keys, &chunk).await?;
+                handled.add(self.broker.revive(keys, &chunk).await?);
                 (bytes, _) = (0, chunk.clear());
             }
             bytes += message.len();
             chunk.push((entry.id, message));
         }
-        Ok(done + self.broker.revive(keys, &chunk).await?)
+        handled.add(self.broker.revive(keys, &chunk).await?);
+        Ok(())
+    }
+}
+
+impl Handled {
+    fn add(&mut self, revived: Revived) {
+        self.done += revived.count;
+        let locked = revived.locked.into_iter().map(|(call, holder)| (call.to_string(), holder.to_string()));
+        self.locked.extend(locked);
     }
 }
 

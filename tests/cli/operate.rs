@@ -125,10 +125,10 @@ fn dead_letters_are_requeued_and_deleted_by_id_by_task_and_all() {
         .says("a dead letter 5-5");
     let other = failed[1]["id"].as_str().unwrap();
     let done = on(&redis, DELAYED, &["dead", "requeue", other, other, "--json"]).json();
-    assert_eq!(done, serde_json::json!({ "queue": null, "requeued": 1, "missing": [] }));
+    assert_eq!(done, serde_json::json!({ "queue": null, "requeued": 1, "missing": [], "locked": [] }));
     on(&redis, DELAYED, &["dead", "delete", "5-5", "5-5"]).expect(6).says("a dead letter 5-5:");
     let done = on(&redis, DELAYED, &["dead", "requeue", "--task", &task("panic"), "--json"]).json();
-    assert_eq!(done, serde_json::json!({ "queue": null, "requeued": 1, "missing": [] }));
+    assert_eq!(done, serde_json::json!({ "queue": null, "requeued": 1, "missing": [], "locked": [] }));
     assert_consistent(&mut redis.connection(), "default");
     assert_eq!(snapshot(&mut redis.connection(), "default").waiting.len(), 3);
     let done = on(&redis, DELAYED, &["dead", "delete", "--all", "--yes", "--json"]).json();

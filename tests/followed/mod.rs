@@ -4,7 +4,9 @@
 mod tasks;
 
 mod cancels;
+mod example;
 mod inspected;
+mod python;
 mod records;
 mod unique;
 

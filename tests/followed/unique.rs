@@ -135,3 +135,52 @@ fn lock_of_a_call_that_is_nowhere_is_taken_over() {
     let second = site.enqueue(tasks::charge::call(1).unique(Unique::UntilDone));
     assert!(second.is_new() && second.id() != first.id());
 }
+
+#[test]
+fn dead_call_comes_back_with_its_lock_or_stays_dead() {
+    let mut site = Site::new();
+    let mut worker = site.trial.worker(&[]);
+    let call = call_again;
+    let first = site.enqueue(call());
+    site.wait(&first).unwrap_err();
+    site.trial.stop(&mut worker);
+    let holder = site.enqueue(call());
+    assert!(holder.is_new());
+    let requeue = |site: &Site| {
+        let url = site.trial.server.url();
+        let mut command = site.trial.command(crate::support::process::DELAYED);
+        let output = command.args(["dead", "requeue", "--all", "--redis", &url]).output().unwrap();
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let says = requeue(&site);
+    let (id, other) = (first.id().unwrap(), holder.id().unwrap());
+    let refused = format!("{id} stays dead: it is unique, and {other} holds its lock until it has ended");
+    assert!(says.contains("requeued 0 dead letters") && says.contains(&refused), "{says}");
+    assert_eq!(site.runtime.block_on(holder.cancel()).unwrap(), delayed::Cancelled::Waiting);
+    let mut worker = site.trial.worker(&[]);
+    site.trial.wait_settled();
+    site.trial.stop(&mut worker);
+    assert!(requeue(&site).contains("requeued 1 dead letter"));
+    assert_eq!((site.state(&first), site.locks()), (Some(CallState::Waiting), 1));
+    assert!(!site.enqueue(call_again()).is_new(), "expected it to have its lock again");
+}
+
+fn call_again() -> delayed::Call<u8> {
+    tasks::fail::call("no".into()).unique(Unique::UntilDone)
+}
+
+#[test]
+fn purge_ends_the_calls_that_it_drops() {
+    let mut site = Site::new();
+    let calls: Vec<_> =
+        (0..150).map(|n| site.enqueue(tasks::charge::call(n).unique(Unique::UntilDone))).collect();
+    let url = site.trial.server.url();
+    let mut command = site.trial.command(crate::support::process::DELAYED);
+    let output = command.args(["purge", "q", "--yes", "--redis", &url]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for call in [&calls[0], &calls[149]] {
+        let error = site.wait(call).unwrap_err();
+        assert!(matches!(&error, delayed::WaitError::Cancelled { by } if by == "purge"), "{error:?}");
+    }
+    assert_eq!(site.locks(), 0);
+}

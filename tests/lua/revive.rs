@@ -1,12 +1,14 @@
 use super::*;
 
 fn revive(bench: &mut Bench, pairs: &[(String, String)]) -> RedisResult<u64> {
-    bench.call("revive", |call| {
+    let (count, locked): (u64, Vec<Vec<u8>>) = bench.call("revive", |call| {
         call.key(QUEUE).key(TOKENS).key(DEAD);
         for (id, message) in pairs {
             call.arg(id).arg(message);
         }
-    })
+    })?;
+    assert!(locked.is_empty(), "expected no lock to be held: {locked:?}");
+    Ok(count)
 }
 
 fn pair(number: usize) -> (String, String) {

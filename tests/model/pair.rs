@@ -472,7 +472,7 @@ impl Pair {
             call.key(QUEUE).key(TOKENS).key(DEAD).arg(&letters[at].0).arg(text(message));
         });
         self.world.revive(at, message);
-        (reply, Ok(int(1)))
+        (reply, Ok(Value::Array(vec![int(1), Value::Array(Vec::new())])))
     }
 
     /// Lets both sides be as `world`.

@@ -5,14 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby
 from typing import Any, Union
 from uuid import UUID
 
-import redis
-
-from .errors import AlreadyScheduledError, EnqueueError, Fate, InvalidTaskError, shown
-from .scripts import ENQUEUE_MANY, SCHEDULE
-from .task import GoTask, PyTask, RustTask, entry_of
+from .call_state import CallState
+from .conflict import Conflict, Held, Replaced
+from .errors import (
+    AlreadyScheduledError,
+    CallExistsError,
+    EnqueueError,
+    Fate,
+    InvalidTaskError,
+    QueueFullError,
+    shown,
+)
+from .link import Argument
+from .scripts import ENQUEUE_MANY, SCHEDULE, SUBMIT
+from .task import GoTask, PyTask, RustTask, entry_of, submission_of
 
 __all__ = ["Bulk", "Request", "Task", "keys_of_timetable"]
 
@@ -21,6 +32,9 @@ MAX_CHUNK = 100_000
 
 MAX_SCHEDULED = 500
 """`lua/schedule.lua` takes no more calls at once."""
+
+MAX_SUBMITTED = 100
+"""`lua/submit.lua` takes no more calls at once."""
 
 QUEUES = "delayed_queues"
 """The set of the queues in which sweepers look for calls that are due."""
@@ -35,22 +49,28 @@ _HIDDEN = re.compile(
 )
 
 Task = Union[GoTask, PyTask, RustTask]
-Argument = Union[bytes, str, int]
+
+
+class _Kind(Enum):
+    ENQUEUE = 1
+    SCHEDULE = 2
+    SUBMIT = 3
 
 
 @dataclass(frozen=True)
 class Request:
     """One `EVAL`: the places of the tasks that it enqueues, and its arguments."""
 
+    kind: _Kind
     places: Sequence[int]
     arguments: Sequence[Argument]
-    is_schedule: bool
 
 
 class Bulk:
     """Tasks for one queue that were checked and serialised, and what became of each so far.
 
-    What is enqueued at once is sent first, in its order; then what is scheduled.
+    What is enqueued at once is sent first, in its order; then what is scheduled; then what keeps a
+    record, is unique, or has `front` or `max_len`.
 
     Raises:
         InvalidTaskError: When a task cannot be sent, or the name of the queue is none in which
@@ -63,18 +83,24 @@ class Bulk:
             raise ValueError(f"chunk is {chunk!r}; give a whole number from 1 to {MAX_CHUNK}")
         self._queue, self._chunk = queue, chunk
         self._messages: list[tuple[int, bytes]] = []
-        self._entries: list[tuple[int, tuple[bytes, str, bytes]]] = []
+        self._entries: list[tuple[int, Sequence[Argument]]] = []
+        self._submissions: list[tuple[int, int, Sequence[Argument]]] = []
         for place, task in enumerate(tasks):
             entry = entry_of(task) if isinstance(task, RustTask) else None
-            if entry:
+            submission = submission_of(task) if isinstance(task, RustTask) else None
+            if submission:
+                self._submissions.append((place, *submission))
+            elif entry:
                 self._entries.append((place, entry))
             else:
                 self._messages.append((place, _message(task, place)))
-        if self._entries:
+        if self.has_scripts:
             keys_of_timetable(queue)
-        self.total = len(self._messages) + len(self._entries)
+        self.total = len(self._messages) + len(self._entries) + len(self._submissions)
         self._fates = [Fate.NOT_APPLIED] * self.total
-        self._refused: AlreadyScheduledError | None = None
+        self._refused: CallExistsError | QueueFullError | None = None
+        self.conflict: tuple[UUID, Conflict] | None = None
+        """The call that a unique one lost against or replaced; of several, that of the last."""
 
     @property
     def messages(self) -> list[bytes]:
@@ -82,54 +108,77 @@ class Bulk:
         return [message for _, message in self._messages]
 
     @property
-    def has_scheduled(self) -> bool:
-        """Whether there are calls for the timetable, so that sweepers have to know the queue."""
-        return bool(self._entries)
+    def has_scripts(self) -> bool:
+        """Whether there are calls for the scripts of Rust: then sweepers have to know the queue."""
+        return bool(self._entries or self._submissions)
 
     def requests(self) -> Iterator[Request]:
-        """Yield what to send, in order; each is applied whole or not at all, but for ids known."""
-        queue, messages, entries = self._queue, self._messages, self._entries
-        for part in _parts(messages, self._chunk):
+        """Yield what to send, in order; each is applied whole or not at all, but for refusals."""
+        queue, due_channel = self._queue, f"{self._queue}:due"
+        for part in _parts(self._messages, self._chunk):
             sent = [message for _, message in part]
-            arguments = (ENQUEUE_MANY, 2, queue, f"{queue}_noti", *sent)
-            yield Request([place for place, _ in part], arguments, is_schedule=False)
-        for later in _parts(entries, min(self._chunk, MAX_SCHEDULED)):
+            arguments: Sequence[Argument] = (ENQUEUE_MANY, 2, queue, f"{queue}_noti", *sent)
+            yield Request(_Kind.ENQUEUE, [place for place, _ in part], arguments)
+        for later in _parts(self._entries, min(self._chunk, MAX_SCHEDULED)):
             flat = [argument for _, entry in later for argument in entry]
-            head = (SCHEDULE, 3, *keys_of_timetable(queue), f"{queue}:due")
-            yield Request([place for place, _ in later], (*head, *flat), is_schedule=True)
+            arguments = (SCHEDULE, 3, *keys_of_timetable(queue), due_channel, *flat)
+            yield Request(_Kind.SCHEDULE, [place for place, _ in later], arguments)
+        for bound, calls in groupby(self._submissions, lambda submission: submission[1]):
+            for part in _parts(list(calls), min(self._chunk, MAX_SUBMITTED)):
+                flat = [argument for *_, submission in part for argument in submission]
+                keys = (queue, f"{queue}_noti", *keys_of_timetable(queue))
+                arguments = (SUBMIT, 5, *keys, due_channel, bound, *flat)
+                yield Request(_Kind.SUBMIT, [place for place, *_ in part], arguments)
 
     def applied(self, request: Request, reply: Any) -> None:
         """Note that a request was answered."""
-        dues = reply if request.is_schedule else [1] * len(request.places)
-        ids = {place: entry[0] for place, entry in self._entries} if 0 in dues else {}
-        for place, due in zip(request.places, dues):
-            if due:
+        if request.kind is _Kind.ENQUEUE:
+            refusals: Iterable[Any] = [None] * len(request.places)
+        elif request.kind is _Kind.SCHEDULE:
+            ids = {place: entry[0] for place, entry in self._entries} if 0 in reply else {}
+            refusals = [
+                None if due else AlreadyScheduledError(_uuid(ids[place]), self._queue)
+                for place, due in zip(request.places, reply)
+            ]
+        else:
+            ids = {place: submission[0] for place, _, submission in self._submissions}
+            refusals = [
+                self._refusal(ids[place], *became) for place, became in zip(request.places, reply)
+            ]
+        for place, refusal in zip(request.places, refusals):
+            if refusal is None:
                 self._fates[place] = Fate.APPLIED
-            elif not self._refused:
-                self._refused = AlreadyScheduledError(UUID(bytes=ids[place]), self._queue)
+            self._refused = self._refused or refusal
+
+    def _refusal(
+        self, id: Any, became: int, about: Any = None, state: Any = None
+    ) -> CallExistsError | QueueFullError | None:
+        """Note what `lua/submit.lua` says of a call, and return the error where it was refused."""
+        if became == 1:
+            return CallExistsError(_uuid(id), self._queue, CallState.parse(about))
+        if became == 2:
+            self.conflict = _uuid(about), Held(CallState.parse(state))
+        elif became == 3:
+            self.conflict = _uuid(about), Replaced()
+        return QueueFullError(self._queue, about) if became == 4 else None
 
     def failed(self, request: Request | None, error: Exception) -> EnqueueError:
         """Return the error to raise; `request`: the one that may have been applied all the same."""
         for place in request.places if request else ():
             self._fates[place] = Fate.IN_DOUBT
         applied, in_doubt = (self._fates.count(fate) for fate in (Fate.APPLIED, Fate.IN_DOUBT))
-        fates = self._fates if self._entries else None
+        fates = self._fates if self.has_scripts else None
         return EnqueueError(applied, in_doubt, self.total, str(error), fates)
 
     def check(self) -> None:
-        """Raise when the timetable had an id already; all else was sent."""
+        """Raise when a call was refused; all else was sent."""
         if self._refused:
             raise self.failed(None, self._refused) from self._refused
 
     def check_one(self) -> None:
-        """Raise when the timetable had the id of the only call already."""
+        """Raise when the only call was refused."""
         if self._refused:
             raise self._refused
-
-
-def is_refusal(error: Exception) -> bool:
-    """Whether Redis said no, so that certainly nothing was applied."""
-    return isinstance(error, (redis.ResponseError, redis.BusyLoadingError))
 
 
 def keys_of_timetable(queue: str) -> tuple[str, str, str]:
@@ -157,6 +206,10 @@ def keys_of_timetable(queue: str) -> tuple[str, str, str]:
 
 def _parts(items: list[Any], size: int) -> Iterator[list[Any]]:
     return (items[first : first + size] for first in range(0, len(items), size))
+
+
+def _uuid(id: Any) -> UUID:
+    return UUID(bytes=id)
 
 
 def _message(task: Any, at: int) -> bytes:

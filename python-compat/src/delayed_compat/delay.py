@@ -9,9 +9,11 @@ from delayed.queue import Queue as OriginalQueue
 
 from .backoff import Backoff
 from .errors import InvalidTaskError
-from .queue import AsyncQueue
+from .handle import AsyncHandle, Handle
+from .queue import AsyncQueue, Queue
 from .task import PyTask, RustTask
 from .times import Duration
+from .unique import Unique
 
 if TYPE_CHECKING:  # a Python 3.9 has no ParamSpec
     from collections.abc import Awaitable, Callable
@@ -46,6 +48,11 @@ if TYPE_CHECKING:  # a Python 3.9 has no ParamSpec
             backoff: Backoff | str | None = None,
             timeout: Duration | None = None,
             after: Duration | None = None,
+            keep: Duration | None = None,
+            unique: Unique | None = None,
+            unique_key: str | None = None,
+            front: bool = False,
+            max_len: int | None = None,
         ) -> Delayed[P, R, S_co]: ...
 
         @overload
@@ -59,6 +66,11 @@ if TYPE_CHECKING:  # a Python 3.9 has no ParamSpec
             backoff: Backoff | str | None = None,
             timeout: Duration | None = None,
             after: Duration | None = None,
+            keep: Duration | None = None,
+            unique: Unique | None = None,
+            unique_key: str | None = None,
+            front: bool = False,
+            max_len: int | None = None,
         ) -> Callable[[Callable[P, R]], Delayed[P, R, S_co]]: ...
 
 
@@ -66,11 +78,15 @@ __all__ = ["delayed"]
 
 
 @overload
+def delayed(queue: Queue) -> Decorator[Handle]: ...  # type: ignore[overload-overlap]
+
+
+@overload
 def delayed(queue: OriginalQueue) -> Decorator[None]: ...
 
 
 @overload
-def delayed(queue: AsyncQueue) -> Decorator[Awaitable[None]]: ...
+def delayed(queue: AsyncQueue) -> Decorator[Awaitable[AsyncHandle]]: ...
 
 
 def delayed(queue: OriginalQueue | AsyncQueue) -> Any:
@@ -92,10 +108,11 @@ def delayed(queue: OriginalQueue | AsyncQueue) -> Any:
     `@delayed`, `@delayed(retry=3)` and `delayed(func, retry=3)` are allowed.
 
     Args:
-        queue: Where `delay` enqueues. With an `AsyncQueue` it returns what is to be awaited.
+        queue: Where `delay` enqueues. With a `Queue` it returns a `Handle`, with an `AsyncQueue` an
+            `AsyncHandle` that is to be awaited.
 
-    The decorator takes `path`, and `retry`, `max_attempts`, `backoff`, `timeout` and `after` as
-    `RustTask` does; without `path` only `retry`.
+    The decorator takes `path`, and `retry`, `max_attempts`, `backoff`, `timeout`, `after`, `keep`,
+    `unique`, `unique_key`, `front` and `max_len` as `RustTask` does; without `path` only `retry`.
 
     Raises:
         InvalidTaskError: The decorator, for options that are not allowed; `delay`, for arguments
@@ -111,7 +128,7 @@ def delayed(queue: OriginalQueue | AsyncQueue) -> Any:
     ) -> Any:
         if path is not None:
             RustTask(path, retry=retry, **options)  # raises for what is wrong, here and now
-        elif any(value is not None for value in options.values()):
+        elif any(value is not None and value is not False for value in options.values()):
             raise InvalidTaskError(
                 f"{', '.join(options)} is for Rust tasks; give the path of one, such as "
                 "path='my_crate::tasks::add'"

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import redis
 from delayed.logger import logger
 from delayed.queue import Queue as OriginalQueue
 
-from .bulk import QUEUES, Argument, Bulk, Task, is_refusal, keys_of_timetable
+from .bulk import QUEUES, Bulk, Task
 from .call_id import CallId, parse_id
+from .call_state import CallState
 from .errors import InvalidTaskError
-from .scripts import CANCEL
+from .handle import AsyncHandle, Handle
+from .link import AsyncLink, Link, is_refusal
 from .task import RustTask
 
 if TYPE_CHECKING:
@@ -43,35 +46,42 @@ class Queue(OriginalQueue):
             keep_alive_timeout: float = 60,
         ) -> None: ...
 
-    def enqueue(self, task: Task, release: bool = False) -> None:
-        """Enqueue one task, as the original does, or schedule a `RustTask` with `after` or `at`.
+    def enqueue(self, task: Task, release: bool = False) -> Handle:
+        """Enqueue one task, as the original does, or with the options of a `RustTask`.
 
         Args:
             task: A `RustTask`, a `PyTask` or a `GoTask`.
             release: Whether to release what this queue dequeued last.
 
+        Returns:
+            A handle of the call. Of a unique one that came second it is that of the first.
+
         Raises:
-            redis.RedisError: When Redis failed while a task was enqueued at once.
-            AlreadyScheduledError: When the timetable has the id of a scheduled call already.
-            EnqueueError: When Redis failed while a call was scheduled; `in_doubt` is 1 where it may
-                have been scheduled. To enqueue the same `RustTask` again never schedules it twice
-                before it is due.
+            redis.RedisError: When Redis failed while a task without such options was enqueued.
+            CallExistsError: When there is a call with the id of one that keeps a record or is
+                unique; `AlreadyScheduledError` when the timetable has the id of a scheduled one.
+            QueueFullError: When `max_len` messages wait.
+            EnqueueError: When Redis failed while a call was scheduled or submitted; `in_doubt` is 1
+                where that may have happened. To enqueue the same `RustTask` again never enqueues it
+                twice as long as it is scheduled or has a record.
         """
-        if not isinstance(task, RustTask) or not task.is_scheduled:
+        if not isinstance(task, RustTask) or not task.needs_script:
             original: Any = super()  # its annotation knows no RustTask
             original.enqueue(task, release)
-            return
+            return Handle(self._link, self._name, _known_id(task))
         bulk = Bulk(self._name, [task], 1)
         self._send(bulk)
         bulk.check_one()
         if release:
             self.release()  # type: ignore[no-untyped-call]
+        return Handle(self._link, self._name, *(bulk.conflict or (task.id,)))
 
     def enqueue_many(self, tasks: Iterable[Task], chunk: int = 1000) -> int:
         """Enqueue all `tasks`, a chunk at a time, and return how many they were.
 
-        Those that are not scheduled are enqueued first, in their order; then the others are
-        scheduled.
+        Those without options of a script are enqueued first, in their order; then the others are
+        scheduled; then those are sent that keep a record, are unique, or have `front` or `max_len`.
+        A unique call that comes second is no error.
 
         Every task is serialised before anything is sent, so that a bad one leaves the queue as it
         was; all messages are therefore held in memory at once. Each chunk, its notifications
@@ -80,12 +90,14 @@ class Queue(OriginalQueue):
 
         Args:
             tasks: `RustTask`, `PyTask` and `GoTask` in any mixture; a generator will do.
-            chunk: How many tasks go in one step, at most 100,000; 500 of those that are scheduled.
+            chunk: How many tasks go in one step, at most 100,000; 500 of those that are scheduled,
+                and 100 of those with other such options.
 
         Raises:
             InvalidTaskError: When a task cannot be sent; nothing was sent.
-            EnqueueError: When Redis failed, or the timetable has an id already; all but the latter
-                are scheduled then. It says what is on the queue for certain.
+            EnqueueError: When Redis failed, or some calls were refused: their id exists already, or
+                the queue is full. All but those are enqueued then. It says what is on the queue for
+                certain.
             ValueError: When `chunk` is no whole number from 1 to 100,000; nothing was sent.
         """
         bulk = Bulk(self._name, tasks, chunk)
@@ -93,58 +105,55 @@ class Queue(OriginalQueue):
         bulk.check()
         return bulk.total
 
-    def cancel(self, call: RustTask | CallId) -> bool:
-        """Cancel a scheduled call: it is taken out of the timetable, and never runs.
+    def handle(self, call: RustTask | CallId) -> Handle:
+        """Return a handle of a call that was enqueued before, perhaps by another process.
+
+        Raises:
+            InvalidTaskError: When that is no id, or the task has none.
+        """
+        return Handle(self._link, self._name, _id_of(call))
+
+    def cancel(self, call: RustTask | CallId) -> CallState | None:
+        """Cancel a call, whatever its state.
+
+        A scheduled one is removed. A waiting one is marked, and the worker that claims it drops it.
+        A running one is asked to end, and killed if it runs in a process of its own; it is not
+        retried. One that has ended stays as it is.
 
         Args:
-            call: The scheduled `RustTask`, or the id of a call.
+            call: The `RustTask`, or the id of a call.
 
         Returns:
-            Whether it was there. False: it waits in its queue by now, and a Rust worker drops it
-            instead of running it; or it runs, has run or was never scheduled.
+            The state in which it was found; None when no call with this id is known.
 
         Raises:
             InvalidTaskError: When that is no id, or the task has none.
             redis.RedisError: When Redis failed. The call may be cancelled or not; it does no harm
                 to cancel it again.
         """
-        return _was_scheduled(self._once("EVAL", *_cancel(self._name, call)))
+        return self.handle(call).cancel()
+
+    @property
+    def _link(self) -> Link:
+        return Link(self._conn)
 
     def _send(self, bulk: Bulk) -> None:
-        if bulk.has_scheduled and not self._is_known:
+        if bulk.has_scripts and not self._is_known:
             try:
-                self._once("SADD", QUEUES, self._name)
+                self._link.once("SADD", QUEUES, self._name)
             except (redis.RedisError, OSError) as error:
                 raise bulk.failed(None, error) from error
             self._is_known = True
         for request in bulk.requests():
             connected = False
             try:
-                connection = self._conn.connection_pool.get_connection()
+                connection = self._link.connect()
                 connected = True
-                reply = self._ask(connection, "EVAL", *request.arguments)
+                reply = self._link.ask(connection, "EVAL", *request.arguments)
             except (redis.RedisError, OSError) as error:
                 in_doubt = request if connected and not is_refusal(error) else None
                 raise bulk.failed(in_doubt, error) from error
             bulk.applied(request, reply)
-
-    def _once(self, *command: Argument) -> Any:
-        return self._ask(self._conn.connection_pool.get_connection(), *command)
-
-    def _ask(self, connection: Any, *command: Argument) -> Any:
-        """Send a command once, and give the connection back.
-
-        Not by a method of the client: that sends again, unasked, when an answer is lost.
-        """
-        try:
-            connection.send_command(*command)
-            return connection.read_response()
-        except BaseException as error:
-            if not (isinstance(error, Exception) and is_refusal(error)):
-                connection.disconnect()
-            raise
-        finally:
-            self._conn.connection_pool.release(connection)
 
 
 class AsyncQueue:
@@ -162,24 +171,26 @@ class AsyncQueue:
         self._noti_key = f"{name}_noti"
         self._processing_key = f"{name}_processing"
         self._conn = conn
+        self._link = AsyncLink(conn)
         self._is_known = False
 
-    async def enqueue(self, task: Task) -> None:
-        """Enqueue one task, or schedule a `RustTask` with `after` or `at`.
+    async def enqueue(self, task: Task) -> AsyncHandle:
+        """Enqueue one task, and return a handle of the call. As `Queue.enqueue`.
 
         When it is cancelled the task may be enqueued all the same.
 
         Raises:
             InvalidTaskError: When the task cannot be sent; nothing was sent.
-            redis.RedisError: When Redis failed while a task was enqueued at once.
-            AlreadyScheduledError: As `Queue.enqueue`.
+            redis.RedisError: As `Queue.enqueue`.
+            CallExistsError: As `Queue.enqueue`.
+            QueueFullError: As `Queue.enqueue`.
             EnqueueError: As `Queue.enqueue`.
         """
         bulk = Bulk(self._name, [task], 1)
-        if bulk.has_scheduled:
+        if bulk.has_scripts:
             await self._send(bulk)
             bulk.check_one()
-            return
+            return AsyncHandle(self._link, self._name, *(bulk.conflict or (_known_id(task),)))
         logger.debug("Enqueuing task %s.", task._func_path)
         async with self._conn.pipeline(transaction=True) as pipe:
             for message in bulk.messages:
@@ -187,6 +198,7 @@ class AsyncQueue:
                 pipe.rpush(self._noti_key, "1")
             await pipe.execute()
         logger.debug("Enqueued task %s.", task._func_path)
+        return AsyncHandle(self._link, self._name, _known_id(task))
 
     async def enqueue_many(self, tasks: Iterable[Task], chunk: int = 1000) -> int:
         """Enqueue all `tasks`, a chunk at a time, and return how many they were.
@@ -203,58 +215,40 @@ class AsyncQueue:
         bulk.check()
         return bulk.total
 
-    async def cancel(self, call: RustTask | CallId) -> bool:
-        """Cancel a scheduled call, and return whether it was there. As `Queue.cancel`."""
-        return _was_scheduled(await self._once("EVAL", *_cancel(self._name, call)))
+    def handle(self, call: RustTask | CallId) -> AsyncHandle:
+        """Return a handle of a call that was enqueued before. As `Queue.handle`."""
+        return AsyncHandle(self._link, self._name, _id_of(call))
+
+    async def cancel(self, call: RustTask | CallId) -> CallState | None:
+        """Cancel a call, and return the state in which it was found. As `Queue.cancel`."""
+        return await self.handle(call).cancel()
 
     async def _send(self, bulk: Bulk) -> None:
-        if bulk.has_scheduled and not self._is_known:
+        if bulk.has_scripts and not self._is_known:
             try:
-                await self._once("SADD", QUEUES, self._name)
+                await self._link.once("SADD", QUEUES, self._name)
             except (redis.RedisError, OSError) as error:
                 raise bulk.failed(None, error) from error
             self._is_known = True
         for request in bulk.requests():
             connected = False
             try:
-                connection = await self._pool.get_connection()
+                connection = await self._link.connect()
                 connected = True
-                reply = await self._ask(connection, "EVAL", *request.arguments)
+                reply = await self._link.ask(connection, "EVAL", *request.arguments)
             except (redis.RedisError, OSError) as error:
                 in_doubt = request if connected and not is_refusal(error) else None
                 raise bulk.failed(in_doubt, error) from error
             bulk.applied(request, reply)
 
-    @property
-    def _pool(self) -> Any:  # partly without annotations
-        return self._conn.connection_pool
 
-    async def _once(self, *command: Argument) -> Any:
-        return await self._ask(await self._pool.get_connection(), *command)
-
-    async def _ask(self, connection: Any, *command: Argument) -> Any:
-        """Send a command once, and give the connection back, as `Queue` does."""
-        try:
-            await connection.send_command(*command)
-            return await connection.read_response()
-        except BaseException as error:
-            if not (isinstance(error, Exception) and is_refusal(error)):
-                await connection.disconnect(nowait=True)
-            raise
-        finally:
-            await self._pool.release(connection)
+def _known_id(task: Task) -> UUID | None:
+    return task.id if isinstance(task, RustTask) else None
 
 
-def _cancel(queue: str, call: RustTask | CallId) -> Sequence[Argument]:
-    """Return the arguments of the script that cancels a call."""
-    if isinstance(call, RustTask) and call.id is None:
-        raise InvalidTaskError(f"{call!r} has no id, so it was not scheduled")
-    id = call.id if isinstance(call, RustTask) else parse_id(call)
-    due, later, _ = keys_of_timetable(queue)
-    cancelled = f"{queue}_cancelled"
-    return CANCEL, 3, due, later, cancelled, queue, "python", parse_id(id).bytes
-
-
-def _was_scheduled(states: Sequence[bytes | str]) -> bool:
-    """Return whether the script found the call in the timetable."""
-    return states[0] in (b"scheduled", b"retrying", "scheduled", "retrying")
+def _id_of(call: RustTask | CallId) -> UUID:
+    if not isinstance(call, RustTask):
+        return parse_id(call)
+    if call.id is None:
+        raise InvalidTaskError(f"{call!r} has no id, so it can be neither followed nor cancelled")
+    return call.id

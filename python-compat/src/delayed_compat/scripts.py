@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-__all__ = ["CANCEL", "ENQUEUE_MANY", "SCHEDULE"]
+__all__ = ["CANCEL", "ENQUEUE_MANY", "KILL", "SCHEDULE", "SUBMIT"]
 
 _FOLDER = files(__package__) / "lua"
 
 SCHEDULE = (_FOLDER / "schedule.lua").read_text(encoding="utf-8")
 """`lua/schedule.lua` of the Rust library, as it is."""
+
+SUBMIT = (_FOLDER / "submit.lua").read_text(encoding="utf-8")
+"""`lua/submit.lua` of the Rust library, as it is."""
+
+KILL = (_FOLDER / "kill.lua").read_text(encoding="utf-8")
+"""`lua/kill.lua` of the Rust library, as it is."""
 
 CANCEL = (_FOLDER / "cancel.lua").read_text(encoding="utf-8")
 """`lua/cancel.lua` of the Rust library, as it is."""

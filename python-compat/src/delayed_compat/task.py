@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from delayed.task import GoTask, PyTask
-from msgpack import ExtType, Timestamp, packb
+from msgpack import Unpacker, packb
 
+from .annotations import headers_of, trace_of
+from .arguments import check, keyword_arguments, kind_of, places_of, standard_payload
 from .backoff import Backoff, backoff_text
 from .call_id import CallId, new_id, parse_id
 from .errors import InvalidTaskError, shown
-from .times import Duration, Moment, delay_ms, moment_ms, timeout_ms
+from .times import Duration, Moment, delay_ms, moment_ms, span_ms, timeout_ms
+from .unique import REPLACES, Unique, lock_of, mode_of
 
 __all__ = ["GoTask", "PyTask", "RustTask"]
 
-MAX_DEPTH = 100
-"""Deeper arguments are refused; it also catches a list that contains itself."""
 
-MAX_HEADERS, MAX_HEADER_BYTES = 32, 4096
-"""How many headers a call has at most, and how many bytes, names and values together."""
+class _Submission(NamedTuple):
+    """What `lua/submit.lua` is told of a call beside its id, when it is due, and its message."""
 
-MAX_TRACEPARENT, MAX_TRACESTATE = 256, 512
-"""How many characters they have at most."""
-
-_TRACEPARENT = re.compile(
-    r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[\s\S]*)?"
-)
-_TRACESTATE = re.compile(r"[\t -~]*")
-
-INT_MIN, INT_MAX = -(2**63), 2**64 - 1
-"""What a MessagePack integer holds."""
-
-_Place = tuple[Any, Any]
-"""A place within the arguments: its parent's place (or the word `args`), and an index or key."""
+    keep: int | None
+    lock: bytes
+    period: int
+    front: bool
+    max_len: int
 
 
 class RustTask:
@@ -70,17 +60,26 @@ class RustTask:
             and one that has is asked to end. A call that is too late becomes a dead letter.
         after: How long after it was enqueued it is due, by the clock of Redis; 0 or more.
         at: When it is due, by the clock of Redis; at once where that has passed.
-        id: The call's id: a UUID, its 16 bytes, or its text. A scheduled call without one gets one.
+        id: The call's id: a UUID, its 16 bytes, or its text. A call without one that is scheduled,
+            keeps a record or is unique gets one.
         headers: Texts that the Rust task reads by name and that are no arguments, such as a tenant:
             at most 32 with 4096 bytes, names and values together.
         traceparent: The trace that the call belongs to, as W3C Trace Context writes it.
         tracestate: What vendors add to it; not sent without a traceparent.
+        keep: For how long its record, with the state and the result, is kept after its end.
+        unique: Until when it is the only one of its task with these arguments: `until_started`,
+            `until_done`, a duration from its enqueue on, or `replace`: a newer one takes its place
+            while it is scheduled. The task's own `unique` and `keep` are known to Rust only.
+        unique_key: Compares unique calls of the task by this text instead of by their arguments.
+            Without `unique` it holds until the call has ended.
+        front: Whether it goes to the head of its queue; not while it is scheduled.
+        max_len: It is refused when so many messages wait in its queue; not when it is scheduled.
 
     Raises:
         InvalidTaskError: When the call cannot be sent; it names the argument and what to do.
     """
 
-    __slots__ = ("_data", "_due", "_func_path", "_id", "_retry")
+    __slots__ = ("_data", "_due", "_func_path", "_id", "_retry", "_submission")
 
     def __init__(
         self,
@@ -99,26 +98,32 @@ class RustTask:
         headers: Mapping[str, str] | None = None,
         traceparent: str | None = None,
         tracestate: str | None = None,
+        keep: Duration | None = None,
+        unique: Unique | None = None,
+        unique_key: str | None = None,
+        front: bool = False,
+        max_len: int | None = None,
     ) -> None:
-        _check(path, args, kwargs)
+        check(path, args, kwargs)
         try:
-            places = [_plain(value, ("args", n)) for n, value in enumerate(args or ())]
-            keywords = {
-                _text(key, ("kwargs", key)): _plain(value, ("kwargs", key))
-                for key, value in (kwargs or {}).items()
-            }
+            places, keywords = places_of(args), keyword_arguments(kwargs)
             self._retry = _retries(retry, max_attempts)
             self._due = _due(after, at)
+            lock, period = _lock(path, places, keywords, unique, unique_key)
+            keep_ms = span_ms(keep, "keep") if keep is not None else 0 if lock else None
+            self._submission = _submission(keep_ms, lock, period, front, max_len)
             self._id = None if id is None else parse_id(id)
-            if self._due is not None and self._id is None:
+            if self._id is None and (self._due is not None or keep_ms is not None):
                 self._id = new_id()
             meta = {
                 "b": None if backoff is None else backoff_text(backoff),
                 "d": None if deadline is None else moment_ms(deadline, "deadline"),
-                "h": _headers(headers) or None,
+                "h": headers_of(headers) or None,
                 "i": None if self._id is None else self._id.bytes,
+                "s": keep_ms,
                 "t": None if timeout is None else timeout_ms(timeout, "timeout"),
-                "w": _trace(traceparent, tracestate),
+                "u": lock or None,
+                "w": trace_of(traceparent, tracestate),
             }
         except InvalidTaskError as error:
             raise InvalidTaskError(f"RustTask {path!r}: {error}") from None
@@ -140,7 +145,7 @@ class RustTask:
 
     @property
     def id(self) -> UUID | None:
-        """The call's id, when it has one; a scheduled call has."""
+        """The call's id; None for a call without one that has no option that needs it."""
         return self._id
 
     @property
@@ -148,15 +153,23 @@ class RustTask:
         """Whether it is to be scheduled: it was made with `after` or `at`."""
         return self._due is not None
 
+    @property
+    def needs_script(self) -> bool:
+        """Whether only the queues of this package can enqueue it: it is scheduled, keeps a record,
+        is unique, or has `front` or `max_len`."""
+        return self._due is not None or self._submission is not None
+
     def serialize(self) -> bytes:
         """Return the message, as `delayed.queue.Queue.enqueue` wants it.
 
         Raises:
-            InvalidTaskError: When the call is scheduled: the original would enqueue it at once.
+            InvalidTaskError: When the call is scheduled, keeps a record, is unique, or has `front`
+                or `max_len`: the original would just enqueue it.
         """
-        if self._due is not None:
+        if self.needs_script:
+            what = "is scheduled, and" if self._due is not None else "has options that"
             raise InvalidTaskError(
-                f"RustTask {self._func_path!r} is scheduled, and cannot be enqueued at once; "
+                f"RustTask {self._func_path!r} {what} cannot be enqueued by the original package; "
                 "enqueue it with delayed_compat.Queue or AsyncQueue"
             )
         return self._data
@@ -169,9 +182,33 @@ class RustTask:
 
 def entry_of(task: RustTask) -> tuple[bytes, str, bytes] | None:
     """Return what `lua/schedule.lua` takes of a scheduled call: id, when it is due, message."""
-    if task._due is None or task._id is None:
+    if task._due is None or task._id is None or task._submission:
         return None
     return task._id.bytes, task._due, task._data
+
+
+def submission_of(task: RustTask) -> tuple[int, list[bytes | str | int]] | None:
+    """Return the bound of the queue, 0 for none, and what `lua/submit.lua` takes of a call."""
+    if task._submission is None:
+        return None
+    keep, lock, period, front, max_len = task._submission
+    id, path, message = task._id or new_id(), task._func_path, task._data
+    at = _place_of_id(message, id) if lock.startswith(REPLACES) else 0
+    kept = "" if keep is None else keep
+    return max_len, [id.bytes, task._due or "", int(front), kept, lock, period, at, path, message]
+
+
+def _place_of_id(message: bytes, id: UUID) -> int:
+    """Return where in a message of ours the id begins."""
+    unpacker = Unpacker(max_buffer_size=0)
+    unpacker.feed(message)
+    unpacker.read_array_header()
+    unpacker.skip()
+    unpacker.skip()
+    unpacker.read_map_header()
+    while unpacker.unpack() != "i":
+        unpacker.skip()
+    return message.index(id.bytes, unpacker.tell())
 
 
 def _original(path: str, args: list[Any], kwargs: dict[str, Any], retry: int | None) -> bytes:
@@ -202,7 +239,7 @@ def _retries(retry: Any, max_attempts: Any) -> int | None:
 
 def _count(value: Any, name: str, expected: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidTaskError(f"{name} is a {_kind(value)}; give {expected}")
+        raise InvalidTaskError(f"{name} is a {kind_of(value)}; give {expected}")
     if not -(2**63) <= value < 2**63:
         raise InvalidTaskError(f"{name} is {shown(value)}, beyond 64 bits; give {expected}")
     return value
@@ -217,153 +254,31 @@ def _due(after: Any, at: Any) -> str | None:
     return None if at is None else str(moment_ms(at, "at", is_due=True))
 
 
-def _headers(headers: Any) -> dict[str, str]:
-    """Return the headers, sorted by name as Rust sorts them: by code points."""
-    if headers is None:
-        return {}
-    if not isinstance(headers, Mapping):
-        raise InvalidTaskError(f"headers is a {_kind(headers)}; give a dict of str to str")
-    size = 0
-    for name, value in headers.items():
-        if not isinstance(name, str) or not name:
-            raise InvalidTaskError(f"headers has the name {shown(name)}; give a str, not empty")
-        if not isinstance(value, str):
-            raise InvalidTaskError(f"headers[{name!r}] is a {_kind(value)}; give a str")
-        size += sum(len(_text(text, ("headers", name)).encode()) for text in (name, value))
-    if len(headers) > MAX_HEADERS:
+def _lock(
+    path: str, places: list[Any], keywords: dict[str, Any], unique: Any, key: Any
+) -> tuple[bytes, int]:
+    """Return the lock of a call, empty where it is not unique, and the period of that in ms."""
+    if key is not None and not isinstance(key, str):
+        raise InvalidTaskError(f"unique_key is a {kind_of(key)}; give a str")
+    mode = mode_of(unique, key is not None)
+    if mode is None:
+        return b"", 0
+    if keywords and key is None:
         raise InvalidTaskError(
-            f"headers has {len(headers)} of them, at most {MAX_HEADERS} are allowed; "
-            "send them as arguments"
+            "unique compares arguments by place, and there are some by keyword; "
+            "give all of them in args, or give a unique_key"
         )
-    if size > MAX_HEADER_BYTES:
-        raise InvalidTaskError(
-            f"headers has {size} bytes, at most {MAX_HEADER_BYTES} are allowed; "
-            "send large values as arguments"
-        )
-    return dict(sorted(headers.items()))
+    letter, period = mode
+    return lock_of(letter, path, standard_payload(places), key), period
 
 
-def _trace(parent: Any, state: Any) -> list[str] | None:
-    """Return the trace context; none without a traceparent."""
-    for name, value in (("traceparent", parent), ("tracestate", state)):
-        if value is not None and not isinstance(value, str):
-            raise InvalidTaskError(f"{name} is a {_kind(value)}; give a str")
-    if not parent:
+def _submission(
+    keep: int | None, lock: bytes, period: int, front: Any, max_len: Any
+) -> _Submission | None:
+    if not isinstance(front, bool):
+        raise InvalidTaskError(f"front is a {kind_of(front)}; give True or False")
+    if max_len is not None and _count(max_len, "max_len", "a whole number from 1 on") < 1:
+        raise InvalidTaskError(f"max_len is {max_len}; give a whole number from 1 on")
+    if keep is None and not front and max_len is None:
         return None
-    match = _TRACEPARENT.fullmatch(parent)
-    if not match or len(parent) > MAX_TRACEPARENT or (match[1] == "00" and match[2]):
-        raise InvalidTaskError(
-            f"traceparent is {shown(parent)}; give 00-, 32 hex digits, -, 16 hex digits, -01 or -00"
-        )
-    if not state:
-        return [parent]
-    if len(state) > MAX_TRACESTATE or not _TRACESTATE.fullmatch(state):
-        raise InvalidTaskError(
-            f"tracestate is {shown(state)}; "
-            f"give printable ASCII characters, at most {MAX_TRACESTATE}"
-        )
-    return [parent, state]
-
-
-def _check(path: Any, args: Any, kwargs: Any) -> None:
-    """Refuse what has the wrong shape, whatever a type checker may have let through."""
-    if not isinstance(path, str):
-        raise InvalidTaskError(
-            f"path is a {_kind(path)}; give the Rust task's path as a str, such as "
-            "'my_crate::tasks::add' (a Python function is sent with delayed.task.PyTask)"
-        )
-    if not path or path != path.strip():
-        raise InvalidTaskError(
-            f"path is {path!r}; give the Rust task's path without spaces around it, such as "
-            "'my_crate::tasks::add'"
-        )
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        raise InvalidTaskError(f"path is {path!r}, which is not valid Unicode") from None
-
-    about = f"RustTask {path!r}: "
-    if args is not None and not isinstance(args, (list, tuple)):
-        raise InvalidTaskError(
-            f"{about}args is a {_kind(args)}; give a list or a tuple, for one argument (value,)"
-        )
-    if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise InvalidTaskError(
-            f"{about}kwargs is a {_kind(kwargs)}; give a dict by the Rust parameters' names"
-        )
-    for key in kwargs or {}:
-        if not isinstance(key, str) or not key:
-            raise InvalidTaskError(
-                f"{about}kwargs has the key {key!r}; every key must be a Rust parameter's name"
-            )
-
-
-def _plain(value: Any, place: _Place, depth: int = 0) -> Any:
-    """Turn `value` into what msgpack packs without a question, or say where it cannot."""
-    if depth > MAX_DEPTH:
-        raise _refuse(
-            place, f"is nested deeper than {MAX_DEPTH}, or contains itself; send less or flatten it"
-        )
-    if value is None or isinstance(value, (bool, float, bytes, bytearray, ExtType, Timestamp)):
-        return value
-    if isinstance(value, int):
-        if INT_MIN <= value <= INT_MAX:
-            return value
-        raise _refuse(place, f"is {shown(value)}, beyond 64 bits; send it as a str or as bytes")
-    if isinstance(value, str):
-        return _text(value, place)
-    if isinstance(value, memoryview):
-        return value.tobytes()
-    if isinstance(value, datetime):
-        if value.utcoffset() is not None:
-            return value
-        raise _refuse(
-            place,
-            f"is the naive datetime {value}; give it a time zone, "
-            "such as value.replace(tzinfo=timezone.utc)",
-        )
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, (place, at), depth + 1) for at, item in enumerate(value)]
-    if isinstance(value, dict):
-        return {
-            _key(key, place): _plain(item, (place, key), depth + 1) for key, item in value.items()
-        }
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: _plain(getattr(value, field.name), (place, field.name), depth + 1)
-            for field in dataclasses.fields(value)
-        }
-    raise _refuse(
-        place,
-        f"is a {_kind(value)}, which MessagePack cannot carry; "
-        "turn it into a number, str, bytes, list, dict or dataclass first",
-    )
-
-
-def _text(value: str, place: _Place) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise _refuse(place, "is not valid Unicode; send it as bytes") from None
-    return value
-
-
-def _key(key: Any, place: _Place) -> Any:
-    if isinstance(key, str):
-        return _text(key, (place, key))
-    if isinstance(key, bytes) or (isinstance(key, int) and INT_MIN <= key <= INT_MAX):
-        return key
-    raise _refuse(place, f"has the key {shown(key)}; a key is a str, bytes or an int of 64 bits")
-
-
-def _refuse(place: _Place, why: str) -> InvalidTaskError:
-    steps: list[str] = []
-    parent: Any = place
-    while isinstance(parent, tuple):
-        parent, step = parent
-        steps.append(f"[{step!r}]")
-    return InvalidTaskError(f"{parent}{''.join(reversed(steps))} {why}")
-
-
-def _kind(value: Any) -> str:
-    return type(value).__qualname__
+    return _Submission(keep, lock, period, front, max_len or 0)

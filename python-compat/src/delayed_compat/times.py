@@ -8,7 +8,7 @@ from typing import Any, Union
 
 from .errors import InvalidTaskError, shown
 
-__all__ = ["Duration", "Moment", "delay_ms", "moment_ms", "timedelta_of", "timeout_ms"]
+__all__ = ["Duration", "Moment", "delay_ms", "moment_ms", "span_ms", "timedelta_of", "timeout_ms"]
 
 Duration = Union[timedelta, float]
 """A duration as a caller may give it: a `timedelta`, or a number of seconds."""
@@ -50,6 +50,14 @@ def delay_ms(value: Any, name: str) -> int:
     if duration > FURTHEST:
         raise _too_far(name, value)
     return duration // _MILLISECOND
+
+
+def span_ms(value: Any, name: str) -> int:
+    """Return a duration in milliseconds, rounded up; at most a hundred years."""
+    duration = timedelta_of(value, name)
+    if duration > FURTHEST:
+        raise InvalidTaskError(f"{name} is {shown(value)}; a hundred years is the most")
+    return _round_up(duration // _MICROSECOND)
 
 
 def timeout_ms(value: Any, name: str) -> int:

@@ -43,6 +43,7 @@ pub(crate) use self::put_back::Place;
 pub(crate) use self::reconcile::{Owned, ReconcileRequest, Reconciled};
 pub(crate) use self::requeue_lost::DeathLimits;
 pub(crate) use self::retry_later::{RetryLaterRequest, Scheduled};
+pub(crate) use self::revive::Revived;
 pub(crate) use self::schedule::{Entry, MAX_SCHEDULED};
 pub(crate) use self::start::Started;
 pub(crate) use self::submit::{MAX_SUBMITTED, Submission, Submitted};

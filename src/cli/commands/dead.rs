@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::cli::Program;
 use crate::cli::args::{Dead, DeadDelete, DeadList, DeadMove, DeadShow};
 use crate::cli::commands::{LONG, call, check_queue, inspector, limit, or_dash, time};
-use crate::cli::exit::Failure;
+use crate::cli::exit::{Code, Failure};
 use crate::cli::{output, suggest};
 use crate::error::Error;
 use crate::inspect::{DeadLetter, Handled, Inspector, Selection, order};
@@ -224,6 +224,7 @@ async fn handle(program: &Program, args: &DeadMove, verb: &'static str) -> Resul
         };
         all.done += handled.done;
         all.missing.extend(handled.missing);
+        all.locked.extend(handled.locked);
         if handled.done > 0 {
             touched.push(queue.to_string());
         }
@@ -242,14 +243,25 @@ fn report(
     touched: &[String],
     meant: Option<&str>,
 ) -> Result<(), Failure> {
-    let Handled { done, missing: gone, .. } = handled;
+    let Handled { done, missing: gone, locked } = handled;
     if args.output.json {
         let queue = args.queue.as_ref().map(QueueName::as_str);
-        output::json(&serde_json::json!({ "queue": queue, verb: done, "missing": gone }))?;
+        let mut shown = serde_json::json!({ "queue": queue, verb: done, "missing": gone });
+        if verb == "requeued" {
+            shown["locked"] = serde_json::json!(locked);
+        }
+        output::json(&shown)?;
     } else {
         let place = args.queue.as_ref().map_or_else(|| touched.join(", "), ToString::to_string);
         let place = if place.is_empty() { place } else { format!(" of {place}") };
         output::print(&format!("{verb} {}{place}", output::counted(*done, "dead letter")))?;
+    }
+    if let Some((call, holder)) = locked.first() {
+        let more = if locked.len() > 1 { format!(" and {} more", locked.len() - 1) } else { String::new() };
+        return Err(Failure::new(
+            Code::Refused,
+            format!("{call}{more} stays dead: it is unique, and {holder} holds its lock until it has ended"),
+        ));
     }
     match &args.task {
         Some(task) if *done == 0 => Err(Failure::not_found(format!(

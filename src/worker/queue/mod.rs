@@ -65,6 +65,7 @@ pub(super) struct Demand<'a> {
 }
 
 /// What came from Redis.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and replies are by far the most")]
 pub(super) enum Came {
     Reply(Reply),
     /// The wait for notifications has ended.

@@ -18,7 +18,10 @@ import delayed_compat
 from delayed_compat import RustTask
 from programs import arguments, connect
 
-OPTIONS = ("retry", "max_attempts", "backoff", "timeout", "deadline", "after", "at", "id")
+OPTIONS = (
+    *("retry", "max_attempts", "backoff", "timeout", "deadline", "after", "at", "id"),
+    *("keep", "unique", "unique_key", "front", "max_len"),
+)
 
 
 def value(item: dict[str, Any]) -> Any:
@@ -60,8 +63,9 @@ def main() -> None:
         if line.strip():
             call = json.loads(line, object_hook=value)
             if call["kind"] == "cancel":
-                if not scheduler.cancel(call["path"]):
-                    raise SystemExit(f"{call['path']} is not scheduled")
+                state = scheduler.cancel(call["path"])
+                if state is not delayed_compat.CallState.SCHEDULED:
+                    raise SystemExit(f"{call['path']} is {state}, not scheduled")
             elif "after" in call or "at" in call:
                 scheduler.enqueue(task(call))
             else:

@@ -98,6 +98,7 @@ local LIFE = 2592000000 -- milliseconds after which an unfinished call without n
 local LOCK_LIFE = 86400000 -- for how long a lock holds without news of its call: a day
 local MOST_DONE = 100000 -- finished calls that are listed
 
+local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true } -- the states of calls that have ended
 local HEX = string.rep('%02x', 16)
 
 local function record_of(queue, id)
@@ -150,7 +151,6 @@ local function note_end(queue, id, keep, lock, now, state, ...)
   redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- whoever may not is not waited for
 end
 
-local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true }
 local queue, by, now = ARGV[1], ARGV[2], now_ms()
 redis.call('ZCARD', KEYS[1])
 redis.call('HLEN', KEYS[2])

@@ -1,0 +1,192 @@
+-- submit: enqueue or schedule calls that keep a record, are unique, or go to the head or into a queue with a bound.
+--
+-- A call that loses against another one changes nothing, and the caller is told of the other one. A lock whose call has
+-- ended, or is not known any more, is taken over, unless it holds for a time. A call that replaces takes the place of the
+-- holder's message in the timetable, with its id.
+--
+-- KEYS[1]  queue          LIST    waiting messages, oldest first
+-- KEYS[2]  notifications  LIST    one token for each waiting message
+-- KEYS[3]  due            ZSET    the timetable: `c` and an id -> when the call is due, in milliseconds since 1970
+-- KEYS[4]  later          HASH    id -> the message of a call in the timetable
+-- KEYS[5]  timetable      STRING  the process that moves what is due; expires
+-- ARGV[1]  channel  on which the processes listen that move what is due
+-- ARGV[2]  most     messages that may wait, or 0 for any number
+-- ARGV[…]  for each call, at most 100: its id (16 bytes), when it is due (as for schedule; empty: now), 1 when it goes to
+--          the head, else 0, for how many milliseconds its record is kept (empty: it has none), its lock (mode and digest;
+--          empty: none), for how many milliseconds that holds where it holds for a time, where in the message the id begins (from 0), the path of
+--          its task, and its message
+--
+-- The keys of the records and the locks begin with the queue's name.
+-- Returns an array: for each call an array of a number and what belongs to it: 0 it was taken, and when it is due (0: now);
+-- 1 its id exists, and the state of that call; 2 another call has its lock, the id and the state of that call; 3 it
+-- replaced the call of this id, and when it is due; 4 the queue is full, and how many messages wait.
+
+-- now: the server's clock.
+
+-- Gives the milliseconds since 1970.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+-- record: what is known of a call that is followed, and the lock of one that is unique. Both keys begin with the queue's name.
+
+local LIFE = 2592000000 -- milliseconds after which an unfinished call without news is forgotten: 30 days
+local LOCK_LIFE = 86400000 -- for how long a lock holds without news of its call: a day
+local MOST_DONE = 100000 -- finished calls that are listed
+
+local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true } -- the states of calls that have ended
+local HEX = string.rep('%02x', 16)
+
+local function record_of(queue, id)
+  return queue .. ':c:' .. (#id == 16 and string.format(HEX, string.byte(id, 1, 16)) or '') -- another's id has no record
+end
+
+local function key_of_lock(queue, lock)
+  return queue .. ':u:' .. string.format(HEX, string.byte(lock, 2, 17))
+end
+
+-- Frees a lock (mode and digest), where the call has it.
+local function unlock(queue, id, lock)
+  local key = key_of_lock(queue, lock)
+  if redis.pcall('GET', key) == id then
+    redis.call('UNLINK', key)
+  end
+end
+
+-- Notes that an unfinished call got into another state, with more fields and their values.
+local function note_state(queue, id, state, ...)
+  local key = record_of(queue, id)
+  if redis.call('EXISTS', key) == 1 then
+    redis.pcall('HSET', key, 'state', state, ...)
+    redis.pcall('PEXPIRE', key, LIFE)
+  end
+end
+
+-- Notes that a call has ended, tells those who wait for it, and frees its lock unless that holds for a time. The record
+-- stays for `keep` milliseconds. The fields are pairs; a waiter gets the state and them.
+local function note_end(queue, id, keep, lock, now, state, ...)
+  if lock and string.sub(lock, 1, 1) ~= 'p' then
+    unlock(queue, id, lock)
+  end
+  if not keep then
+    return
+  end
+  local key = record_of(queue, id)
+  if redis.call('EXISTS', key) == 1 then
+    if keep == 0 then
+      redis.call('UNLINK', key)
+    else
+      redis.pcall('HSET', key, 'state', state, 'ended', now, ...)
+      redis.pcall('PEXPIRE', key, keep)
+      local done = queue .. '_done'
+      redis.pcall('ZREMRANGEBYSCORE', done, '-inf', now)
+      redis.pcall('ZADD', done, now + keep, id)
+      redis.pcall('ZREMRANGEBYRANK', done, 0, -MOST_DONE - 1)
+    end
+  end
+  redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- whoever may not is not waited for
+end
+
+local FIRST, FIELDS = 3, 9
+local now, most = now_ms(), tonumber(ARGV[2])
+local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
+local first_due = tonumber(first[2])
+local waiting = redis.call('LLEN', KEYS[1])
+redis.call('LLEN', KEYS[2])
+redis.call('HLEN', KEYS[4])
+local earliest = nil
+
+local function due_ms(text)
+  return math.max(now, string.sub(text, 1, 1) == '+' and now + tonumber(string.sub(text, 2)) or tonumber(text))
+end
+
+local function put_later(id, due, message)
+  redis.call('ZADD', KEYS[3], due, 'c' .. id)
+  redis.call('HSET', KEYS[4], id, message)
+  earliest = math.min(earliest or due, due)
+end
+
+-- Gives the state of the call with this id; false where there is none.
+local function state_of(id)
+  local state = redis.call('HGET', record_of(KEYS[1], id), 'state')
+  return state or (redis.call('HEXISTS', KEYS[4], id) == 1 and 'scheduled')
+end
+
+local function submit(id, due, head, keep, lock, life, at, task, message)
+  local state = state_of(id)
+  if state then
+    return { 1, state }
+  end
+  local mode = string.sub(lock, 1, 1)
+  local lock_key = lock ~= '' and key_of_lock(KEYS[1], lock)
+  local holder = lock_key and redis.call('GET', lock_key)
+  if holder and mode == 'r' and redis.call('HEXISTS', KEYS[4], holder) == 1 then
+    due = due_ms(due == '' and '+0' or due)
+    put_later(holder, due, string.sub(message, 1, at) .. holder .. string.sub(message, at + 17))
+    redis.pcall('HSET', record_of(KEYS[1], holder), 'due', due)
+    redis.pcall('PEXPIRE', record_of(KEYS[1], holder), due - now + LIFE)
+    redis.pcall('PEXPIRE', lock_key, due - now + LOCK_LIFE)
+    return { 3, holder, due }
+  end
+  if holder and mode ~= 'r' then
+    local of_holder = state_of(holder)
+    if mode == 'p' or (of_holder and not ENDED[of_holder]) then
+      return { 2, holder, of_holder or 'unknown' }
+    end
+  end
+  if due == '' and most > 0 and waiting >= most then
+    return { 4, waiting }
+  end
+  due = due ~= '' and due_ms(due)
+  local wait = due and due - now or 0
+  if lock_key then
+    redis.call('SET', lock_key, id, 'PX', mode == 'p' and life or wait + LOCK_LIFE)
+  end
+  if keep ~= '' then
+    local record = record_of(KEYS[1], id)
+    redis.call('HSET', record, 'state', due and 'scheduled' or 'waiting', 'task', task, 'queued', now)
+    if due then
+      redis.call('HSET', record, 'due', due)
+    end
+    redis.call('PEXPIRE', record, wait + LIFE)
+  end
+  if due then
+    put_later(id, due, message)
+    return { 0, due }
+  end
+  local pushed = redis.pcall(head == '1' and 'LPUSH' or 'RPUSH', KEYS[1], message)
+  if type(pushed) == 'table' then -- not allowed: nothing is left of the call
+    if lock_key then
+      redis.call('UNLINK', lock_key)
+    end
+    redis.call('UNLINK', record_of(KEYS[1], id))
+    return pushed
+  end
+  redis.call('RPUSH', KEYS[2], '1')
+  waiting = waiting + 1
+  return { 0, 0 }
+end
+
+if #ARGV > FIRST + FIELDS then -- what may raise does so before the first write
+  for i = FIRST, #ARGV, FIELDS do
+    state_of(ARGV[i])
+    if ARGV[i + 4] ~= '' then
+      redis.call('GET', key_of_lock(KEYS[1], ARGV[i + 4]))
+    end
+  end
+end
+local replies = {}
+for i = FIRST, #ARGV, FIELDS do
+  local reply = submit(unpack(ARGV, i, i + FIELDS - 1))
+  if reply.err then
+    return reply
+  end
+  replies[#replies + 1] = reply
+end
+if earliest and (not first_due or earliest < first_due) then
+  if type(redis.pcall('GET', KEYS[5])) == 'string' then -- else it is not there, or somebody else's key
+    redis.call('UNLINK', KEYS[5])
+  end
+  redis.pcall('PUBLISH', ARGV[1], earliest - now) -- whoever may not is heard of with the next beat
+end
+return replies
