@@ -126,16 +126,12 @@ impl CallRecord {
         Some(call.with_record(record))
     }
 
-    /// Adds what the record says. A message that is there is believed: the record of a dead letter that was requeued says
-    /// that the call is dead until it runs.
+    /// Adds what the record says, which was read after the message.
     fn with_record(mut self, record: &Record) -> Self {
         let text = |name| record.text(name).map(str::to_owned);
         let Some(state) = record.state() else { return self };
         self.has_record = true;
         self.queued_ms = record.number("queued");
-        if state.is_final() && !self.state.is_final() {
-            return self;
-        }
         self.state = state;
         self.due_ms = self.due_ms.or_else(|| record.number("due"));
         self.began_ms = record.number("began");

@@ -55,22 +55,25 @@ impl Inspector {
         limit: usize,
     ) -> Result<Option<CallRecord>, Error> {
         let keys = QueueKeys::new(queue);
-        let record = self.broker.record(queue, id).await?;
         if let Some(due_ms) = self.broker.due(&keys, id).await?
             && let Some(message) = self.broker.later(&keys, &[id]).await?.pop().flatten()
         {
             let call = CallRecord::scheduled(queue, id, due_ms, MessageSummary::of(&message, limit));
+            let record = self.broker.record(queue, id).await?;
             return Ok(Some(record.iter().fold(call, CallRecord::with_record)));
         }
+        let record = self.broker.record(queue, id).await?;
         let Some(record) = record.filter(|record| record.state().is_some_and(CallState::is_final)) else {
             return Ok(None);
         };
-        let Some(letter) = record.text("letter") else {
-            return Ok(CallRecord::of_record(queue, id, &record));
+        let letter = match record.text("letter") {
+            Some(letter) => self.dead_letter(queue, letter, limit).await?,
+            None => None,
         };
-        // Without its letter, the call may have been put back into the queue.
-        let letter = self.dead_letter(queue, letter, limit).await?;
-        Ok(letter.map(|letter| CallRecord::buried(queue, letter).with_record(&record)))
+        Ok(match letter {
+            Some(letter) => Some(CallRecord::buried(queue, letter).with_record(&record)),
+            None => CallRecord::of_record(queue, id, &record),
+        })
     }
 
     /// A call without a record among the dead letters.
