@@ -20,6 +20,17 @@ const PAGE: u64 = 500;
 /// What the name begins with of who cancels, in a kill request: the control character CAN. No other name has one.
 const CANCELS: char = '\u{18}';
 
+/// What a search among the waiting messages found.
+#[derive(Debug)]
+pub(crate) enum Search {
+    /// The message of the call.
+    Found(Vec<u8>),
+    /// The call does not wait.
+    Absent,
+    /// There are more messages than are searched.
+    TooMany,
+}
+
 /// Who has cancelled, if that is what a kill request says.
 pub(crate) fn cancelled_by(by: &str) -> Option<&str> {
     by.strip_prefix(CANCELS)
@@ -64,7 +75,7 @@ impl Broker {
             if self.tell_worker(queue, keys, &wire_id, &message, by).await? == Requested::Yes {
                 return Ok(Cancelled::Running);
             }
-        } else if state.is_none() && !self.may_wait(keys, id).await? {
+        } else if state.is_none() && matches!(self.find_waiting(keys, id).await?, Search::Absent) {
             self.unmark(keys, id).await?;
             return Ok(Cancelled::NotFound);
         }
@@ -81,7 +92,7 @@ impl Broker {
     }
 
     /// The slot that owns the message of a call, and the message.
-    async fn find_owned(
+    pub(crate) async fn find_owned(
         &self,
         keys: &QueueKeys,
         id: CallId,
@@ -120,18 +131,30 @@ impl Broker {
         self.kill(keys, &ask).await
     }
 
-    /// Whether a call is among the waiting ones, or may be, since there are more than are searched.
-    async fn may_wait(&self, keys: &QueueKeys, id: CallId) -> Result<bool, BrokerError> {
+    /// Searches the waiting messages for a call.
+    pub(crate) async fn find_waiting(&self, keys: &QueueKeys, id: CallId) -> Result<Search, BrokerError> {
         for start in (0..SEARCHED).step_by(PAGE as usize) {
             let page = self.waiting(keys, start, PAGE).await?;
-            if page.iter().any(|message| is_of(message, id)) {
-                return Ok(true);
+            let is_last = (page.len() as u64) < PAGE;
+            if let Some(message) = page.into_iter().find(|message| is_of(message, id)) {
+                return Ok(Search::Found(message));
             }
-            if (page.len() as u64) < PAGE {
-                return Ok(false);
+            if is_last {
+                return Ok(Search::Absent);
             }
         }
-        Ok(true)
+        Ok(Search::TooMany)
+    }
+}
+
+impl Search {
+    /// The message that was found.
+    #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
+    pub(crate) fn message(self) -> Option<Vec<u8>> {
+        match self {
+            Self::Found(message) => Some(message),
+            Self::Absent | Self::TooMany => None,
+        }
     }
 }
 

@@ -207,6 +207,11 @@ impl Broker {
         self.each("expiries", "PTTL", keys).await
     }
 
+    /// What each of these keys holds; none where it is not there.
+    pub(crate) async fn values(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>, BrokerError> {
+        self.each("values", "GET", keys).await
+    }
+
     /// Runs one command for each key.
     async fn each<T: redis::FromRedisValue>(
         &self,

@@ -12,12 +12,31 @@ use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
 use crate::protocol::decode::{Head, Reader};
-use crate::protocol::keys;
+use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::names::QueueName;
 
 /// The fields of a record, by name: see `docs/protocol.md`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Record(HashMap<String, Vec<u8>>);
+
+/// The fields of a record that a list shows.
+#[cfg_attr(not(feature = "inspect"), allow(dead_code))]
+const LISTED: [&str; 14] = [
+    "state",
+    "task",
+    "queued",
+    "due",
+    "began",
+    "attempt",
+    "slot",
+    "ended",
+    "too_large",
+    "unencodable",
+    "reason",
+    "error",
+    "letter",
+    "by",
+];
 
 /// What is published when a call has ended: its state, and fields of its record.
 pub(crate) type RecordEnd = Record;
@@ -73,6 +92,49 @@ impl Broker {
         let command = redis::cmd("HGETALL").arg(keys::record(queue, id)).to_owned();
         let fields: HashMap<String, Vec<u8>> = self.read("record", &command).await?;
         Ok((!fields.is_empty()).then_some(Record(fields)))
+    }
+
+    /// The records of calls, without their results, which may be large.
+    #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
+    pub(crate) async fn records(
+        &self,
+        queue: &QueueName,
+        ids: &[CallId],
+    ) -> Result<Vec<Option<Record>>, BrokerError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut pipe = redis::pipe();
+        for id in ids {
+            pipe.cmd("HMGET").arg(keys::record(queue, *id)).arg(&LISTED[..]);
+        }
+        let records: Vec<Vec<Option<Vec<u8>>>> = pipe
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("record", &error))?;
+        let record = |values: Vec<Option<Vec<u8>>>| {
+            let fields = LISTED.iter().zip(values);
+            let fields: HashMap<_, _> =
+                fields.filter_map(|(name, value)| Some(((*name).to_owned(), value?))).collect();
+            (!fields.is_empty()).then_some(Record(fields))
+        };
+        Ok(records.into_iter().map(record).collect())
+    }
+
+    /// The ids of up to `count` finished calls with a record, without the first `start`: first those whose records are kept
+    /// longest, which are the newest where all are kept for as long. None: there are no more.
+    #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
+    pub(crate) async fn done(
+        &self,
+        keys: &QueueKeys,
+        start: u64,
+        count: u64,
+    ) -> Result<Option<Vec<CallId>>, BrokerError> {
+        let mut command = redis::cmd("ZREVRANGE");
+        command.arg(&keys.done).arg(start).arg(start.saturating_add(count).saturating_sub(1));
+        let ids: Vec<Vec<u8>> = self.read("done", &command).await?;
+        let call = |id: Vec<u8>| <[u8; 16]>::try_from(id).ok().map(CallId::from_bytes);
+        Ok((!ids.is_empty()).then(|| ids.into_iter().filter_map(call).collect()))
     }
 
     /// Opens a connection on which the ends of calls are heard.

@@ -1,5 +1,6 @@
 //! Which words does the command line take?
 
+mod calls;
 mod operate;
 mod refused;
 mod serve;
@@ -11,9 +12,10 @@ use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub(super) use self::calls::{Calls, CallsCancel, CallsList, CallsRun, CallsShow, CallsWait};
 pub(super) use self::operate::{
-    Calls, CallsCancel, CallsList, CallsRun, CallsShow, Completions, Config, Dead, DeadDelete, DeadList,
-    DeadMove, DeadShow, Kill, PauseQueue, Peek, Purge, Queues, QueuesVerb, Tasks, TasksVerb, Workers,
+    Completions, Config, Dead, DeadDelete, DeadList, DeadMove, DeadShow, Kill, PauseQueue, Peek, Purge,
+    Queues, QueuesVerb, Tasks, TasksVerb, Workers,
 };
 pub(super) use self::serve::{Dev, Enqueue, JsonLog, Language, Sweeper, SweeperFlags, Worker, WorkerFlags};
 use crate::cli::exit::CODES;
@@ -94,11 +96,11 @@ pub(super) enum Command {
     Workers(Workers),
     /// Show messages that wait
     Peek(Peek),
-    /// Show, cancel or run calls that are scheduled, also those that wait for another attempt
+    /// Show calls in every state, cancel them, run scheduled ones now, or wait for one to end
     #[command(
         subcommand,
         after_help = "Examples:\n  {program} calls list --queue mail\n  {program} calls list --state retrying\n  \
-                      {program} calls cancel 018bcfe5-687b-7b5c-8a3e-0123456789ab\n  {program} calls cancel --task my_crate::tasks::add"
+                      {program} calls cancel 018bcfe5-687b-7b5c-8a3e-0123456789ab\n  {program} calls cancel --task my_crate::tasks::add\n  {program} calls wait 018bcfe5-687b-7b5c-8a3e-0123456789ab"
     )]
     Calls(Calls),
     /// Show, requeue or delete calls that could not be run

@@ -21,7 +21,8 @@ Exit codes:
   3  Redis cannot be reached, is not ready, or gave no answer (then the call may have been applied)
   4  Redis refused: password, read-only, full, wrong type of key, too old, not fit for a Cluster
   5  configuration: a setting out of range, TLS that fails, no tasks, two of one name
-  6  not found: no such task, no such dead letter, no such run
+  6  not found: no such task, no such call, no such dead letter, no such run
+  7  a call that was waited for has not ended in time, and goes on
   70 a task ended the process of its worker, as by std::process::exit";
 
 /// What kind of end it is.
@@ -36,6 +37,8 @@ pub(super) enum Code {
     Refused = 4,
     Configuration = 5,
     NotFound = 6,
+    /// What was waited for goes on.
+    Late = 7,
 }
 
 /// Why a command did not do what it should.

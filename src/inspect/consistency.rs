@@ -59,6 +59,7 @@ impl Inspector {
             findings.push(Finding::ok("unfound", text));
         }
         findings.extend(self.unfound(&queues).await?);
+        findings.extend(self.locks().await?);
         Ok(findings)
     }
 
@@ -86,7 +87,7 @@ impl Inspector {
     /// Looks at one queue.
     async fn check_queue(&self, queue: &QueueName, live_keys: &[String]) -> Result<Vec<Finding>, Error> {
         let keys = QueueKeys::new(queue);
-        let expected: [(&str, _); 12] = [
+        let expected: [(&str, _); 14] = [
             (&keys.queue, "list"),
             (&keys.notifications, "list"),
             (&keys.hand, "list"),
@@ -99,6 +100,8 @@ impl Inspector {
             (&keys.later, "hash"),
             (&keys.timetable, "string"),
             (&keys.paused, "string"),
+            (&keys.cancelled, "zset"),
+            (&keys.done, "zset"),
         ];
         let mut findings = wrong_types(&self.broker, &expected).await?;
         if findings.is_empty() {

@@ -12,7 +12,7 @@ use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
 
 /// How many letters are read or moved at a time.
-const CHUNK: usize = 100;
+pub(super) const CHUNK: usize = 100;
 /// How many bytes of messages are requeued at a time, if there are several.
 const CHUNK_BYTES: usize = 4 << 20;
 
@@ -270,7 +270,7 @@ fn is_of(entry: &DeadEntry, task: &str) -> bool {
 }
 
 impl DeadLetter {
-    fn of(queue: &QueueName, entry: &DeadEntry, limit: usize) -> Self {
+    pub(super) fn of(queue: &QueueName, entry: &DeadEntry, limit: usize) -> Self {
         let bytes = |name| entry.fields.get(name).map(Vec::as_slice).unwrap_or_default();
         let text = |name| String::from_utf8_lossy(bytes(name)).into_owned();
         Self {

@@ -60,10 +60,9 @@ pub struct MessageSummary {
 }
 
 impl MessageSummary {
-    /// Reads a message; the text of its arguments is cut at `limit` characters.
-    #[must_use]
-    pub fn of(bytes: &[u8], limit: usize) -> Self {
-        let nothing = Self {
+    /// Of a message that is not there.
+    pub(super) fn nothing() -> Self {
+        Self {
             task: None,
             form: None,
             arguments: None,
@@ -78,10 +77,16 @@ impl MessageSummary {
             timeout_ms: None,
             headers: BTreeMap::new(),
             traceparent: None,
-            bytes: bytes.len(),
+            bytes: 0,
             problem: None,
             hex: None,
-        };
+        }
+    }
+
+    /// Reads a message; the text of its arguments is cut at `limit` characters.
+    #[must_use]
+    pub fn of(bytes: &[u8], limit: usize) -> Self {
+        let nothing = Self { bytes: bytes.len(), ..Self::nothing() };
         match Message::decode(bytes) {
             Ok(message) => Self {
                 task: Some(message.task().to_owned()),

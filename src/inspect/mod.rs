@@ -2,17 +2,19 @@
 //!
 //! All results are `Serialize`, with the field names that the command line uses with `--json`.
 
+mod calls;
 mod consistency;
 mod dead;
 mod health;
 mod kill;
+mod locks;
 mod messages;
 mod pause;
 mod queues;
-mod scheduled;
 mod unfound;
 mod workers;
 
+pub use self::calls::{CallFilter, CallRecord};
 #[cfg(feature = "cli")]
 pub(crate) use self::dead::is_letter_id;
 #[cfg(feature = "cli")]
@@ -23,7 +25,6 @@ pub use self::kill::{Ending, KillError, Killed};
 pub use self::messages::{MessageSummary, Waiting};
 pub use self::pause::{Pause, PauseChange};
 pub use self::queues::{QueueList, QueueStatus};
-pub use self::scheduled::ScheduledCall;
 pub use self::workers::{Running, WorkerKind, WorkerStatus};
 pub use crate::protocol::info::{WorkerInfo, WorkerPhase};
 pub use crate::protocol::message::FailedAttempt;

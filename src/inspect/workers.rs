@@ -85,7 +85,7 @@ impl Inspector {
     }
 
     /// Adds the workers of a queue. Returns their long runs, by wire id.
-    async fn add_leases(
+    pub(super) async fn add_leases(
         &self,
         queue: &QueueName,
         now: u64,

@@ -84,6 +84,9 @@ pub fn queue_of(channel: &str, end: &str) -> Option<QueueName> {
     QueueName::parse(channel.strip_suffix(end)?).ok()
 }
 
+/// What stands in the key of a unique call's lock between the queue and its digest. STRING: the id of the call.
+pub const LOCK: &str = ":u:";
+
 /// HASH: the record of a call; and the channel on which its end is published.
 #[must_use]
 pub fn record(queue: &QueueName, id: CallId) -> String {

@@ -1,4 +1,4 @@
-//! Does `calls` list, show, cancel and run what is scheduled?
+//! Does `calls` list, show, cancel, run and await calls in every state?
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn listed(redis: &TestRedis, words: &[&str]) -> Vec<Value> {
 #[test]
 fn calls_of_all_queues_are_listed_by_their_times() {
     let redis = TestRedis::start();
-    calls(&redis, &["list"]).expect(0).says("no such call is scheduled");
+    calls(&redis, &["list"]).expect(0).says("there are no such calls");
     schedule(&redis, "default", 1, "3h");
     schedule(&redis, "other", 2, "1h");
     schedule(&redis, "default", 3, "2h");
@@ -50,7 +50,7 @@ fn call_that_waits_for_another_attempt_is_shown_with_its_errors() {
     let id = call["id"].as_str().unwrap();
     assert_eq!(calls(&redis, &["show", id, "--json"]).json(), *call);
     calls(&redis, &["show", id]).expect(0).says("state      retrying").says("failed: no way");
-    calls(&redis, &["show", id, "--queue", "other"]).expect(6).says("is scheduled: it may have run");
+    calls(&redis, &["show", id, "--queue", "other"]).expect(6).says("is known: it may have run");
 }
 
 #[test]
@@ -67,7 +67,8 @@ fn cancelled_call_never_runs_and_the_others_do() {
     calls(&redis, &["cancel", "--all"]).expect(2).says("2 scheduled calls").says("--yes");
     calls(&redis, &["cancel", "--task", "other"]).expect(6).says("`calls list` shows");
     let cancelled = calls(&redis, &["cancel", "--all", "--yes", "--queue", "other", "--json"]).json();
-    assert_eq!(cancelled, json!({ "cancelled": 1, "missing": [] }));
+    assert_eq!((&cancelled["cancelled"], &cancelled["missing"]), (&json!(1), &json!([])));
+    assert_eq!(cancelled["calls"][0]["found"], "scheduled", "{cancelled}");
     calls(&redis, &["run", &second]).expect(0).says("enqueued 1 call");
     on(&redis, WORKER, &["worker", "--burst", "--queue", "default,other"]).expect(0).says("succeeded=1");
     calls(&redis, &["cancel"]).expect(2);
@@ -88,4 +89,154 @@ fn call_that_is_run_now_runs_once() {
     });
     assert!(listed(&redis, &[]).is_empty());
     calls(&redis, &["run", &id]).expect(6);
+}
+
+/// Enqueues a call whose record is kept. Gives its id.
+fn keep(redis: &TestRedis, path: &str, arguments: &str, words: &[&str]) -> String {
+    let words = [&["enqueue", path, arguments, "--keep", "1h", "--json"][..], words].concat();
+    on(redis, WORKER, &words).json()["id"].as_str().unwrap().to_owned()
+}
+
+fn burst(redis: &TestRedis) {
+    on(redis, WORKER, &["worker", "--burst", "--queue", "default,q"]).expect(0);
+}
+
+/// The states of the calls that are listed.
+fn states(redis: &TestRedis, words: &[&str]) -> Vec<String> {
+    let calls = calls(redis, &[&["list", "--json"][..], words].concat()).json();
+    calls.as_array().unwrap().iter().map(|call| call["state"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn calls_are_listed_by_state_with_and_without_record() {
+    let redis = TestRedis::start();
+    let fail = task("fail");
+    keep(&redis, &task("add"), "[1, 2]", &[]);
+    keep(&redis, &fail, r#"["no way"]"#, &["--retry", "0"]);
+    keep(&redis, &task("add"), "[3, 4]", &["--deadline", "1ms"]);
+    on(&redis, WORKER, &["enqueue", &fail, r#"["no way"]"#, "--id"]).expect(0);
+    assert_eq!(states(&redis, &[]), ["waiting"; 4]);
+    burst(&redis);
+    assert_eq!(states(&redis, &[]), Vec::<String>::new());
+    let cancelled = keep(&redis, &task("add"), "[5, 6]", &["--after", "1h"]);
+    calls(&redis, &["cancel", &cancelled, "--by", "anna"]).expect(0);
+    let first = keep(&redis, &task("add"), "[7, 8]", &[]);
+    on(&redis, WORKER, &["enqueue", &task("add"), "[9, 9]"]).expect(0);
+    schedule(&redis, "default", 10, "1h");
+    assert_eq!(states(&redis, &[]), ["waiting", "waiting", "scheduled"]);
+    for (state, count) in [("succeeded", 1), ("dead", 2), ("expired", 1), ("cancelled", 1), ("retrying", 0)] {
+        assert_eq!(states(&redis, &["--state", state]), vec![state; count]);
+    }
+    assert_eq!(states(&redis, &["--state", "dead,succeeded", "--task", &task("add")]), ["succeeded"]);
+    assert_eq!(states(&redis, &["--id", &first[..30]]), ["waiting"]);
+    calls(&redis, &["list", "--state", "gone"]).expect(2).says("not a state: use one of scheduled, waiting");
+    let shown = calls(&redis, &["list", "--state", "cancelled,succeeded"]).expect(0);
+    shown.says(&cancelled).says(" ago").says("succeeded");
+}
+
+#[test]
+fn finished_call_is_shown_with_its_times_and_result() {
+    let redis = TestRedis::start();
+    let [id, dead] = [("followed.charge", "[7]"), ("followed.fail", r#"["no way"]"#)]
+        .map(|(path, arguments)| keep(&redis, path, arguments, &[]));
+    let waiting = calls(&redis, &["show", &id, "--json"]).json();
+    assert_eq!((&waiting["state"], &waiting["arguments"]), (&json!("waiting"), &json!([7])), "{waiting}");
+    assert!(waiting["queued_ms"].is_u64() && waiting["has_record"] == true, "{waiting}");
+    burst(&redis);
+    let shown = calls(&redis, &["show", &id, "--json"]).json();
+    let time = |name: &str| shown[name].as_u64().unwrap_or_else(|| panic!("expected {name} in {shown}"));
+    assert!(time("queued_ms") <= time("began_ms") && time("began_ms") <= time("ended_ms"), "{shown}");
+    assert_eq!((&shown["state"], &shown["attempt"]), (&json!("succeeded"), &json!(1)), "{shown}");
+    assert_eq!((&shown["task"], &shown["arguments"]), (&json!("followed.charge"), &Value::Null), "{shown}");
+    assert_eq!(shown["result"], json!({ "order": 7, "paid": "7 EUR" }), "{shown}");
+    calls(&redis, &["show", &id])
+        .expect(0)
+        .says("state      succeeded")
+        .says(r#"result     {"order":7,"paid":"7 EUR"}"#);
+    let shown = calls(&redis, &["show", &dead, "--json"]).json();
+    assert_eq!((&shown["state"], &shown["reason"]), (&json!("dead"), &json!("failed")), "{shown}");
+    assert_eq!((&shown["attempt"], &shown["arguments"]), (&json!(2), &json!(["no way"])), "{shown}");
+    calls(&redis, &["show", &dead]).expect(0).says("error      no way").says("errors     ");
+}
+
+#[test]
+fn running_call_is_shown_with_its_slot_and_cancelled() {
+    let redis = TestRedis::start();
+    let id = keep(&redis, "followed.endless", "[]", &[]);
+    let worker = start(&redis, &["worker", "--queue", "q"]);
+    let running = wait::until_some("a run", PATIENCE, || {
+        let call = calls(&redis, &["show", &id, "--json"]).json();
+        (call["state"] == "running").then_some(call)
+    });
+    assert!(running["began_ms"].is_u64() && running["worker"].is_string(), "{running}");
+    assert_eq!(states(&redis, &["--state", "running"]), ["running"]);
+    calls(&redis, &["wait", &id, "--timeout", "50ms"])
+        .expect(7)
+        .says("has not ended in time")
+        .says("running");
+    calls(&redis, &["cancel", &id])
+        .expect(0)
+        .says("runs: its worker was told to end it")
+        .says("cancelled 1 call");
+    let ended = calls(&redis, &["wait", &id, "--json"]).expect(1).says("was cancelled by");
+    let ended: Value = serde_json::from_str(&ended.out).unwrap();
+    assert_eq!(ended["state"], "cancelled", "{ended}");
+    calls(&redis, &["cancel", &id]).expect(0).says("had ended before: cancelled").says("cancelled 0 calls");
+    drop(worker);
+}
+
+#[test]
+fn waiting_calls_of_one_task_are_cancelled_and_never_run() {
+    let redis = TestRedis::start();
+    let [kept, other] = ["[1]", "[2]"].map(|arguments| keep(&redis, &task("record"), arguments, &[]));
+    let plain = on(&redis, WORKER, &["enqueue", &task("record"), "[3]", "--id", "--json"]).json();
+    on(&redis, WORKER, &["enqueue", &task("record"), "[4]"]).expect(0);
+    on(&redis, WORKER, &["enqueue", &task("add"), "[1, 1]", "--id"]).expect(0);
+    calls(&redis, &["cancel", &kept]).expect(0).says(&format!("{kept} in default waited, and will not run"));
+    calls(&redis, &["cancel", "--all"]).expect(2).says("4 waiting calls would be cancelled");
+    let cancelled = calls(&redis, &["cancel", "--task", &task("record")]).expect(0);
+    cancelled
+        .says(&other)
+        .says(plain["id"].as_str().unwrap())
+        .says("1 call without an id cannot be cancelled");
+    let worker = start(&redis, &["worker", "--burst"]);
+    worker.wait_for_line("succeeded=2");
+    let record = std::fs::read_to_string(redis.directory().join("record")).unwrap();
+    assert_eq!(record, "4\n");
+    assert_eq!(states(&redis, &["--state", "cancelled"]), ["cancelled"; 2]);
+}
+
+#[test]
+fn call_is_awaited_until_its_end_or_said_to_have_no_record() {
+    let redis = TestRedis::start();
+    let id = keep(&redis, "followed.charge", "[7]", &[]);
+    let dead = keep(&redis, "followed.fail", r#"["no way"]"#, &[]);
+    let plain = on(&redis, WORKER, &["enqueue", &task("add"), "[1, 2]", "--id", "--json"]).json();
+    calls(&redis, &["wait", plain["id"].as_str().unwrap()]).expect(6).says("keeps no record").says("--keep");
+    calls(&redis, &["wait", "018bcfe5-687b-7b5c-8a3e-0123456789ab"])
+        .expect(6)
+        .says("is known: it may have run");
+    let worker = start(&redis, &["worker", "--queue", "q"]);
+    assert_eq!(calls(&redis, &["wait", &id]).json(), json!({ "order": 7, "paid": "7 EUR" }));
+    let whole = calls(&redis, &["wait", &id, "--timeout", "30s", "--json"]).json();
+    assert_eq!(
+        (&whole["state"], &whole["result"]),
+        (&json!("succeeded"), &json!({ "order": 7, "paid": "7 EUR" }))
+    );
+    calls(&redis, &["wait", &dead]).expect(1).says("is dead: failed: no way; `dead show ").never_says("null");
+    drop(worker);
+}
+
+#[test]
+fn dead_call_that_was_requeued_is_shown_as_waiting() {
+    let redis = TestRedis::start();
+    let id = keep(&redis, "followed.fail", r#"["no way"]"#, &[]);
+    burst(&redis);
+    let dead = calls(&redis, &["show", &id, "--json"]).json();
+    on(&redis, DELAYED, &["dead", "requeue", dead["letter"].as_str().unwrap()]).expect(0);
+    let waiting = calls(&redis, &["show", &id, "--json"]).json();
+    assert_eq!((&waiting["state"], &waiting["error"]), (&json!("waiting"), &Value::Null), "{waiting}");
+    assert_eq!(states(&redis, &["--queue", "q"]), ["waiting"]);
+    burst(&redis);
+    assert_eq!(states(&redis, &["--state", "dead"]), ["dead"]);
 }

@@ -233,3 +233,44 @@ fn foreign_worker_on_a_queue_with_call_options_is_a_problem() {
         let () = connection.flushall().unwrap();
     }
 }
+
+#[test]
+fn locks_of_ended_calls_are_told_and_eternal_ones_warned_of() {
+    let redis = TestRedis::with(Options { append_only: true, ..Options::default() });
+    let mut connection = redis.connection();
+    let locks = |code| {
+        let findings: Value =
+            serde_json::from_str(&on(&redis, DELAYED, &["doctor", "--json"]).expect(code).out).unwrap();
+        let of_locks = findings.as_array().unwrap().iter().filter(|finding| finding["check"] == "locks");
+        of_locks.map(|finding| (finding["level"].clone(), finding["text"].clone())).collect::<Vec<_>>()
+    };
+    let unique = |words: &[&str]| {
+        on(&redis, DELAYED, &[&["enqueue", "f"], words].concat()).expect(0);
+    };
+    unique(&["[1]", "--unique", "until-done"]);
+    unique(&["[2]", "--unique", "replace", "--after", "1h", "--queue", "q"]);
+    assert_eq!(locks(0), [], "expected locks of living calls to be well");
+    unique(&["[3]", "--unique", "1h", "--id=018bcfe5-687b-7b5c-8a3e-0123456789ab", "--after", "1h"]);
+    on(&redis, DELAYED, &["calls", "cancel", "018bcfe5-687b-7b5c-8a3e-0123456789ab"]).expect(0);
+    let ended =
+        "1 unique lock is held by calls that have ended: until a time is over, or the next call takes it";
+    assert_eq!(locks(0), [("ok".into(), ended.into())]);
+    let keys: Vec<String> = connection.keys("q:u:*").unwrap();
+    let () = connection.persist(&keys[0]).unwrap();
+    let () = connection.set_ex(format!("q:u:{}", "0".repeat(32)), "x", 60).unwrap();
+    on(&redis, DELAYED, &["doctor"])
+        .expect(0)
+        .says(&format!("locks: q: 1 lock never expires, such as `{}`", keys[0]))
+        .says(&format!("→ redis-cli EXPIRE '{}' 86400", keys[0]))
+        .says("should hold the id of a call and holds something else");
+}
+
+#[test]
+fn lists_of_ended_calls_with_a_wrong_type_are_problems() {
+    for suffix in ["done", "cancelled"] {
+        let found = found_after(|connection| {
+            let () = connection.set(format!("q_{suffix}"), "x").unwrap();
+        });
+        assert_eq!(found, problem("keys"), "{suffix}");
+    }
+}

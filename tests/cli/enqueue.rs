@@ -338,3 +338,77 @@ fn addresses_and_moments_are_taken_as_text_and_reach_the_task() {
     on(&redis, WORKER, &["worker", "--burst"]).expect(0).says("192.0.2.1 [2001:db8::1]:8080 1700000000.000");
     assert!(snapshot(&mut redis.connection(), "default").dead.is_empty());
 }
+
+#[test]
+fn unique_call_that_comes_second_is_told_of_the_first() {
+    let redis = TestRedis::start();
+    let send = |words: &[&str]| on(&redis, WORKER, &[&["enqueue"], words].concat());
+    let add = task("add");
+    let first = send(&[&add, "[1, 2]", "--unique", "until-done", "--json"]).json();
+    assert_eq!((&first["state"], &first["conflict"]), (&"waiting".into(), &serde_json::Value::Null));
+    let id = first["id"].as_str().unwrap();
+    send(&[&add, r#"{"b": 2, "a": 1}"#, "--unique", "until-done"])
+        .expect(0)
+        .says("not enqueued: delayed_test_worker::tasks::add(1, 2) is unique in default, and the call ")
+        .says(&format!("{id} came first; it is waiting"));
+    let second = send(&[&add, "[1, 2]", "--unique", "10m", "--json"]).json();
+    assert_eq!((&second["id"], &second["conflict"]), (&id.into(), &"held".into()), "{second}");
+    send(&[&add, "[1, 3]", "--unique", "until-started"]).expect(0).says("enqueued ");
+    send(&[&add, "[1, 2]", "--unique-key", "k"]).expect(0).says("enqueued ");
+    send(&[&add, "[4, 5]", "--unique-key", "k"]).expect(0).says("not enqueued: ");
+    let replaced = ["--unique", "replace", "--unique-key", "r", "--after", "1h"];
+    let earlier = send(&[&[&add, "[1, 1]", "--json"], &replaced[..]].concat()).json();
+    let later = send(&[&[&add, "[2, 2]", "--json"], &replaced[..]].concat()).json();
+    assert_eq!((&later["id"], &later["conflict"]), (&earlier["id"], &"replaced".into()), "{later}");
+    send(&[&[&add, "[3, 3]"], &replaced[..]].concat()).expect(0).says("in place of the call").says("for 20");
+    let listed = on(&redis, DELAYED, &["calls", "list", "--state", "scheduled", "--json"]).json();
+    assert_eq!(listed[0]["arguments"], serde_json::json!([3, 3]), "{listed}");
+    // A task's own option.
+    send(&["followed.once", "[1]"]).expect(0).says("enqueued ");
+    send(&["followed.once", "[1]"]).expect(0).says("not enqueued: ");
+    for wrong in ["often", "0s", ""] {
+        send(&[&add, "[1, 2]", "--unique", wrong]).expect(2).says("nor a time such as `10m`");
+    }
+    send(&["elsewhere", "{\"a\": 1}", "--as", "rust", "--unique", "replace"]).expect(2).says("--unique-key");
+    send(&["a:b", "--as", "python", "--unique", "replace"]).expect(2).says("leave out --unique");
+    send(&["a:b", "--as", "go", "--keep", "1h"]).expect(2).says("leave out --keep");
+}
+
+#[test]
+fn call_goes_to_the_front_or_is_refused_where_too_many_wait() {
+    let redis = TestRedis::start();
+    let send = |words: &[&str]| on(&redis, DELAYED, &[&["enqueue"], words].concat());
+    send(&["mails:send", "[1]", "--as", "python"]).expect(0);
+    send(&["mails:send", "[2]", "--as", "python", "--front"]).expect(0).says("enqueued").says("; 2 waiting");
+    send(&["mail.Send", "[3]", "--as", "go", "--max-len", "3"]).expect(0).says("; 3 waiting");
+    send(&["mail.Send", "[4]", "--as", "go", "--max-len", "3"])
+        .expect(4)
+        .says("3 calls wait in default, which is as many as may");
+    send(&["mail.Send", "[4]", "--max-len", "0"]).expect(2);
+    let id = "--id=018bcfe5-687b-7b5c-8a3e-0123456789ab";
+    send(&["f", "[5]", "--keep", "1h", id, "--front"]).expect(0);
+    send(&["f", "[5]", "--keep", "1h", id]).expect(4).says("exists in default and is waiting");
+    let peeked = on(&redis, DELAYED, &["peek", "default", "--json"]).json();
+    let arguments: Vec<_> =
+        peeked.as_array().unwrap().iter().map(|call| call["arguments"][0].clone()).collect();
+    assert_eq!(arguments, [5, 2, 1, 3], "{peeked}");
+}
+
+#[test]
+fn call_is_awaited_and_its_result_is_printed() {
+    let redis = TestRedis::start();
+    let worker = start(&redis, &["worker", "--queue", "default,q"]);
+    let send = |words: &[&str]| on(&redis, WORKER, &[&["enqueue"], words].concat());
+    let sum = send(&[&task("add"), "[1, 2]", "--wait"]).expect(0);
+    assert_eq!(sum.out, "3\n", "{sum:#?}");
+    assert!(sum.err.contains("enqueued ") && sum.err.contains("with the id "), "{sum:#?}");
+    let whole = send(&["followed.charge", "[7]", "--wait=30s", "--json"]).json();
+    assert_eq!((&whole["state"], &whole["task"]), (&"succeeded".into(), &"followed.charge".into()));
+    assert_eq!(whole["call"]["result"], serde_json::json!({ "order": 7, "paid": "7 EUR" }), "{whole}");
+    let dead = send(&[&task("fail"), r#"["no way"]"#, "--retry", "0", "--wait"]).expect(1);
+    dead.says("is dead: failed: no way; `dead show ");
+    let late = send(&["elsewhere", "--as", "rust", "--queue", "nobody", "--wait=50ms"]).expect(7);
+    late.says("has not ended in time, and goes on: it is waiting");
+    send(&["a:b", "--as", "python", "--wait"]).expect(2).says("leave out --wait");
+    drop(worker);
+}

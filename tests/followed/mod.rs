@@ -5,6 +5,7 @@ mod tasks;
 
 mod cancels;
 mod example;
+mod inspected;
 mod python;
 mod records;
 mod unique;

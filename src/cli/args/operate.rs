@@ -4,7 +4,6 @@ use clap::Subcommand;
 
 use crate::cli::args::{Json, SweeperFlags, WorkerFlags};
 use crate::inspect::is_letter_id;
-use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
 
 /// `tasks`
@@ -130,121 +129,6 @@ pub(in crate::cli) struct Peek {
     /// How many to leave out, from the oldest on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(in crate::cli) start: u64,
-    #[command(flatten)]
-    pub(in crate::cli) output: Json,
-}
-
-/// `calls`
-#[derive(Debug, Subcommand)]
-pub(in crate::cli) enum Calls {
-    /// Show scheduled calls, the first due first
-    List(CallsList),
-    /// Show one of them in full
-    Show(CallsShow),
-    /// Take calls out of the timetable, for good
-    Cancel(CallsCancel),
-    /// Run calls now instead of at their time
-    Run(CallsRun),
-}
-
-/// `calls list`
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  {program} calls list
-  {program} calls list --queue mail --task my_crate::tasks::add
-  {program} calls list --state retrying --json")]
-pub(in crate::cli) struct CallsList {
-    /// The queue; default: all
-    #[arg(long)]
-    pub(in crate::cli) queue: Option<QueueName>,
-    /// Those of one task
-    #[arg(long, value_name = "PATH")]
-    pub(in crate::cli) task: Option<String>,
-    /// Those that have not been tried, or those that have failed and wait for another attempt; default: both
-    #[arg(long, value_name = "STATE")]
-    pub(in crate::cli) state: Option<ScheduledState>,
-    /// How many at the most
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
-    pub(in crate::cli) count: u64,
-    #[command(flatten)]
-    pub(in crate::cli) output: Json,
-}
-
-/// The states of a scheduled call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(in crate::cli) enum ScheduledState {
-    /// Waits for its time
-    Scheduled,
-    /// Has failed, and waits for its next attempt
-    Retrying,
-}
-
-impl ScheduledState {
-    /// As `--json` has it.
-    pub(in crate::cli) fn name(self) -> &'static str {
-        match self {
-            Self::Scheduled => "scheduled",
-            Self::Retrying => "retrying",
-        }
-    }
-}
-
-/// `calls show`
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  {program} calls show 018bcfe5-687b-7b5c-8a3e-0123456789ab")]
-pub(in crate::cli) struct CallsShow {
-    /// The id of the call
-    pub(in crate::cli) id: CallId,
-    /// The queue; default: all
-    #[arg(long)]
-    pub(in crate::cli) queue: Option<QueueName>,
-    #[command(flatten)]
-    pub(in crate::cli) output: Json,
-}
-
-/// `calls cancel`
-#[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("which").required(true))]
-#[command(after_help = "\
-Examples:
-  {program} calls cancel 018bcfe5-687b-7b5c-8a3e-0123456789ab
-  {program} calls cancel --task my_crate::tasks::add --queue mail
-  {program} calls cancel --all --queue mail --yes")]
-pub(in crate::cli) struct CallsCancel {
-    /// The ids of calls
-    #[arg(value_name = "ID", group = "which")]
-    pub(in crate::cli) ids: Vec<CallId>,
-    /// All of one task
-    #[arg(long, value_name = "PATH", group = "which")]
-    pub(in crate::cli) task: Option<String>,
-    /// All
-    #[arg(long, group = "which")]
-    pub(in crate::cli) all: bool,
-    /// The queue; default: all
-    #[arg(long)]
-    pub(in crate::cli) queue: Option<QueueName>,
-    /// Cancel --all without asking
-    #[arg(long)]
-    pub(in crate::cli) yes: bool,
-    #[command(flatten)]
-    pub(in crate::cli) output: Json,
-}
-
-/// `calls run`
-#[derive(Debug, clap::Args)]
-#[command(after_help = "\
-Examples:
-  {program} calls run 018bcfe5-687b-7b5c-8a3e-0123456789ab")]
-pub(in crate::cli) struct CallsRun {
-    /// The ids of calls
-    #[arg(value_name = "ID", required = true)]
-    pub(in crate::cli) ids: Vec<CallId>,
-    /// The queue; default: all
-    #[arg(long)]
-    pub(in crate::cli) queue: Option<QueueName>,
     #[command(flatten)]
     pub(in crate::cli) output: Json,
 }
@@ -389,7 +273,7 @@ fn letter_id(text: &str) -> Result<String, String> {
     Err("not the id of a dead letter, such as 1700000000000-0".into())
 }
 
-fn at_least_one(text: &str) -> Result<u64, String> {
+pub(super) fn at_least_one(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(0) => Err("nothing would be shown: use 1 or more".into()),
         Ok(count) => Ok(count),

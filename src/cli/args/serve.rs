@@ -9,6 +9,7 @@ use crate::config::{Backoff, Prefetch, QueueWeight, Unknown, parse_size};
 use crate::isolation::Isolation;
 use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
+use crate::task::Unique;
 
 /// `worker`
 #[derive(Debug, clap::Args)]
@@ -175,6 +176,8 @@ Examples:
   {program} enqueue my_crate::tasks::add '{\"a\": 1, \"b\": 2}' --retry 3 --id
   {program} enqueue my_crate::tasks::add '[1, 2]' --timeout 30s --deadline 1h
   {program} enqueue my_crate::tasks::add '[1, 2]' --after 10m
+  {program} enqueue my_crate::tasks::add '[1, 2]' --wait=30s
+  {program} enqueue my_crate::tasks::index '[7]' --unique until-done
   {program} enqueue mails.tasks:send '[\"ann@example.org\"]' --as python --queue mail")]
 pub(in crate::cli) struct Enqueue {
     /// The path of the task
@@ -204,6 +207,26 @@ pub(in crate::cli) struct Enqueue {
     /// Run it at this moment, such as 2030-01-31T12:00:00+01:00; at once, where it has passed
     #[arg(long, value_name = "MOMENT", value_parser = any_moment)]
     pub(in crate::cli) at: Option<SystemTime>,
+    /// Keep a record of the call for this long after its end: its state, its times, and what it returned
+    #[arg(long, value_name = "TIME", value_parser = positive)]
+    pub(in crate::cli) keep: Option<Duration>,
+    /// Enqueue it only if no other call of the task with the same arguments is there: until-started, until-done, replace (a
+    /// scheduled one), or for a time from now on, such as 10m
+    #[arg(long, value_name = "WHICH", value_parser = unique)]
+    pub(in crate::cli) unique: Option<Unique>,
+    /// Compare calls by this key instead of by their arguments
+    #[arg(long, value_name = "KEY")]
+    pub(in crate::cli) unique_key: Option<String>,
+    /// Put it at the head of its queue
+    #[arg(long)]
+    pub(in crate::cli) front: bool,
+    /// Refuse it if this many calls already wait in its queue
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(in crate::cli) max_len: Option<u64>,
+    /// Wait for its end, at most this long, and print what it returned, in JSON. It keeps a record for an hour, unless its task
+    /// or --keep says otherwise
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = positive)]
+    pub(in crate::cli) wait: Option<Option<Duration>>,
     /// A header of the call, such as tenant=acme; repeatable
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     pub(in crate::cli) headers: Vec<(String, String)>,
@@ -289,5 +312,24 @@ fn some_time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("a run needs some time, such as `30s`; leave it out for the task's own".into()),
         time => Ok(time),
+    }
+}
+
+pub(super) fn positive(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("is no time: give some, such as `30s`, or leave it out".into()),
+        time => Ok(time),
+    }
+}
+
+fn unique(text: &str) -> Result<Unique, String> {
+    match text {
+        "until-started" => Ok(Unique::UntilStarted),
+        "until-done" => Ok(Unique::UntilDone),
+        "replace" => Ok(Unique::Replace),
+        time => match humantime::parse_duration(time) {
+            Ok(period) if !period.is_zero() => Ok(Unique::For(period)),
+            _ => Err("neither until-started, until-done or replace nor a time such as `10m`".into()),
+        },
     }
 }

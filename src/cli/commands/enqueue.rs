@@ -3,29 +3,31 @@
 mod arguments;
 mod exact;
 mod notation;
+mod options;
+mod report;
+mod send;
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
-
 use self::arguments::{Given, check, keywords, payload};
 use self::notation::Argument;
-use crate::broker::{Broker, BrokerError, Entry, Ready, Target};
+use self::options::Options;
+use crate::broker::{Broker, Target};
 use crate::cli::Program;
 use crate::cli::args::{Enqueue, Language};
-use crate::cli::commands::{LONG, warn_of_misspelt};
-use crate::cli::exit::{Code, Failure};
+use crate::cli::commands::calls::{conclude, outcome};
+use crate::cli::commands::inspector;
+use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::cli::suggest;
 use crate::client::Patience;
 use crate::error::Error;
-use crate::inspect::MessageSummary;
 use crate::protocol::annotations::Annotations;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Meta};
-use crate::protocol::keys::QueueKeys;
 use crate::protocol::meta;
 use crate::protocol::names::{QueueName, check_path};
+use crate::protocol::tracking::Tracking;
 use crate::task::{Call, Due, GoTask, PyTask, Registration, Registry, RegistryError};
 
 pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> {
@@ -45,16 +47,45 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     };
     let due = args.after.map(Due::After).or(args.at.map(Due::At));
     let due = due.map(Due::check).transpose().map_err(|error| Failure::usage(error.to_string()))?;
-    let id = args.id.map(|id| id.unwrap_or_else(CallId::new)).or_else(|| due.map(|_| CallId::new()));
-    let message = match args.language {
-        None | Some(Language::Rust) => native(&args, &given, task, id)?,
-        Some(Language::Python) => python(&args, given)?,
-        Some(Language::Go) => go(&args, given)?,
+    let options = Options::new(&args, task);
+    let id = args.id.map(|id| id.unwrap_or_else(CallId::new));
+    let id = id.or_else(|| (due.is_some() || options.is_tracked()).then(CallId::new));
+    let (message, tracking) = match args.language {
+        None | Some(Language::Rust) => native(&args, &given, task, id, &options)?,
+        Some(Language::Python) => (python(&args, given)?, None),
+        Some(Language::Go) => (go(&args, given)?, None),
     };
     let (size, limit) = (message.len(), program.settings.config.client.max_message);
     if size > limit {
         return Err(Error::TooLarge { task: args.path, size, limit }.into());
     }
+    let call = Ready { args: &args, queue: &queue, id, due, message: &message };
+    let broker = connect(&program).await?;
+    let place = send::send(&broker, &call, &options, tracking).await?;
+    let Some(timeout) = args.wait else { return report::report(&call, &place) };
+    let id = place.id().or(id).unwrap_or_else(CallId::new);
+    if !args.output.json {
+        output::note(&report::text(&call, &place));
+    }
+    let failed = |failure| report::failed(failure, &call, &place);
+    let inspector = inspector(&program).await.map_err(failed)?;
+    let ended = outcome(&inspector, &queue, id, timeout).await.map_err(failed)?;
+    if args.output.json {
+        output::json(&report::with_end(&call, &place, &ended))?;
+    }
+    conclude(&ended, args.output.json)
+}
+
+/// A call that is encoded.
+struct Ready<'a> {
+    args: &'a Enqueue,
+    queue: &'a QueueName,
+    id: Option<CallId>,
+    due: Option<Due>,
+    message: &'a [u8],
+}
+
+async fn connect(program: &Program) -> Result<Broker, Failure> {
     let config = &program.settings.config;
     let (until, target) = (Patience::new(config).begin(), Target::new(&config.redis)?);
     let connect = |end| Broker::connect_by(Arc::clone(&target), end);
@@ -63,33 +94,7 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
         // Who waits at a terminal is told at once.
         None => connect(until.attempt()).await?,
     };
-    let broker = broker.by(until.attempt());
-    if args.queue.is_some() {
-        let known = broker.registered_queues().await.map_err(BrokerError::without_effect)?;
-        warn_of_misspelt(&queue, known.iter().map(String::as_str));
-    }
-    broker.register_queue(queue.as_str()).await.map_err(BrokerError::without_effect)?;
-    let keys = QueueKeys::new(&queue);
-    broker.check_types(&keys).await.map_err(BrokerError::without_effect)?;
-    if let (Some(due), Some(id)) = (due, id) {
-        let dues = broker.schedule(&keys, &[Entry { id, due, message: &message }]).await?;
-        let Some(Some(due_ms)) = dues.first().copied() else {
-            let text = format!("a call with the id {id} is scheduled in {queue} already: use another id");
-            return Err(Failure::new(Code::Refused, text));
-        };
-        return report(&args, &queue, Some(id), &message, Place::Scheduled { due_ms });
-    }
-    let waiting = broker.enqueue(Ready::new(&keys, std::iter::once(&message[..]))).await?;
-    report(&args, &queue, id, &message, Place::Waiting { before: waiting })
-}
-
-/// Where a call is now.
-#[derive(Clone, Copy)]
-enum Place {
-    /// In its queue, where so many wait with it.
-    Waiting { before: u64 },
-    /// In the timetable.
-    Scheduled { due_ms: u64 },
+    Ok(broker.by(until.attempt()))
 }
 
 /// The task, when it is compiled in; a program that has tasks wants to be told of one that it has not.
@@ -116,7 +121,8 @@ fn native(
     given: &Given,
     task: Option<&'static Registration>,
     id: Option<CallId>,
-) -> Result<Vec<u8>, Failure> {
+    options: &Options,
+) -> Result<(Vec<u8>, Option<Tracking>), Failure> {
     check_path(&args.path).map_err(|error| Failure::usage(error.to_string()))?;
     let meta = Meta {
         attempts: 0,
@@ -125,25 +131,28 @@ fn native(
         backoff: args.backoff,
         by_place: false,
         retry: args.retry,
-        keep_ms: None,
+        keep_ms: options.keep_ms(),
         timeout_ms: args.timeout.map(meta::milliseconds),
         lock: None,
     };
     let mut annotations = Annotations::default();
     args.headers.iter().for_each(|(name, value)| annotations.headers.insert(name, value));
     annotations.headers.check().map_err(|error| Failure::usage(error.to_string()))?;
-    match (task, given) {
+    let (payload, meta) = match (task, given) {
         (Some(task), given) => {
             let (payload, by_place) = checked(task, given)?;
-            Ok(encode::annotated(&args.path, &payload, &Meta { by_place, ..meta }, &annotations))
+            (payload, Meta { by_place, ..meta })
         }
-        (None, Given::ByPlace(values)) => {
-            Ok(encode::annotated(&args.path, &payload(values)?, &meta, &annotations))
-        }
+        (None, Given::ByPlace(values)) => (payload(values)?, meta),
         (None, Given::ByName(values)) => {
-            Ok(encode::by_keyword(&args.path, &keywords(values)?, &meta, &annotations))
+            let meta = Meta { lock: options.lock(&args.path, None)?, ..meta };
+            let message = encode::by_keyword(&args.path, &keywords(values)?, &meta, &annotations);
+            return Ok((message, options.tracking(id, meta.lock)));
         }
-    }
+    };
+    let meta = Meta { lock: options.lock(&args.path, Some(&payload))?, ..meta };
+    let message = encode::annotated(&args.path, &payload, &meta, &annotations);
+    Ok((message, options.tracking(id, meta.lock)))
 }
 
 /// The payload for a task that is compiled in, and whether it is to be read by place.
@@ -187,6 +196,10 @@ fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {
         ("an id: leave out --id", args.id.is_some()),
         ("headers: leave out --header", !args.headers.is_empty()),
         ("a back-off: leave out --backoff", args.backoff.is_some()),
+        ("a record: leave out --keep", args.keep.is_some()),
+        ("a record: leave out --wait", args.wait.is_some()),
+        ("a lock: leave out --unique", args.unique.is_some()),
+        ("a lock: leave out --unique-key", args.unique_key.is_some()),
         ("a timeout: leave out --timeout", args.timeout.is_some()),
         ("a deadline: leave out --deadline", args.deadline.is_some()),
     ];
@@ -203,59 +216,4 @@ fn encoded(call: Call) -> Result<Vec<u8>, Failure> {
         EncodeError::Path(problem) => Failure::usage(problem.to_string()),
         source => Error::Encode { task: call.task().to_owned(), source }.into(),
     })
-}
-
-fn report(
-    args: &Enqueue,
-    queue: &QueueName,
-    id: Option<CallId>,
-    message: &[u8],
-    place: Place,
-) -> Result<(), Failure> {
-    tell(args, queue, id, message, place).map_err(|failure| {
-        // Whoever takes it for not enqueued has it run twice.
-        failure.although(&format!(
-            "the call was enqueued to {queue}{} all the same, do not repeat it: `peek {queue}` shows it while it waits",
-            with_the_id(id)
-        ))
-    })
-}
-
-fn tell(
-    args: &Enqueue,
-    queue: &QueueName,
-    id: Option<CallId>,
-    message: &[u8],
-    place: Place,
-) -> Result<(), Failure> {
-    let (waiting, due_ms) = match place {
-        Place::Waiting { before } => (Some(before), None),
-        Place::Scheduled { due_ms } => (None, Some(due_ms)),
-    };
-    let read = MessageSummary::of(message, if args.output.json { LONG } else { 200 });
-    let shown = read.arguments_text.unwrap_or_default();
-    if args.output.json {
-        return output::json(&json!({
-            "task": args.path,
-            "queue": queue.as_str(),
-            "id": id.map_or(Value::Null, |id| id.to_string().into()),
-            "arguments": read.arguments,
-            "keywords": read.keywords,
-            "arguments_text": shown,
-            "bytes": message.len(),
-            "waiting": waiting,
-            "due_ms": due_ms,
-        }));
-    }
-    let (path, id) = (output::clean(&args.path), with_the_id(id));
-    output::print(&match place {
-        Place::Waiting { before } => format!("enqueued {path}{shown} to {queue}{id}; {before} waiting"),
-        Place::Scheduled { due_ms } => {
-            format!("scheduled {path}{shown} in {queue}{id} for {}", output::moment(due_ms))
-        }
-    })
-}
-
-fn with_the_id(id: Option<CallId>) -> String {
-    id.map_or_else(String::new, |id| format!(" with the id {id}"))
 }

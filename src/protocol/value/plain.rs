@@ -39,6 +39,12 @@ pub fn is_notation<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
 pub struct PlainValue(Vec<u8>);
 
 impl PlainValue {
+    /// A value; none where the bytes are not one, and nothing more.
+    #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        matches!(skip(bytes), Ok((_, []))).then(|| Self(bytes.to_vec()))
+    }
+
     /// The arguments of a message by place, an array; none when its payload is no value. A payload that is no array is
     /// one argument.
     #[doc(hidden)]

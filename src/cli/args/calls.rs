@@ -1,0 +1,147 @@
+//! What do the commands of `calls` take?
+
+use std::time::Duration;
+
+use clap::Subcommand;
+
+use super::operate::at_least_one;
+use super::serve::positive;
+use crate::cli::args::Json;
+use crate::protocol::call_id::CallId;
+use crate::protocol::call_state::CallState;
+use crate::protocol::names::QueueName;
+
+/// `calls`
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum Calls {
+    /// Show calls by state; without one, all that have not ended
+    List(CallsList),
+    /// Show one call in full, whatever its state
+    Show(CallsShow),
+    /// Cancel calls for good, whether they are scheduled, wait or run
+    Cancel(CallsCancel),
+    /// Run scheduled calls now instead of at their time
+    Run(CallsRun),
+    /// Wait for the end of a call, and print its result
+    Wait(CallsWait),
+}
+
+/// `calls list`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Of calls that succeeded, were cancelled or expired, those are known that keep a record (see `enqueue --keep`).
+
+Examples:
+  {program} calls list
+  {program} calls list --queue mail --task my_crate::tasks::add
+  {program} calls list --state retrying --json
+  {program} calls list --state succeeded,cancelled --count 100")]
+pub(in crate::cli) struct CallsList {
+    /// The queue; default: all
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
+    /// Those of one task
+    #[arg(long, value_name = "PATH")]
+    pub(in crate::cli) task: Option<String>,
+    /// Those whose ids begin so
+    #[arg(long, value_name = "PREFIX")]
+    pub(in crate::cli) id: Option<String>,
+    /// Those in one state, or several: scheduled, waiting, running, retrying, succeeded, dead, cancelled, expired
+    #[arg(long = "state", value_name = "STATE", value_delimiter = ',', value_parser = state)]
+    pub(in crate::cli) states: Vec<CallState>,
+    /// How many at the most
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
+    pub(in crate::cli) count: u64,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `calls show`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} calls show 018bcfe5-687b-7b5c-8a3e-0123456789ab")]
+pub(in crate::cli) struct CallsShow {
+    /// The id of the call
+    pub(in crate::cli) id: CallId,
+    /// The queue; default: all
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `calls cancel`
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("which").required(true))]
+#[command(after_help = "\
+A scheduled call is removed, and one that waits does not run. One that runs is asked to end, and killed if it runs in a
+process of its own; it is not retried.
+
+Examples:
+  {program} calls cancel 018bcfe5-687b-7b5c-8a3e-0123456789ab
+  {program} calls cancel --task my_crate::tasks::add --queue mail
+  {program} calls cancel --all --queue mail --yes")]
+pub(in crate::cli) struct CallsCancel {
+    /// The ids of calls
+    #[arg(value_name = "ID", group = "which")]
+    pub(in crate::cli) ids: Vec<CallId>,
+    /// All of one task that have not ended
+    #[arg(long, value_name = "PATH", group = "which")]
+    pub(in crate::cli) task: Option<String>,
+    /// All that have not ended
+    #[arg(long, group = "which")]
+    pub(in crate::cli) all: bool,
+    /// The queue; default: all
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
+    /// Who does it, for the record of each call; default: user@host
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::cli) by: Option<String>,
+    /// Cancel --all without asking
+    #[arg(long)]
+    pub(in crate::cli) yes: bool,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `calls run`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} calls run 018bcfe5-687b-7b5c-8a3e-0123456789ab")]
+pub(in crate::cli) struct CallsRun {
+    /// The ids of calls
+    #[arg(value_name = "ID", required = true)]
+    pub(in crate::cli) ids: Vec<CallId>,
+    /// The queue; default: all
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `calls wait`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Prints what the call returned, in JSON. The call must keep a record (see `enqueue --keep`).
+
+Examples:
+  {program} calls wait 018bcfe5-687b-7b5c-8a3e-0123456789ab --timeout 30s")]
+pub(in crate::cli) struct CallsWait {
+    /// The id of the call
+    pub(in crate::cli) id: CallId,
+    /// The queue; default: all
+    #[arg(long)]
+    pub(in crate::cli) queue: Option<QueueName>,
+    /// How long to wait; default: until it has ended
+    #[arg(long, value_name = "TIME", value_parser = positive)]
+    pub(in crate::cli) timeout: Option<Duration>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+fn state(text: &str) -> Result<CallState, String> {
+    let names = || CallState::ALL.map(CallState::name).join(", ");
+    CallState::parse(text).ok_or_else(|| format!("not a state: use one of {}", names()))
+}

@@ -1,0 +1,81 @@
+//! Says how a call is followed, whether it is unique, and where in its queue it goes.
+
+use std::time::Duration;
+
+use crate::cli::args::Enqueue;
+use crate::cli::exit::Failure;
+use crate::protocol::call_id::CallId;
+use crate::protocol::meta;
+use crate::protocol::tracking::{Lock, LockMode, Tracking};
+use crate::task::{Registration, Unique};
+
+/// For how long the record of a call is kept that is waited for, if nothing else says so.
+const KEEP: Duration = Duration::from_secs(3600);
+
+/// What a call asks for beside being enqueued or scheduled: what the command line says, or else its task.
+pub(super) struct Options {
+    keep: Option<Duration>,
+    unique: Option<Unique>,
+    key: Option<String>,
+    pub(super) front: bool,
+    /// How many calls may wait before it; 0: any number.
+    pub(super) most: u64,
+}
+
+impl Options {
+    pub(super) fn new(args: &Enqueue, task: Option<&Registration>) -> Self {
+        let of_task = task.map(|task| &task.options);
+        let keep = args.keep.or_else(|| of_task?.keep).or_else(|| args.wait.map(|_| KEEP));
+        let by_key = args.unique_key.as_ref().map(|_| Unique::UntilDone);
+        Self {
+            keep,
+            unique: args.unique.or_else(|| of_task?.unique).or(by_key),
+            key: args.unique_key.clone(),
+            front: args.front,
+            most: args.max_len.unwrap_or(0),
+        }
+    }
+
+    /// Whether the call has a record, and so an id.
+    pub(super) fn is_tracked(&self) -> bool {
+        self.keep.is_some() || self.unique.is_some()
+    }
+
+    /// For how many milliseconds the record is kept; a unique call has one until its end.
+    pub(super) fn keep_ms(&self) -> Option<u64> {
+        self.keep.map(meta::milliseconds).or_else(|| self.unique.map(|_| 0))
+    }
+
+    /// For how long its lock holds, where it holds for a time.
+    pub(super) fn period(&self) -> Duration {
+        match self.unique {
+            Some(Unique::For(period)) => period,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The lock of a unique call. The payload has the arguments by place; none where they are by name.
+    pub(super) fn lock(&self, task: &str, payload: Option<&[u8]>) -> Result<Option<Lock>, Failure> {
+        let Some(unique) = self.unique else { return Ok(None) };
+        let mode = match unique {
+            Unique::UntilStarted => LockMode::UntilStarted,
+            Unique::UntilDone => LockMode::UntilDone,
+            Unique::For(_) => LockMode::Period,
+            Unique::Replace => LockMode::Replace,
+        };
+        match (&self.key, payload) {
+            (Some(key), _) => Ok(Some(Lock::of_key(mode, task, key))),
+            (None, Some(payload)) => Ok(Some(Lock::of_arguments(mode, task, payload))),
+            (None, None) => Err(Failure::usage(format!(
+                "arguments by name cannot be compared, since the task `{task}` is not in this program: give an array, or a \
+                 --unique-key"
+            ))),
+        }
+    }
+
+    /// How the call is followed under this id.
+    pub(super) fn tracking(&self, id: Option<CallId>, lock: Option<Lock>) -> Option<Tracking> {
+        let (id, keep_ms) = (id?, self.keep_ms()?);
+        Some(Tracking { id, keep_ms: Some(keep_ms), lock })
+    }
+}

@@ -1,0 +1,235 @@
+//! Lists the calls of a queue by state, in pages.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::broker::{MAX_SCHEDULED, digest};
+use crate::error::Error;
+use crate::inspect::calls::CallRecord;
+use crate::inspect::dead::CHUNK;
+use crate::inspect::{DeadLetter, Inspector, MessageSummary};
+use crate::protocol::call_id::CallId;
+use crate::protocol::call_state::CallState;
+use crate::protocol::keys::QueueKeys;
+use crate::protocol::names::QueueName;
+
+/// How many messages, ids or records are read at a time.
+const PAGE: usize = MAX_SCHEDULED;
+
+/// Selects calls of a queue.
+///
+/// ```
+/// use delayed::CallState;
+/// use delayed::inspect::CallFilter;
+///
+/// let retrying = CallFilter { states: vec![CallState::Retrying], count: 20, ..CallFilter::default() };
+/// # drop(retrying);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallFilter {
+    /// Those in these states; empty: all that have not ended.
+    pub states: Vec<CallState>,
+    /// Those of this task.
+    pub task: Option<String>,
+    /// Those whose ids begin so.
+    pub id_prefix: Option<String>,
+    /// How many to leave out.
+    pub start: usize,
+    /// How many at most.
+    pub count: usize,
+    /// At how many characters arguments are cut.
+    pub limit: usize,
+}
+
+impl Default for CallFilter {
+    /// The first 100 calls that have not ended.
+    fn default() -> Self {
+        Self { states: Vec::new(), task: None, id_prefix: None, start: 0, count: 100, limit: 1000 }
+    }
+}
+
+impl CallFilter {
+    /// Whether calls in one of these states are asked for.
+    fn wants(&self, states: &[CallState]) -> bool {
+        match self.states.as_slice() {
+            [] => states.iter().any(|state| !state.is_final()),
+            wanted => states.iter().any(|state| wanted.contains(state)),
+        }
+    }
+
+    /// Whether its task and its id are asked for.
+    fn names(&self, call: &CallRecord) -> bool {
+        let is_of = |task: &String| call.message.task.as_ref() == Some(task);
+        let begins = |prefix: &String| call.id.as_ref().is_some_and(|id| id.starts_with(prefix.as_str()));
+        self.task.as_ref().is_none_or(is_of) && self.id_prefix.as_ref().is_none_or(begins)
+    }
+}
+
+/// The calls that were found, without those that are left out.
+struct Listing<'a> {
+    queue: &'a QueueName,
+    filter: &'a CallFilter,
+    skip: usize,
+    calls: Vec<CallRecord>,
+}
+
+impl Listing<'_> {
+    fn is_full(&self) -> bool {
+        self.calls.len() >= self.filter.count
+    }
+
+    fn add(&mut self, call: CallRecord) {
+        if self.is_full() || !self.filter.wants(&[call.state]) || !self.filter.names(&call) {
+            return;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+        } else {
+            self.calls.push(call);
+        }
+    }
+}
+
+impl Inspector {
+    /// Returns calls of a queue: first those that workers own, then those that wait, oldest first, those in the timetable, earliest
+    /// first, those that succeeded, were cancelled or expired, newest first, and dead letters, oldest first. Of calls that
+    /// succeeded, were cancelled or expired only those with a record are known.
+    ///
+    /// Reads 500 calls at a time, until it has found `count`: those of one task or id may be the last of many.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or a key of the queue has a wrong type.
+    pub async fn calls(&self, queue: &QueueName, filter: &CallFilter) -> Result<Vec<CallRecord>, Error> {
+        use CallState::{Cancelled, Dead, Expired, Retrying, Running, Scheduled, Succeeded, Waiting};
+        let mut listing = Listing { queue, filter, skip: filter.start, calls: Vec::new() };
+        if filter.wants(&[Running, Waiting]) {
+            self.list_owned(&mut listing).await?;
+        }
+        if filter.wants(&[Waiting]) {
+            self.list_waiting(&mut listing).await?;
+        }
+        if filter.wants(&[Scheduled, Retrying]) {
+            self.list_timetable(&mut listing).await?;
+        }
+        if filter.wants(&[Succeeded, Cancelled, Expired]) {
+            self.list_done(&mut listing).await?;
+        }
+        if filter.wants(&[Dead, Expired]) {
+            self.list_dead(&mut listing).await?;
+        }
+        Ok(listing.calls)
+    }
+
+    /// Adds calls that were read by their messages, with what their records say.
+    async fn add_page(&self, listing: &mut Listing<'_>, calls: Vec<CallRecord>) -> Result<(), Error> {
+        let mut calls: Vec<CallRecord> =
+            calls.into_iter().filter(|call| listing.filter.names(call)).collect();
+        let ids: Vec<CallId> = calls.iter().filter_map(CallRecord::call_id).collect();
+        let mut records = self.broker.records(listing.queue, &ids).await?.into_iter();
+        for call in &mut calls {
+            if call.call_id().is_some()
+                && let Some(Some(record)) = records.next()
+            {
+                *call = call.clone().with_record(&record);
+            }
+        }
+        calls.into_iter().for_each(|call| listing.add(call));
+        Ok(())
+    }
+
+    async fn list_owned(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
+        let (keys, queue, limit) = (QueueKeys::new(listing.queue), listing.queue, listing.filter.limit);
+        let (mut cursor, mut seen) = (0, HashSet::new());
+        let now = self.server_ms().await?;
+        let runs = self.add_leases(queue, now, &mut BTreeMap::new()).await?;
+        loop {
+            let (next, owned) = self.broker.owned(&keys, cursor).await?;
+            let mut calls = Vec::with_capacity(owned.len());
+            for (wire_id, message) in owned {
+                // A scan may give a field twice.
+                if seen.insert(wire_id.clone()) {
+                    let began_ms = runs
+                        .get(&wire_id)
+                        .filter(|run| run.digest == digest(&message))
+                        .map(|run| run.started_ms);
+                    let call = CallRecord::owned(queue, wire_id, MessageSummary::of(&message, limit));
+                    calls.push(CallRecord { began_ms, ..call });
+                }
+            }
+            self.add_page(listing, calls).await?;
+            cursor = next;
+            if cursor == 0 || listing.is_full() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn list_waiting(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
+        let (keys, queue, limit) = (QueueKeys::new(listing.queue), listing.queue, listing.filter.limit);
+        let mut start = 0;
+        while !listing.is_full() {
+            let page = self.broker.waiting(&keys, start, PAGE as u64).await?;
+            let call = |message: &Vec<u8>| {
+                CallRecord::of_message(queue, CallState::Waiting, MessageSummary::of(message, limit))
+            };
+            self.add_page(listing, page.iter().map(call).collect()).await?;
+            start += PAGE as u64;
+            if page.len() < PAGE {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn list_timetable(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
+        let (keys, queue, limit) = (QueueKeys::new(listing.queue), listing.queue, listing.filter.limit);
+        let mut start = 0;
+        while !listing.is_full()
+            && let Some(dues) = self.broker.dues(&keys, start, PAGE as u64).await?
+        {
+            start += PAGE as u64;
+            let ids: Vec<CallId> = dues.iter().map(|(id, _)| *id).collect();
+            let messages = self.broker.later(&keys, &ids).await?;
+            let calls = dues.into_iter().zip(messages).filter_map(|((id, due_ms), message)| {
+                Some(CallRecord::scheduled(queue, id, due_ms, MessageSummary::of(&message?, limit)))
+            });
+            self.add_page(listing, calls.collect()).await?;
+        }
+        Ok(())
+    }
+
+    async fn list_done(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
+        let (keys, queue) = (QueueKeys::new(listing.queue), listing.queue);
+        let mut start = 0;
+        while !listing.is_full()
+            && let Some(ids) = self.broker.done(&keys, start, PAGE as u64).await?
+        {
+            start += PAGE as u64;
+            let records = self.broker.records(queue, &ids).await?;
+            let calls = ids.into_iter().zip(records);
+            let calls = calls.filter_map(|(id, record)| CallRecord::of_record(queue, id, &record?));
+            // The dead have letters.
+            calls.filter(|call| call.state != CallState::Dead).for_each(|call| listing.add(call));
+        }
+        Ok(())
+    }
+
+    async fn list_dead(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
+        let (keys, queue, limit) = (QueueKeys::new(listing.queue), listing.queue, listing.filter.limit);
+        let mut after = "-".to_owned();
+        while !listing.is_full() {
+            let page = self.broker.dead_letters(&keys, &after, CHUNK as u64).await?;
+            let Some(last) = page.last() else { break };
+            after.clone_from(&last.id);
+            let letters =
+                page.iter().map(|letter| CallRecord::buried(queue, DeadLetter::of(queue, letter, limit)));
+            // One that expired and has a record is among the finished ones.
+            let known: HashSet<String> =
+                listing.calls.iter().filter_map(|call| call.letter.clone()).collect();
+            let is_new =
+                |call: &CallRecord| call.letter.as_ref().is_none_or(|letter| !known.contains(letter));
+            let letters: Vec<CallRecord> = letters.filter(is_new).collect();
+            self.add_page(listing, letters).await?;
+        }
+        Ok(())
+    }
+}
