@@ -16,7 +16,7 @@ fn effect(n: u16) {
 }
 
 #[delayed::task(name = "points:note", retry = 1)]
-fn plain(n: u16) {
+pub(crate) fn plain(n: u16) {
     effect(n);
 }
 

@@ -13,6 +13,8 @@ use nix::unistd::{ForkResult, fork};
 
 /// Threads that enqueue while the process forks.
 const THREADS: u32 = 4;
+/// For how long the record of a call is kept.
+const KEEP: Duration = Duration::from_secs(3600);
 /// How often it forks meanwhile.
 const FORKS: u32 = 20;
 
@@ -43,6 +45,13 @@ pub(crate) fn main(kind: &str) -> ExitCode {
         "lazy before main" => {
             CLIENT.enqueue_blocking(mark("refused")).expect_err("nothing listens there");
             super::worker()
+        }
+        "submits" => {
+            let client = Client::connect_blocking(&url()).expect("it connects");
+            let variable = |name| std::env::var(name).expect("its queue and its number");
+            let number = variable("NUMBER").parse().expect("a number");
+            let call = super::points::plain::call(number).queue(variable("QUEUE")).keep(KEEP);
+            ExitCode::from(u8::from(client.enqueue_blocking(call).is_err()))
         }
         kind => ExitCode::from(u8::from(run(kind).is_err())),
     }

@@ -4,6 +4,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 
+use delayed::__private::protocol::encode::{Meta, native};
+use delayed::__private::protocol::keys;
+use delayed::CallId;
 use delayed::testing::{Fault, Proxy, Requests, Side, Trap};
 use nix::sys::signal::Signal;
 use redis::{Commands, Connection};
@@ -15,6 +18,9 @@ use crate::support::process::Program;
 use crate::support::redis::{State, snapshot};
 use crate::support::trial::{self, PATIENCE, WORKER, ready};
 use crate::support::wait;
+
+/// For how long a record is kept: longer than the test takes.
+const KEEP_MS: u64 = 3_600_000;
 
 /// Who is there to take over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +75,23 @@ impl Case {
 
     /// The call that the crash is about.
     pub(super) fn hit(&self) -> Vec<u8> {
-        call(self.task, self.n)
+        if !self.keeps_record() {
+            return call(self.task, self.n);
+        }
+        let payload = rmp_serde::to_vec(&self.n).unwrap();
+        native(self.task, &payload, &Meta { id: Some(self.id()), keep_ms: Some(KEEP_MS), ..Meta::default() })
+    }
+
+    /// Whether the call that is hit keeps a record.
+    pub(super) fn keeps_record(&self) -> bool {
+        matches!(self.scene.script, "submit" | "start" | "finish")
+    }
+
+    /// The id of such a call that the stage pushes.
+    fn id(&self) -> CallId {
+        let mut bytes = [0; 16];
+        bytes[..2].copy_from_slice(&self.n.to_be_bytes());
+        CallId::from_bytes(bytes)
     }
 
     /// How often the call is run in all.
@@ -143,6 +165,11 @@ impl<'a> Stage<'a> {
 
     /// The call that is hit, and a bystander behind it.
     pub(super) fn push_both(&mut self) {
+        if self.case.keeps_record() {
+            let key = keys::record(&self.case.queue().parse().unwrap(), self.case.id());
+            let mut pipe = redis::pipe();
+            let () = pipe.hset(&key, "state", "waiting").expire(&key, 600).query(&mut self.redis).unwrap();
+        }
         let bystander = call("points:note", self.case.n + 1);
         self.push(&[self.case.hit(), bystander]);
     }
@@ -155,6 +182,18 @@ impl<'a> Stage<'a> {
     pub(super) fn start(&mut self, words: &[&str]) {
         let mut command = Command::new(WORKER);
         command.args(words).args(["--redis", self.proxy.url()]);
+        self.spawn(command);
+    }
+
+    /// Starts the program that is to die, which submits the call that is hit.
+    pub(super) fn start_producer(&mut self) {
+        let mut command = Command::new(WORKER);
+        command.env("PRODUCER", "submits").env("REDIS", self.proxy.url());
+        command.env("QUEUE", self.case.queue()).env("NUMBER", self.case.n.to_string());
+        self.spawn(command);
+    }
+
+    fn spawn(&mut self, mut command: Command) {
         self.site.furnish(&mut command);
         command.env("DELAYED_BACKOFF", self.case.scene.backoff);
         if !matches!(self.case.death, Death::Caught(_)) {

@@ -86,7 +86,7 @@ const USUAL: Scene = Scene {
 /// Only Rust's workers have something to do with it.
 const OURS: fn(Party, Place) -> bool = |party, _| party == Party::Rust;
 
-pub(super) static REQUESTS: [Scene; 29] = [
+pub(super) static REQUESTS: [Scene; 32] = [
     Scene {
         row: "enqueue",
         who: Who::Producer,
@@ -399,6 +399,33 @@ pub(super) static REQUESTS: [Scene; 29] = [
         },
         ..USUAL
     },
+    Scene {
+        row: "submit",
+        who: Who::Producer,
+        script: "submit",
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            stage.push(&[call("points:note", stage.case.n + 1)]);
+            stage.start_producer();
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "start",
+        script: "start",
+        task: "points:held",
+        // Elsewhere its run may not have begun yet.
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            stage.push_both();
+            stage.start_worker("1s");
+            stage.wait_effect();
+        },
+        ..USUAL
+    },
+    Scene { row: "finish", script: "finish", can_inherit: OURS, ..USUAL },
     Scene {
         row: "begin a suspect",
         script: "begin",

@@ -194,6 +194,10 @@ impl Site {
             let state = snapshot(&mut redis, &queue);
             assert_eq!((state.waiting.len(), state.tokens), (0, 0), "{case:?}: {state:#?}");
             assert_eq!(state.dead.len(), usize::from(case.ends_dead()), "{case:?}: {state:#?}");
+            if case.keeps_record() && case.expected() > 0 {
+                assert_eq!(record_states(&mut redis, &queue), ["succeeded"], "{case:?}");
+                expected.insert(format!("{queue}_done"));
+            }
             // The stream stays when its last letter goes.
             if case.ends_dead() || matches!(case.scene.script, "revive" | "delete") {
                 expected.insert(format!("{queue}_dead"));
@@ -213,6 +217,12 @@ impl Site {
         let left: BTreeSet<String> = left.into_iter().filter(|key| !is_known(key)).collect();
         assert_eq!(left, expected, "expected these keys to last and no others");
     }
+}
+
+/// The states of all records of a queue.
+fn record_states(redis: &mut redis::Connection, queue: &str) -> Vec<String> {
+    let records: Vec<String> = redis.keys(format!("{queue}:c:*")).unwrap();
+    records.iter().map(|record| redis.hget(record, "state").unwrap()).collect()
 }
 
 /// Whether a process is one of these, or has one of them above it.
