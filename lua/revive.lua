@@ -8,6 +8,9 @@
 --
 -- Returns the number of messages that were put back; the others were gone already.
 
+--! include tracked
+--! include record
+
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 redis.call('XDEL', KEYS[3], '0-0') -- nobody's letter: the first write needs no memory, and the last one is allowed
@@ -23,6 +26,10 @@ for i = 1, #ARGV, 2 do
     redis.call('RPUSH', KEYS[2], '1')
     redis.call('XDEL', KEYS[3], ARGV[i])
     count = count + 1
+    local options = options_of(message)
+    if options then
+      note_state(KEYS[1], options.i, 'waiting')
+    end
   end
 end
 return count

@@ -15,7 +15,8 @@
 local begun, now = 0, now_ms()
 for i = 1, #ARGV, 4 do
   local wire_id, id, lock, attempt = unpack(ARGV, i, i + 3)
-  if redis.call('HEXISTS', KEYS[2], wire_id) == 1 then
+  local message = redis.call('HGET', KEYS[2], wire_id)
+  if message and string.find(message, id, 1, true) then -- not the next one, which the slot has claimed since
     begun = begun + 1
     note_state(KEYS[1], id, 'running', 'began', now, 'attempt', attempt, 'slot', wire_id)
     if lock ~= '' then
