@@ -4,6 +4,8 @@
 mod tasks;
 
 mod cancels;
+mod faults;
+mod races;
 mod records;
 mod unique;
 
