@@ -20,7 +20,9 @@ local queue, by, now = ARGV[1], ARGV[2], now_ms()
 redis.call('ZCARD', KEYS[1])
 redis.call('HLEN', KEYS[2])
 redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - LIFE)
-redis.call('HDEL', KEYS[2], ' ') -- nobody's entry: whoever may not write it changes nothing
+redis.call('ZREM', KEYS[1], ' ') -- nobody's entries: whoever may not write them changes nothing
+redis.call('HDEL', KEYS[2], ' ')
+redis.call('ZADD', KEYS[3], 'XX', 0, ' ')
 local found = {}
 for i = 3, #ARGV do
   local id = ARGV[i]
@@ -34,6 +36,10 @@ for i = 3, #ARGV do
     note_end(queue, id, options.s, options.u, now, 'cancelled', 'by', by)
   elseif not ENDED[state] then
     redis.call('ZADD', KEYS[3], now, id)
+    redis.pcall('PEXPIRE', KEYS[3], LIFE)
+    if state == 'scheduled' or state == 'retrying' then -- the record is late
+      state = 'waiting'
+    end
     if state ~= '' then
       redis.pcall('HSET', record_of(queue, id), 'by', by)
     end

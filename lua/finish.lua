@@ -29,7 +29,7 @@ if refused then
 end
 local message = redis.call('HGET', KEYS[1], ARGV[2])
 local suspects = redis.call('HLEN', KEYS[3])
-redis.call('HDEL', KEYS[1], ARGV[2]) -- the first write needs no memory
+redis.call('HDEL', KEYS[1], ' ') -- nobody's field: the first write needs no memory, and the last one is allowed
 if message then
   if suspects > 0 then
     redis.call('HDEL', KEYS[3], redis.sha1hex(message))
@@ -39,4 +39,5 @@ if message then
   note_end(ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] ~= '' and ARGV[6], now, ARGV[7], 'began', now - ARGV[8], unpack(ARGV, 9))
 end
 redis.call('HSET', KEYS[2], 'seq', seq)
+redis.call('HDEL', KEYS[1], ARGV[2])
 return message and 1 or 0

@@ -17,7 +17,9 @@
 local MOST = 16384 -- bytes of the log that are kept, the last ones
 
 local key = record_of(ARGV[1], ARGV[3])
-local state = redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 and redis.call('HGET', key, 'state')
+local message = redis.call('HGET', KEYS[1], ARGV[2])
+local is_owned = message and string.find(message, ARGV[3], 1, true) -- not the next one, which the slot has claimed since
+local state = is_owned and redis.call('HGET', key, 'state')
 if not state or ENDED[state] then
   return 0
 end

@@ -17,6 +17,7 @@
 -- empty.
 
 --! include now
+--! include record
 
 local lease, count = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ENOUGH = 8388608 -- bytes that one call moves, and one message more
@@ -66,6 +67,9 @@ if wait == 0 then
     -- Last, so that nothing is lost.
     redis.call('ZREM', KEYS[3], unpack(members, done + 1, last))
     redis.call('HDEL', KEYS[4], unpack(ids, done + 1, last))
+    for i = done + 1, last do
+      note_state(KEYS[1], ids[i], 'waiting')
+    end
     done, moved = last, moved + #messages
   end
   wait = first_due()

@@ -8,6 +8,8 @@
 --
 -- Returns how many of them were scheduled, and wait now.
 
+--! include record
+
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 redis.call('ZREM', KEYS[3], ' ') -- nobody's entry: the first write needs no memory, and the last ones are allowed
@@ -22,5 +24,8 @@ for _, id in ipairs(ARGV) do
     count = count + 1
   end
   redis.call('ZREM', KEYS[3], 'c' .. id)
+  if message then
+    note_state(KEYS[1], id, 'waiting')
+  end
 end
 return count

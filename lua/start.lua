@@ -15,8 +15,10 @@
 local begun, now = 0, now_ms()
 for i = 1, #ARGV, 4 do
   local wire_id, id, lock, attempt = unpack(ARGV, i, i + 3)
-  local state = redis.call('HEXISTS', KEYS[2], wire_id) == 1 and redis.pcall('HGET', record_of(KEYS[1], id), 'state')
-  if type(state) == 'string' and not ENDED[state] then
+  local message = redis.call('HGET', KEYS[2], wire_id)
+  local state = message and redis.pcall('HGET', record_of(KEYS[1], id), 'state')
+  -- Not the next message, which the slot has claimed since.
+  if type(state) == 'string' and not ENDED[state] and string.find(message, id, 1, true) then
     begun = begun + 1
     note_state(KEYS[1], id, 'running', 'began', now, 'attempt', attempt, 'slot', wire_id)
     if lock ~= '' then

@@ -37,9 +37,13 @@ local function due_ms(text)
   return math.max(now, string.sub(text, 1, 1) == '+' and now + tonumber(string.sub(text, 2)) or tonumber(text))
 end
 
+-- Gives the error, if there is one.
 local function put_later(id, due, message)
-  redis.call('ZADD', KEYS[3], due, 'c' .. id)
-  redis.call('HSET', KEYS[4], id, message)
+  local put = redis.pcall('ZADD', KEYS[3], due, 'c' .. id)
+  put = type(put) == 'number' and redis.pcall('HSET', KEYS[4], id, message) or put
+  if type(put) ~= 'number' then
+    return put
+  end
   earliest = math.min(earliest or due, due)
 end
 
@@ -59,7 +63,10 @@ local function submit(id, due, head, keep, lock, life, at, task, message)
   local holder = lock_key and redis.call('GET', lock_key)
   if holder and mode == 'r' and redis.call('HEXISTS', KEYS[4], holder) == 1 then
     due = due_ms(due == '' and '+0' or due)
-    put_later(holder, due, string.sub(message, 1, at) .. holder .. string.sub(message, at + 17))
+    local failed = put_later(holder, due, string.sub(message, 1, at) .. holder .. string.sub(message, at + 17))
+    if failed then
+      return failed
+    end
     redis.pcall('HSET', record_of(KEYS[1], holder), 'due', due)
     redis.pcall('PEXPIRE', record_of(KEYS[1], holder), due - now + LIFE)
     redis.pcall('PEXPIRE', lock_key, due - now + LOCK_LIFE)
@@ -76,30 +83,38 @@ local function submit(id, due, head, keep, lock, life, at, task, message)
   end
   due = due ~= '' and due_ms(due)
   local wait = due and due - now or 0
+  local record, failed = record_of(KEYS[1], id), false
+  local function try(...)
+    local reply = not failed and redis.pcall(...)
+    failed = failed or (type(reply) == 'table' and reply.err and reply)
+  end
   if lock_key then
-    redis.call('SET', lock_key, id, 'PX', mode == 'p' and life or wait + LOCK_LIFE)
+    try('SET', lock_key, id, 'PX', mode == 'p' and life or wait + LOCK_LIFE)
   end
   if keep ~= '' then
-    local record = record_of(KEYS[1], id)
-    redis.call('HSET', record, 'state', due and 'scheduled' or 'waiting', 'task', task, 'queued', now)
+    try('HSET', record, 'state', due and 'scheduled' or 'waiting', 'task', task, 'queued', now)
     if due then
-      redis.call('HSET', record, 'due', due)
+      try('HSET', record, 'due', due)
     end
-    redis.call('PEXPIRE', record, wait + LIFE)
+    try('PEXPIRE', record, wait + LIFE)
   end
   if due then
-    put_later(id, due, message)
+    failed = failed or put_later(id, due, message)
+  else
+    try(head == '1' and 'LPUSH' or 'RPUSH', KEYS[1], message)
+  end
+  if failed then -- not allowed, or full: nothing is left of the call
+    if lock_key then
+      redis.pcall('UNLINK', lock_key)
+    end
+    redis.pcall('UNLINK', record)
+    redis.pcall('ZREM', KEYS[3], 'c' .. id)
+    return failed
+  end
+  if due then
     return { 0, due }
   end
-  local pushed = redis.pcall(head == '1' and 'LPUSH' or 'RPUSH', KEYS[1], message)
-  if type(pushed) == 'table' then -- not allowed: nothing is left of the call
-    if lock_key then
-      redis.call('UNLINK', lock_key)
-    end
-    redis.call('UNLINK', record_of(KEYS[1], id))
-    return pushed
-  end
-  redis.call('RPUSH', KEYS[2], '1')
+  redis.pcall('RPUSH', KEYS[2], '1') -- else a sweeper makes it
   waiting = waiting + 1
   return { 0, 0 }
 end

@@ -19,14 +19,19 @@ end
 local function unlock(queue, id, lock)
   local key = key_of_lock(queue, lock)
   if redis.pcall('GET', key) == id then
-    redis.call('UNLINK', key)
+    redis.pcall('UNLINK', key) -- whoever may not leaves it until it expires; an ended call holds nobody up
   end
+end
+
+-- Whether there is a record. Asks by a command that every script needs, so that no right can be missing only here.
+local function has_record(key)
+  return type(redis.pcall('HGET', key, 'state')) == 'string'
 end
 
 -- Notes that an unfinished call got into another state, with more fields and their values.
 local function note_state(queue, id, state, ...)
   local key = record_of(queue, id)
-  if redis.call('EXISTS', key) == 1 then
+  if has_record(key) then
     redis.pcall('HSET', key, 'state', state, ...)
     redis.pcall('PEXPIRE', key, LIFE)
   end
@@ -42,9 +47,9 @@ local function note_end(queue, id, keep, lock, now, state, ...)
     return
   end
   local key = record_of(queue, id)
-  if redis.call('EXISTS', key) == 1 then
+  if has_record(key) then
     if keep == 0 then
-      redis.call('UNLINK', key)
+      redis.pcall('UNLINK', key)
     else
       redis.pcall('HSET', key, 'state', state, 'ended', now, ...)
       redis.pcall('PEXPIRE', key, keep)

@@ -1,5 +1,5 @@
 -- tracked: the options of a message that its record and its lock need. They stand in the map at its end, in our form only:
--- `i` the id, `s` for how many milliseconds the record is kept, `u` the lock: its mode and its digest.
+-- `i` the id (16 bytes), `s` for how many milliseconds the record is kept, `u` the lock: its mode and its digest (17 bytes).
 
 local SIZES = { -- bytes of MessagePack behind a head, or of the length behind it (negative)
   [0xc4] = -1, [0xc5] = -2, [0xc6] = -4, [0xc7] = -1, [0xc8] = -2, [0xc9] = -4, [0xca] = 4, [0xcb] = 8, [0xcc] = 1,
@@ -60,7 +60,7 @@ local function options_of(message)
     value, from = behind(message, at)
     key, at = string.sub(message, from, value - 1), value
     at, from = behind(message, value)
-    if key == 'i' or key == 'u' then
+    if (key == 'i' and at - from == 16) or (key == 'u' and at - from == 17) then
       options[key] = string.sub(message, from, at - 1)
     elseif key == 's' then
       options.s = string.byte(message, value) % 128 * (value + 1 == at and 1 or 0)

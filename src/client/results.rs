@@ -201,6 +201,8 @@ impl Waiting {
 
 /// Tells each end to those who wait for it, until the connection breaks.
 async fn hand_on(mut ends: RecordEnds, waiting: Arc<Waiting>) {
+    // Also when its runtime ends before the connection breaks: those who wait in another one look again.
+    let _broken = Broken(Arc::clone(&waiting));
     while let Some((channel, end)) = ends.next().await {
         let heard = waiting.lock().as_mut().and_then(|all| all.remove(&channel)).unwrap_or_default();
         for sender in heard {
@@ -210,5 +212,13 @@ async fn hand_on(mut ends: RecordEnds, waiting: Arc<Waiting>) {
             }
         }
     }
-    waiting.lock().take();
+}
+
+/// Nobody hands on any more when this is dropped.
+struct Broken(Arc<Waiting>);
+
+impl Drop for Broken {
+    fn drop(&mut self) {
+        self.0.lock().take();
+    }
 }

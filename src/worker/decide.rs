@@ -55,13 +55,21 @@ pub(super) fn decide(end: &RunEnd, info: &RunInfo<'_>, policy: &Policy) -> Decis
     let settlement = match &outcome {
         Outcome::Succeeded(value) => match &run.tracking {
             Some(tracking) => finish(run, tracking, CallState::Succeeded, value.kept().map(Kept::field)),
-            None => Settlement::Release { clears_suspect: run.is_suspect },
+            None => release(run, info.killed_by.and_then(cancelled_by).is_some()),
         },
         // It heard that it was cancelled, and no attempt is counted.
         Outcome::Failed(_) | Outcome::Lost { .. } if info.is_draining => PUT_BACK_FIRST,
         other => settle(run, other, traces, info.options, policy),
     };
     Decision { outcome, settlement }
+}
+
+/// The message of a call that is not followed is done. One that was cancelled in vain is marked no more.
+fn release(run: &FinishedRun, is_marked: bool) -> Settlement {
+    match Message::decode(&run.message).ok().filter(|_| is_marked).and_then(|message| message.id()) {
+        Some(id) => finish(run, &Tracking { id, keep_ms: None, lock: None }, CallState::Succeeded, None),
+        None => Settlement::Release { clears_suspect: run.is_suspect },
+    }
 }
 
 /// To the head of its queue, to be tried again soon.

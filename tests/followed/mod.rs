@@ -5,8 +5,10 @@ mod tasks;
 
 mod cancels;
 mod example;
+mod faults;
 mod inspected;
 mod python;
+mod races;
 mod records;
 mod unique;
 

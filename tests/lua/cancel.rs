@@ -48,3 +48,15 @@ fn takes_five_hundred_also_from_a_full_redis() {
 fn changes_nothing_when_it_is_refused() {
     changes_nothing_it_may_not(&[DUE, LATER], |bench| bench.scheduled("x"), |bench| cancel(bench, &["x"]));
 }
+
+#[test]
+fn call_that_became_due_is_told_to_wait() {
+    let mut bench = Bench::new();
+    let (id, record) = ("\x07".repeat(16), format!("q:c:{}", "07".repeat(16)));
+    for state in ["scheduled", "retrying"] {
+        let () = bench.redis.hset(&record, "state", state).unwrap();
+        assert_eq!(cancel(&mut bench, &[&id]).unwrap(), ["waiting"]);
+    }
+    assert_eq!(marked(&mut bench), [id]);
+    bench.assert_expires(CANCELLED, 30 * 86_400_000);
+}

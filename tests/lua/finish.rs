@@ -68,3 +68,18 @@ fn full_redis_is_no_obstacle() {
     assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), 1);
     assert_eq!(bench.redis.hget::<_, _, String>(RECORD, "state").unwrap(), "succeeded");
 }
+
+#[test]
+fn keys_of_wrong_types_are_left_and_hinder_nothing() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    let () = bench.redis.del(&[RECORD, LOCK, CANCELLED]).unwrap();
+    for key in [RECORD, LOCK, CANCELLED, "q_done"] {
+        let () = bench.redis.rpush(key, "another program's").unwrap();
+    }
+    assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), 1);
+    assert_eq!(bench.state().processing, owned(&[(&slot(1), "b")]));
+    for key in [RECORD, LOCK, CANCELLED, "q_done"] {
+        assert_eq!(bench.redis.llen::<_, u64>(key).unwrap(), 1, "{key}");
+    }
+}

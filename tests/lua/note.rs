@@ -11,7 +11,8 @@ fn note(bench: &mut Bench, slot: &str, progress: &str, lines: &str) -> RedisResu
 
 fn seed() -> Bench {
     let mut bench = Bench::new();
-    bench.own(&[(&slot(0), "a")]);
+    let message = [&b"a"[..], ID].concat();
+    bench.own(&[(&slot(0), std::str::from_utf8(&message).unwrap())]);
     let () = bench.redis.hset(RECORD, "state", "running").unwrap();
     bench
 }

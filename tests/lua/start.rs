@@ -13,7 +13,7 @@ fn start(bench: &mut Bench, slot: &str, mode: u8) -> RedisResult<i64> {
 
 fn seed() -> Bench {
     let mut bench = Bench::new();
-    bench.own(&[(&slot(0), "a")]);
+    bench.own(&[(&slot(0), &format!("<{}>", std::str::from_utf8(ID).unwrap())), (&slot(2), "another")]);
     let () = bench.redis.hset(RECORD, "state", "waiting").unwrap();
     let () = bench.redis.set(LOCK, &ID[..]).unwrap();
     bench
@@ -46,5 +46,7 @@ fn frees_the_lock_that_holds_until_the_start() {
 fn comes_too_late_for_a_slot_that_owns_nothing() {
     let mut bench = seed();
     assert_eq!(start(&mut bench, &slot(1), b's').unwrap(), 0);
+    assert_eq!(start(&mut bench, &slot(2), b's').unwrap(), 0, "expected another call to own the slot");
+    assert!(bench.redis.exists::<_, bool>(LOCK).unwrap());
     assert_eq!(bench.redis.hget::<_, _, String>(RECORD, "state").unwrap(), "waiting");
 }

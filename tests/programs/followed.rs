@@ -42,6 +42,37 @@ pub(crate) async fn fail(reason: String) -> Result<u8, String> {
     Err(reason)
 }
 
+/// Notes its run.
+#[delayed::task(name = "followed.noted", queue = "q", keep = "1h")]
+pub(crate) async fn noted(n: String) {
+    note(&n);
+}
+
+#[delayed::task(name = "followed.gated_blocking", queue = "q", keep = "1h")]
+pub(crate) fn gated_blocking(gate: PathBuf) {
+    while !gate.exists() {
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+}
+
+/// Ends when the file is there, whoever asks it to end before.
+#[delayed::task(name = "followed.stubborn", queue = "q", grace = "60s")]
+pub(crate) async fn stubborn(n: String, gate: PathBuf, _ctx: Context) {
+    note(&n);
+    while !gate.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// One line in the file that LEDGER names.
+fn note(text: &str) {
+    use std::io::Write;
+    let path = std::env::var_os("LEDGER").expect("LEDGER names the file for the runs");
+    let mut ledger =
+        std::fs::OpenOptions::new().append(true).create(true).open(path).expect("the ledger opens");
+    ledger.write_all(format!("{text}\n").as_bytes()).expect("the ledger can be written");
+}
+
 /// Ends when the file is there, or when it is asked to.
 #[delayed::task(name = "followed.gated", queue = "q", keep = "1h", unique = "until_done", grace = "5s")]
 pub(crate) async fn gated(gate: PathBuf, ctx: Context) -> Result<String, String> {
@@ -78,6 +109,49 @@ fn say_steps(ctx: &Context) {
     ctx.log("two\nlines");
     ctx.progress(0.4, "reading");
     ctx.progress(0.5, "too soon after that");
+}
+
+/// Takes its process down.
+#[delayed::task(
+    name = "followed.dies_apart",
+    queue = "q",
+    keep = "1h",
+    isolation = "fork",
+    unique = "until_done"
+)]
+pub(crate) fn dies_apart() {
+    std::process::abort();
+}
+
+#[delayed::task(
+    name = "followed.dies_pooled",
+    queue = "q",
+    keep = "1h",
+    isolation = "prefork",
+    unique = "until_done"
+)]
+pub(crate) fn dies_pooled() {
+    std::process::abort();
+}
+
+/// Cannot be written.
+#[derive(Debug)]
+pub(crate) struct Unwritable;
+
+impl Serialize for Unwritable {
+    fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        Err(serde::ser::Error::custom("no words for it"))
+    }
+}
+
+#[delayed::task(name = "followed.unwritable", queue = "q", keep = "1h")]
+pub(crate) async fn unwritable() -> Unwritable {
+    Unwritable
+}
+
+#[delayed::task(name = "followed.unwritable_apart", queue = "q", keep = "1h", isolation = "fork")]
+pub(crate) fn unwritable_apart() -> Unwritable {
+    Unwritable
 }
 
 /// Never ends by itself.

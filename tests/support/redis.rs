@@ -94,6 +94,8 @@ impl TestRedis {
         command.args(["--bind", "127.0.0.1"]);
         command.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(self.directory.path());
         command.arg("--logfile").arg(self.log_path()).args(["--save", "", "--daemonize", "no"]);
+        // Its default delays what it writes while the disk is slow, and a kill loses that.
+        command.args(["--appendfsync", "no"]);
         command.args(["--appendonly", if self.options.append_only { "yes" } else { "no" }]);
         if let Some(password) = self.options.password {
             command.args(["--requirepass", password]);
