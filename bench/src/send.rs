@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use delayed::Call;
 
@@ -43,6 +44,8 @@ impl Ours {
             "count_plain" => tasks::count_plain::call(number),
             "mark" => tasks::mark::call(number),
             "mixed" => tasks::mixed::call(number),
+            "later" => tasks::later::call(number).after(Duration::from_secs(1)),
+            "unique" => tasks::unique::call(number),
             "carry" => tasks::carry::call(number, data.to_owned()),
             "note" => isolated::note::call(number),
             "sleep" => isolated::sleep::call(number),

@@ -57,9 +57,9 @@ impl Sender {
         self.say(&format!("bulk carry {first} {count} {bytes}"), count)
     }
 
-    /// One by one, from so many tasks at a time.
-    pub fn each(&mut self, first: u64, count: u64, tasks: u64) -> Result<Sent, String> {
-        self.say(&format!("each count {first} {count} {tasks}"), count)
+    /// One by one, from so many tasks of the sender at a time.
+    pub fn each(&mut self, task: &str, first: u64, count: u64, tasks: u64) -> Result<Sent, String> {
+        self.say(&format!("each {task} {first} {count} {tasks}"), count)
     }
 
     /// So many each second.

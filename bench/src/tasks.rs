@@ -42,6 +42,29 @@ pub async fn mixed(number: u64) {
     Tally::of_environment().count(number);
 }
 
+/// Fails for each hundredth number when it runs for the first time, and is run again a second later, as in the second
+/// benchmark of asynq.
+#[delayed::task(name = "later", queue = "bench", retry = 1, backoff = fixed("1s"))]
+pub async fn later(context: delayed::Context, number: u64) -> Result<(), &'static str> {
+    if number.is_multiple_of(100) && context.attempt() == 1 {
+        return Err("the first time");
+    }
+    Tally::of_environment().count(number);
+    Ok(())
+}
+
+/// The same as [`count`], unique until it has ended.
+#[delayed::task(name = "unique", queue = "bench", unique = "until_done")]
+pub async fn unique(number: u64) {
+    Tally::of_environment().count(number);
+}
+
+/// Returns its number, which is kept for whoever waits for it.
+#[delayed::task(name = "echo", queue = "bench", keep = "1h")]
+pub async fn echo(number: u64) -> u64 {
+    number
+}
+
 /// Brings something along.
 #[delayed::task(name = "carry", queue = "bench")]
 pub async fn carry(number: u64, data: Vec<u8>) {

@@ -5,14 +5,19 @@ local LOCK_LIFE = 86400000 -- for how long a lock holds without news of its call
 local MOST_DONE = 100000 -- finished calls that are listed
 
 local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true } -- the states of calls that have ended
-local HEX = string.rep('%02x', 16)
+
+-- Gives the 32 hexadecimal digits of the 16 bytes from `at` on. `string.format` takes five times as long.
+local function hex(bytes, at)
+  local digits, one, two, three, four = bit.tohex, struct.unpack('>I4I4I4I4', bytes, at)
+  return digits(one) .. digits(two) .. digits(three) .. digits(four)
+end
 
 local function record_of(queue, id)
-  return queue .. ':c:' .. (#id == 16 and string.format(HEX, string.byte(id, 1, 16)) or '') -- another's id has no record
+  return queue .. ':c:' .. (#id == 16 and hex(id, 1) or '') -- another's id has no record
 end
 
 local function key_of_lock(queue, lock)
-  return queue .. ':u:' .. string.format(HEX, string.byte(lock, 2, 17))
+  return queue .. ':u:' .. hex(lock, 2)
 end
 
 -- Frees a lock (mode and digest), where the call has it.

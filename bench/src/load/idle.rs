@@ -1,12 +1,11 @@
 //! What do 200 idle workers, each a process of its own, cost one Redis and the machine?
 
-use std::process::Child;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use super::{at, start};
-use crate::server::{Server, cpu_of_threads, private, resident, until};
+use super::{Workers, at, start};
+use crate::server::{Server, cpu_of_threads, private, resident};
 
 const WORKERS: usize = 200;
 /// For how long the processor time is measured.
@@ -14,16 +13,8 @@ const WATCHED: Duration = Duration::from_secs(30);
 
 pub(super) fn run(runtime: &Runtime) {
     let server = Server::start();
-    let mut workers = Workers(Vec::new());
-    workers.0.extend((0..WORKERS).map(|_| start(&["idle-worker", &server.url()])));
-    runtime.block_on(async {
-        let inspector = delayed::Inspector::connect(&server.url()).await.expect("connects");
-        until("all workers live", async || {
-            let queues = inspector.queues().await.expect("tells");
-            queues.iter().any(|queue| queue.workers == WORKERS as u64)
-        })
-        .await;
-    });
+    let workers = Workers((0..WORKERS).map(|_| start(&["idle-worker", &server.url()])).collect());
+    workers.wait(runtime, &server.url());
     let used = |workers: &Workers| workers.0.iter().map(|worker| cpu_of_threads(worker.id())).sum::<f64>();
     let (redis, theirs) = (server.cpu(), used(&workers));
     std::thread::sleep(WATCHED);
@@ -47,16 +38,4 @@ pub(super) fn run(runtime: &Runtime) {
         mb(at(&private, 0.5)),
         mb(at(&private, 1.0))
     );
-}
-
-/// Killed when they go.
-struct Workers(Vec<Child>);
-
-impl Drop for Workers {
-    fn drop(&mut self) {
-        for worker in &mut self.0 {
-            let _ = worker.kill();
-            let _ = worker.wait();
-        }
-    }
 }

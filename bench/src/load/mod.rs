@@ -1,20 +1,32 @@
 //! What becomes of a Redis and its workers under load? `scripts/load` builds and runs it.
 
+mod awaited;
 mod idle;
+mod lateness;
 mod recovery;
 mod scripts;
 mod soak;
 mod sweep;
 mod waiting;
 
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
+use crate::server::until;
+use crate::tally;
+
 type Part = fn(&Runtime);
-const PARTS: [(&str, Part); 4] =
-    [("waiting", waiting::run), ("sweep", sweep::run), ("idle", idle::run), ("recovery", recovery::run)];
+const PARTS: [(&str, Part); 6] = [
+    ("waiting", waiting::run),
+    ("sweep", sweep::run),
+    ("idle", idle::run),
+    ("recovery", recovery::run),
+    ("lateness", lateness::run),
+    ("awaited", awaited::run),
+];
 
 /// Runs the parts that are named, or all of them; a soak only when it is asked for.
 pub fn run(words: &[String]) -> ExitCode {
@@ -32,7 +44,7 @@ pub fn run(words: &[String]) -> ExitCode {
                 Some(part) => parts.push(part),
                 None => {
                     return refuse(&format!(
-                        "no such part: {word}; there are waiting, sweep, idle, recovery, --soak MINUTES"
+                        "no such part: {word}; there are waiting, sweep, idle, recovery, lateness, awaited, --soak MINUTES"
                     ));
                 }
             },
@@ -83,6 +95,41 @@ fn command(role: &[&str]) -> Command {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     command
+}
+
+/// Workers of their own, which count what they run in one tally. Killed when they go.
+struct Workers(Vec<Child>);
+
+impl Workers {
+    /// Starts so many, each with that concurrency, that serve the queue `bench`.
+    fn start(url: &str, workers: usize, concurrency: usize, tally: &Path) -> Self {
+        let concurrency = concurrency.to_string();
+        let words = ["worker", "--redis", url, "--log-level", "error", "--queue", "bench", "--concurrency"];
+        let worker =
+            || command(&words).arg(&concurrency).env(tally::VARIABLE, tally).spawn().expect("starts");
+        Self((0..workers).map(|_| worker()).collect())
+    }
+
+    /// Comes back when all of them live.
+    fn wait(&self, runtime: &Runtime, url: &str) {
+        runtime.block_on(async {
+            let inspector = delayed::Inspector::connect(url).await.expect("connects");
+            until("all workers live", async || {
+                let queues = inspector.queues().await.expect("tells");
+                queues.iter().any(|queue| queue.workers == self.0.len() as u64)
+            })
+            .await;
+        });
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        for worker in &mut self.0 {
+            let _ = worker.kill();
+            let _ = worker.wait();
+        }
+    }
 }
 
 /// The value at a share of a sorted list.

@@ -12,7 +12,19 @@ const LEAST_US: u64 = 20;
 /// More than any part makes.
 const MOST_CALLS: u32 = 200_000;
 
-const SCRIPTS: [&str; 6] = ["balance", "beat", "claim", "pick_up", "requeue_lost", "resign"];
+const SCRIPTS: [&str; 11] = [
+    "balance",
+    "beat",
+    "claim",
+    "finish",
+    "pick_up",
+    "promote",
+    "requeue_lost",
+    "resign",
+    "schedule",
+    "start",
+    "submit",
+];
 
 /// Lets Redis log the time of each command that takes a while from now on.
 pub(super) fn watch(connection: &mut Connection) {

@@ -49,6 +49,8 @@ pub struct Effort {
     pub refine: bool,
     /// Calls that find an idle worker.
     pub picked_up: u64,
+    /// Calls that are scheduled a second ahead.
+    pub later: u64,
     /// For how many seconds calls are sent at a steady rate.
     pub paced: f64,
     /// Calls that wait, and few of them.
@@ -91,6 +93,7 @@ impl Effort {
         mixed: Amount { calls: 20_000, longest: 17.0, seconds: 4.0 },
         refine: true,
         picked_up: 100,
+        later: 100_000,
         paced: 1.5,
         waiting: [10_000, 1_000_000],
         waiting_for: 0.25,
@@ -109,6 +112,7 @@ impl Effort {
         mixed: Amount { calls: 1_000, longest: 0.3, seconds: 0.3 },
         refine: false,
         picked_up: 20,
+        later: 20_000,
         paced: 0.3,
         waiting: [1_000, 20_000],
         waiting_for: 0.0,

@@ -11,9 +11,24 @@ use super::{OURS, WITHOUT_PREFETCH};
 use crate::figures::{Figures, quantile};
 
 /// Groups of rows that are measured together.
-pub const PARTS: [&str; 10] =
-    ["drain", "enqueue", "pickup", "load", "proxy", "payload", "mixed", "queues", "waiting", "idle"];
+pub const PARTS: [&str; 13] = [
+    "drain",
+    "enqueue",
+    "pickup",
+    "load",
+    "proxy",
+    "payload",
+    "mixed",
+    "queues",
+    "waiting",
+    "later",
+    "unique",
+    "cancelled",
+    "idle",
+];
 
+/// Systems whose programs schedule calls, and make them unique.
+const ON_TIME: [&str; 2] = [OURS, "asynq"];
 /// Calls that find out how fast a system is of which nothing is known.
 const GUESS: u64 = 50;
 const DRAIN: &str = "drain, 64 at a time";
@@ -93,6 +108,16 @@ impl<'a> Rows<'a> {
                 self.drained(trial, row, Work { queues: EIGHT, ..PLAIN });
             }
             "waiting" => self.waiting(trial),
+            "later" if ON_TIME.contains(&trial.system.name) => self.later(trial),
+            "unique" if ON_TIME.contains(&trial.system.name) => self.unique(trial),
+            "cancelled" if trial.system.name == OURS => {
+                for cancelled in [0, 10_000] {
+                    let name = format!("drain beside cancelled calls, {cancelled} marks");
+                    let row = Row { name: &name, like: DRAIN, amount: trial.effort.drain, filled: true };
+                    self.drained(trial, row, Work { cancelled, ..PLAIN });
+                }
+            }
+            "later" | "unique" | "cancelled" => {}
             _ => self.idle(trial),
         }
     }
@@ -153,9 +178,30 @@ impl<'a> Rows<'a> {
     fn enqueue(&mut self, trial: Trial, tasks: u64) {
         let name = format!("enqueue, one by one from {tasks}");
         let row = Row { name: &name, like: &name, amount: trial.effort.other, filled: false };
-        if let Some(rate) = self.sized(trial, row, |count| Ok(plain(trial.enqueue(tasks, count)?))) {
+        if let Some(rate) = self.sized(trial, row, |count| Ok(plain(trial.enqueue("count", tasks, count)?))) {
             self.figures.add(&name, trial.system.name, "/s", rate);
         }
+    }
+
+    /// The second benchmark of asynq.
+    fn later(&mut self, trial: Trial) {
+        let row = "scheduled calls of which 1 % fail once, 10 at a time";
+        let (calls, name) = (trial.effort.later, trial.system.name);
+        match trial.later(calls) {
+            Ok(rate) => self.figures.add_of(row, name, "/s", rate, calls),
+            Err(problem) => self.figures.add(row, name, "/s", Err(problem)),
+        }
+    }
+
+    /// Unique calls, each with other arguments.
+    fn unique(&mut self, trial: Trial) {
+        let (calls, name) = (trial.effort.other.calls, trial.system.name);
+        let one_by_one = trial.enqueue("unique", 64, calls);
+        self.figures.add("unique calls, enqueued one by one from 64", name, "/s", one_by_one);
+        let drained = trial.drain(Work { task: "unique", ..PLAIN }, calls);
+        let pick = |of: fn(&Drained) -> f64| drained.as_ref().map(of).map_err(Clone::clone);
+        self.figures.add("unique calls, enqueued in bulk", name, "/s", pick(|drained| drained.filled));
+        self.figures.add("unique calls, drained 64 at a time", name, "/s", pick(|drained| drained.rate));
     }
 
     fn pick_up(&mut self, trial: Trial) {

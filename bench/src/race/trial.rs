@@ -49,6 +49,8 @@ pub struct Work<'a> {
     pub queues: &'a str,
     /// Where workers find Redis, if elsewhere.
     pub url: Option<&'a str>,
+    /// Other calls that were cancelled while they waited, and whose marks are still there.
+    pub cancelled: u64,
     /// Calls that still wait when the measurement is over.
     pub left: u64,
     /// How many workers there are, each with that concurrency.
@@ -56,8 +58,16 @@ pub struct Work<'a> {
 }
 
 /// No-op calls of one queue.
-pub const PLAIN: Work<'static> =
-    Work { concurrency: 64, task: "count", bytes: 0, queues: "bench", url: None, left: 0, workers: 1 };
+pub const PLAIN: Work<'static> = Work {
+    concurrency: 64,
+    task: "count",
+    bytes: 0,
+    queues: "bench",
+    url: None,
+    cancelled: 0,
+    left: 0,
+    workers: 1,
+};
 
 /// What a drain came to.
 pub struct Drained {
@@ -131,6 +141,7 @@ impl Trial<'_> {
         let more = (all - 1) as f64;
         let filled = more / seconds(began, now());
         let waiting = used(&mut scene.connection).saturating_sub(one);
+        scene.cancel_others(work.cancelled)?;
         let started = now();
         scene.work(self, work)?;
         let mut known = 0;
@@ -168,11 +179,24 @@ impl Trial<'_> {
     }
 
     /// Calls each second that can be enqueued one by one.
-    pub fn enqueue(&self, tasks: u64, count: u64) -> Result<f64, String> {
+    pub fn enqueue(&self, task: &str, tasks: u64, count: u64) -> Result<f64, String> {
         let warm = count / 10;
         let mut scene = self.scene(count + warm, "bench")?;
-        scene.sender.each(0, warm, tasks)?;
-        Ok(scene.sender.each(warm, count, tasks)?.rate())
+        scene.sender.each(task, 0, warm, tasks)?;
+        Ok(scene.sender.each(task, warm, count, tasks)?.rate())
+    }
+
+    /// Calls each second that were scheduled 1 s ahead, of which each hundredth fails once and is run again 1 s later. The
+    /// worker starts when all are due: enqueueing them takes some systems longer than a second, and others would wait.
+    pub fn later(&self, count: u64) -> Result<f64, String> {
+        let mut scene = self.scene(count, "bench")?;
+        scene.sender.bulk("later", 0, count)?;
+        std::thread::sleep(Duration::from_secs(1));
+        let started = now();
+        scene.work(self, Work { concurrency: 10, ..PLAIN })?;
+        let (ended, _) = scene.wait(self, &mut 0, count, count)?;
+        scene.stop()?;
+        Ok(count as f64 / seconds(started, ended))
     }
 
     /// Milliseconds from an enqueue to the begin of the run, of a worker that has nothing else to do.
@@ -289,6 +313,17 @@ impl Scene {
             self.workers.push(Worker::start(command, mark, &directory.join(format!("log-{number}")))?);
         }
         Ok(())
+    }
+
+    /// Leaves the marks of so many waiting calls that were cancelled, and taken away before a worker came to them.
+    fn cancel_others(&mut self, count: u64) -> Result<(), String> {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+        let mut marks = redis::cmd("ZADD");
+        marks.arg("bench_cancelled");
+        for number in 0..count {
+            marks.arg(now.as_millis() as u64).arg(&u128::from(number).to_be_bytes());
+        }
+        if count == 0 { Ok(()) } else { marks.exec(&mut self.connection).map_err(|error| error.to_string()) }
     }
 
     /// Waits until so many of the calls below `end` have run. Gives the time, and how many had by then.

@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"time"
 
 	"bench-peers/peer"
 
@@ -27,8 +29,14 @@ func main() {
 		client := asynq.NewClient(address(words[1]))
 		queues := peer.Queues()
 		peer.Answer(func(task string, number int, data []byte) {
-			queue := asynq.Queue(queues[number%len(queues)])
-			_, err := client.Enqueue(asynq.NewTask(task, encode(number, data)), queue)
+			options := []asynq.Option{asynq.Queue(queues[number%len(queues)])}
+			switch task {
+			case "later":
+				options = append(options, asynq.ProcessIn(time.Second))
+			case "unique":
+				options = append(options, asynq.Unique(time.Hour))
+			}
+			_, err := client.Enqueue(asynq.NewTask(task, encode(number, data)), options...)
 			peer.Must(err)
 		})
 	case "worker":
@@ -38,7 +46,12 @@ func main() {
 		for _, queue := range peer.Queues() {
 			queues[queue] = 1
 		}
-		config := asynq.Config{Concurrency: concurrency, Queues: queues, LogLevel: asynq.ErrorLevel}
+		config := asynq.Config{
+			Concurrency:    concurrency,
+			Queues:         queues,
+			LogLevel:       asynq.ErrorLevel,
+			RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return time.Second },
+		}
 		peer.Must(asynq.NewServer(address(words[1]), config).Run(handlers()))
 	}
 }
@@ -62,7 +75,7 @@ func encode(number int, data []byte) []byte {
 func handlers() *asynq.ServeMux {
 	tally := peer.OpenTally()
 	mux := asynq.NewServeMux()
-	for _, name := range []string{"count", "mark", "mixed"} {
+	for _, name := range []string{"count", "mark", "mixed", "unique"} {
 		mux.HandleFunc(name, func(_ context.Context, task *asynq.Task) error {
 			var call payload
 			if err := json.Unmarshal(task.Payload(), &call); err != nil {
@@ -72,6 +85,17 @@ func handlers() *asynq.ServeMux {
 			return nil
 		})
 	}
+	mux.HandleFunc("later", func(ctx context.Context, task *asynq.Task) error {
+		var call payload
+		if err := json.Unmarshal(task.Payload(), &call); err != nil {
+			return err
+		}
+		if failed, _ := asynq.GetRetryCount(ctx); call.Number%100 == 0 && failed == 0 {
+			return errors.New("the first time")
+		}
+		tally.Count(call.Number)
+		return nil
+	})
 	mux.HandleFunc("carry", func(_ context.Context, task *asynq.Task) error {
 		tally.Count(int(binary.LittleEndian.Uint64(task.Payload())))
 		return nil
