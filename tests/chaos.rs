@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use count::{Count, Runs, stray_keys};
+use count::{Count, Runs, stray_keys, without_end};
 use faults::Faults;
 use fleet::{Fleet, wait_gone};
 use members::{Role, victims};
@@ -103,6 +103,7 @@ fn run(faults: &mut Faults) -> (Count, Duration) {
     left.append(&mut faults.surprises);
     left.extend(end(&mut fleet));
     left.extend(stray_keys(&fleet));
+    left.extend(without_end(&fleet, &sent));
     let runs = Runs::read(&fleet);
     (Count::of(&sent, &runs, faults, left), took)
 }

@@ -166,13 +166,28 @@ impl Effect {
     }
 }
 
+/// Calls whose records do not say how they ended.
+pub(crate) fn without_end(fleet: &Fleet, sent: &[(&'static str, Sent)]) -> Vec<String> {
+    let mut redis = fleet.server.connection();
+    let queue = OURS.parse().expect("a name");
+    let mut without = Vec::new();
+    for id in sent.iter().flat_map(|(_, sent)| &sent.kept) {
+        let record = delayed::__private::protocol::keys::record(&queue, *id);
+        let state: Option<String> = redis.hget(record, "state").expect("Redis is there");
+        if !matches!(state.as_deref(), Some("succeeded" | "cancelled")) {
+            without.push(format!("record of {id} without an end: {state:?}"));
+        }
+    }
+    without
+}
+
 /// Keys of Redis that nothing should have left there. A worker that was killed leaves its place among the workers for
 /// a minute, and a foreign one its live key. Deaths of calls that a Python or Go worker ran in the end are forgotten after an hour.
 pub(crate) fn stray_keys(fleet: &Fleet) -> Vec<String> {
     let mut redis = fleet.server.connection();
     let keys: Vec<String> = redis.keys("*").expect("Redis is there");
     let mut stray = Vec::new();
-    for key in keys {
+    for key in keys.into_iter().filter(|key| *key != format!("{OURS}_done")) {
         let expires = redis.pttl::<_, i64>(&key).expect("Redis is there") != -1;
         let foreign = key.len() <= 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
         let expires = expires && (foreign || key.starts_with(MIXED) || key.starts_with(OURS));

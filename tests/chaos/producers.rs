@@ -9,7 +9,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use delayed::config::{Config, RedisConfig};
-use delayed::{Client, GoTask};
+use delayed::{Call, CallId, Cancelled, Client, GoTask};
+use tokio::runtime::Runtime;
 
 use super::fleet::{Fleet, MIXED, OURS, PATH, TIMEOUT};
 use super::members::Role;
@@ -23,6 +24,11 @@ const WARM: u64 = 300;
 const WARM_LENGTH: u64 = 100;
 /// Numbers of calls that one producer has for itself.
 const SHARE: u64 = 10_000_000;
+/// For how long the record of a call is kept: longer than the chaos lasts.
+const KEEP: Duration = Duration::from_secs(86_400);
+/// When a scheduled call is due, and one that is cancelled before.
+const SOON: Duration = Duration::from_millis(200);
+const LATER: Duration = Duration::from_secs(2);
 /// After which a call is not to run: a day, which no clock of the fleet is off by.
 const DEADLINE: Duration = Duration::from_secs(86_400);
 
@@ -32,8 +38,10 @@ pub(crate) struct Sent {
     pub(crate) acknowledged: HashSet<u64>,
     /// Whoever sent it heard nothing: it may run or not.
     pub(crate) uncertain: HashSet<u64>,
-    /// Our client said that it was not sent: it may not run.
+    /// Our client said that it was not sent, or is cancelled: it may not run.
     pub(crate) refused: HashSet<u64>,
+    /// Calls that keep a record, which is to say in the end how they ended.
+    pub(crate) kept: Vec<CallId>,
 }
 
 pub(crate) struct Producers {
@@ -89,17 +97,38 @@ fn length(n: u64) -> u64 {
     n % 401
 }
 
+/// Stands for the task of the workers: only messages of ours have options.
+#[delayed::task(name = "trial.span")]
+async fn span(_n: String, _ms: u64) {}
+
+/// A call of our queue: a plain one, or one that keeps a record, is unique or scheduled. The last kind is to be cancelled.
+fn ours(n: u64) -> Call {
+    let call = span::call(n.to_string(), length(n)).queue(OURS);
+    let call = call.retry(3).with_id().deadline(SystemTime::now() + DEADLINE);
+    match n % 5 {
+        0 => call,
+        1 => call.keep(KEEP),
+        2 => call.keep(KEEP).unique_key(n.to_string()),
+        3 => call.keep(KEEP).unique_key(n.to_string()).after(SOON),
+        _ => call.keep(KEEP).after(LATER),
+    }
+}
+
 fn rust(client: &Client, queue: &'static str, first: u64, stop: &AtomicBool) -> Sent {
     let mut sent = Sent::default();
+    let runtime = Runtime::new().expect("a runtime to cancel in");
     for n in (first..).take_while(|_| !stop.load(Ordering::Relaxed)) {
-        let call = if queue == MIXED {
-            GoTask::new(PATH).arg(n).queue(MIXED)
-        } else {
-            let call = GoTask::new("trial.span").arg(n.to_string()).arg(length(n)).queue(OURS);
-            call.retry(3).with_id().deadline(SystemTime::now() + DEADLINE)
-        };
+        let call = if queue == MIXED { GoTask::new(PATH).arg(n).queue(MIXED) } else { ours(n) };
         let fate = match client.enqueue_blocking(call) {
-            Ok(_) => &mut sent.acknowledged,
+            Ok(handle) => {
+                let is_kept = queue == OURS && n % 5 > 0;
+                sent.kept.extend(handle.id().filter(|_| is_kept));
+                match (queue == OURS && n % 5 == 4).then(|| runtime.block_on(handle.cancel())) {
+                    None => &mut sent.acknowledged,
+                    Some(Ok(Cancelled::Scheduled)) => &mut sent.refused,
+                    Some(_) => &mut sent.uncertain,
+                }
+            }
             Err(error) if error.may_have_been_applied() => &mut sent.uncertain,
             Err(_) => &mut sent.refused,
         };
