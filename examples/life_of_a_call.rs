@@ -47,7 +47,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let running = tokio::spawn(worker.run());
     let receipt = charged.wait(Duration::from_secs(30)).await?;
     println!("order {} was paid in attempt {}", receipt.order, receipt.attempt);
-    println!("the reminder: {}", reminder.wait(Duration::from_secs(1)).await.unwrap_err());
+    if let Err(error) = reminder.wait(Duration::from_secs(1)).await {
+        println!("the reminder: {error}");
+    }
     stop.stop();
     running.await??;
     Ok(())

@@ -80,6 +80,7 @@ impl CallState {
         matches!(self, Self::Succeeded | Self::Dead | Self::Cancelled | Self::Expired)
     }
 
+    #[cfg_attr(not(feature = "broker"), expect(dead_code))]
     pub(crate) fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }

@@ -191,7 +191,6 @@ pub struct Scope<'a> {
     /// Which worker runs it, and in which of its slots: for the span of the run.
     #[cfg_attr(not(feature = "worker"), expect(dead_code, reason = "only a worker has spans"))]
     pub(crate) worker: Option<&'a WorkerId>,
-    #[cfg_attr(not(feature = "worker"), expect(dead_code, reason = "only a worker has spans"))]
     pub(crate) slot: Option<usize>,
 }
 
