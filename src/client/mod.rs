@@ -170,18 +170,26 @@ impl Client {
     /// # Errors
     /// The call cannot be encoded or is too large, or a [layer](Self::layer) refused it; then it was not sent. After an error of Redis,
     /// [`Error::may_have_been_applied`] says whether the call may be in its queue nevertheless.
-    pub async fn enqueue<C: IntoCall>(&self, call: C) -> Result<Handle<C::Output>, Error> {
-        if !self.layers.is_empty() {
-            // Boxed, because many calls may wait at the same time.
-            return Box::pin(self.enqueue_layered(call.into_call().untyped()))
-                .await
-                .map(|enqueued| self.handle(enqueued));
+    pub fn enqueue<C: IntoCall>(
+        &self,
+        call: C,
+    ) -> impl Future<Output = Result<Handle<C::Output>, Error>> + use<'_, C> {
+        // Not within the future, which would hold the call for as long as it waits, and many may.
+        let call = match self.layers.is_empty() {
+            true => Ok(write(self.link.here(), call.into_call())),
+            false => Err(Box::pin(self.enqueue_layered(call.into_call().untyped()))),
+        };
+        async move {
+            let enqueued = match call {
+                Ok(written) => {
+                    let (link, written) = (self.link.here(), written?);
+                    let until = link.until();
+                    link.session(until).await?.enqueue_written(written, until).await?
+                }
+                Err(layered) => layered.await?,
+            };
+            Ok(self.handle(enqueued))
         }
-        let link = self.link.here();
-        let written = write(link, call.into_call())?;
-        let until = link.until();
-        let session = link.session(until).await?;
-        session.enqueue_written(written, until).await.map(|enqueued| self.handle(enqueued))
     }
 
     /// Enqueues one call from a thread that may block, such as that of a task that is a plain `fn`.
