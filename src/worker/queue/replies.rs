@@ -126,7 +126,7 @@ impl Queues {
             self.clients[queue].free(slot, &mut self.slots);
             self.events.push_back(QueueEvent::Settled { slot, is_done });
         }
-        self.note_lost(queue, Lost(owned.iter().filter(|owned| !**owned).count() as u64));
+        self.note_lost(queue, Lost(owned.iter().map(|owned| u64::from(!owned)).sum()));
     }
 
     /// A settlement was applied, or came too late.
