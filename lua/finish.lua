@@ -1,20 +1,17 @@
--- finish: release a message whose call is followed or unique, and note how it ended.
+-- finish: release messages whose calls are followed or unique, and note how they ended.
 --
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH  seq: the number of the last call that was applied
 -- KEYS[3]  deaths      HASH  SHA-1 of a message -> deaths of processes that owned it
 -- KEYS[4]  cancelled   ZSET  id -> when a waiting call was cancelled, in milliseconds since 1970
 -- ARGV[1]  seq      the number of this call: one more than the last that was applied
--- ARGV[2]  wire id  of the slot
--- ARGV[3]  queue    its name, with which the keys of the record and the lock begin
--- ARGV[4]  id       of the call: 16 bytes
--- ARGV[5]  keep     for how many milliseconds the record is kept; empty: there is none
--- ARGV[6]  lock     mode and digest; empty: none
--- ARGV[7]  state    in which it ended
--- ARGV[8]  took     milliseconds that the run took
--- ARGV[…]  more fields of the record, and their values
+-- ARGV[2]  queue    its name, with which the keys of the records and the locks begin
+-- ARGV[…]  for each call, at most 100: the wire id of its slot, its id (16 bytes), for how many milliseconds its record is
+--          kept (empty: it has none), its lock (mode and digest; empty: none), the state in which it ended, how many
+--          milliseconds its run took, which attempt that was, and the name and the value of one more field of its record
+--          (an empty name: none)
 --
--- Returns 1, or 0 when the slot owned nothing any more: then nothing was noted.
+-- Returns an array: for each call 1, or 0 when its slot owned nothing any more: then nothing was noted of it.
 -- Errors  STALE  another call was to come before this one, this one comes too late, or which one came
 --                last is not known and this is not the first; nothing was done.
 
@@ -22,22 +19,39 @@
 --! include now
 --! include record
 
+local FIRST, FIELDS = 3, 9
 local seq = tonumber(ARGV[1])
 local refused = out_of_order(KEYS[2], seq)
 if refused then
   return refused
 end
-local message = redis.call('HGET', KEYS[1], ARGV[2])
+local wire_ids = {}
+for i = FIRST, #ARGV, FIELDS do
+  wire_ids[#wire_ids + 1] = ARGV[i]
+end
+local messages = redis.call('HMGET', KEYS[1], unpack(wire_ids))
 local suspects = redis.call('HLEN', KEYS[3])
 redis.call('HDEL', KEYS[1], ' ') -- nobody's field: the first write needs no memory, and the last one is allowed
-if message then
-  if suspects > 0 then
-    redis.call('HDEL', KEYS[3], redis.sha1hex(message))
+local now, owned, ids = now_ms(), {}, {}
+for place, message in ipairs(messages) do
+  owned[place] = message and 1 or 0
+  if message then
+    if suspects > 0 then
+      redis.call('HDEL', KEYS[3], redis.sha1hex(message))
+    end
+    local at = FIRST + (place - 1) * FIELDS
+    local id, keep, lock, state, took, attempt, field = unpack(ARGV, at + 1, at + 7)
+    local more = field == '' and at + FIELDS or at + 7 -- from there on: nothing, or the field and its value
+    ids[#ids + 1] = id
+    note_end(
+      ARGV[2], id, tonumber(keep), lock ~= '' and lock, now, state, 'began', now - took, 'attempt', attempt,
+      unpack(ARGV, more, at + 8)
+    )
   end
-  local now = now_ms()
-  redis.pcall('ZREM', KEYS[4], ARGV[4])
-  note_end(ARGV[3], ARGV[4], tonumber(ARGV[5]), ARGV[6] ~= '' and ARGV[6], now, ARGV[7], 'began', now - ARGV[8], unpack(ARGV, 9))
+end
+if #ids > 0 then
+  redis.pcall('ZREM', KEYS[4], unpack(ids))
 end
 redis.call('HSET', KEYS[2], 'seq', seq)
-redis.call('HDEL', KEYS[1], ARGV[2])
-return message and 1 or 0
+redis.call('HDEL', KEYS[1], unpack(wire_ids))
+return owned

@@ -12,6 +12,7 @@ mod results;
 mod schedule;
 mod session;
 mod submit;
+mod submitter;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -11,6 +11,8 @@ use crate::client::bulk::{ALWAYS_TAKEN, Bulk, BulkError};
 use crate::client::coalesce::Coalescer;
 use crate::client::patience::Until;
 use crate::client::results::Results;
+use crate::client::schedule::Later;
+use crate::client::submitter::Submitter;
 use crate::client::{Conflict, Written, keys, schedule, submit};
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
@@ -35,6 +37,7 @@ pub struct Enqueued {
 pub(super) struct Session {
     broker: Broker,
     coalescer: Coalescer,
+    submitter: Submitter,
     results: Results,
     /// A connection for messages that Redis may reject. It is opened for the first of them.
     apart: OnceLock<Broker>,
@@ -48,9 +51,10 @@ impl Session {
     pub(super) fn start(broker: Broker) -> Self {
         sessions::add();
         let coalescer = Coalescer::start(broker.clone());
+        let submitter = Submitter::start(broker.clone());
         let (apart, registered) = (OnceLock::new(), Mutex::default());
         let results = Results::default();
-        Self { broker, coalescer, results, apart, registered, handle: Handle::current() }
+        Self { broker, coalescer, submitter, results, apart, registered, handle: Handle::current() }
     }
 
     /// Whether its runtime is still running.
@@ -63,9 +67,13 @@ impl Session {
         let Written { queue, id, due, options, bytes } = written;
         self.register(&queue, until).await?;
         if let Some(options) = options {
-            let broker = if bytes.len() > ALWAYS_TAKEN { self.apart() } else { &self.broker };
-            let submitted = Box::pin(submit::one(broker, &queue, &options, due, &bytes, until)).await?;
-            return submit::enqueued(queue, id, submitted);
+            let (most, is_large) = (options.most, bytes.len() > ALWAYS_TAKEN);
+            let call = Later { place: 0, queue: queue.clone(), id, due, options: Some(options), bytes };
+            let submitted = match is_large {
+                true => Box::pin(submit::one(self.apart(), &call, most, until)).await,
+                false => Box::pin(self.submitter.submit(call, most, until)).await,
+            };
+            return submit::enqueued(queue, id, submitted?);
         }
         match (id, due) {
             (Some(id), Some(due)) => {

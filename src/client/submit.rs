@@ -4,30 +4,37 @@ use crate::broker::{Broker, BrokerError, BrokerErrorKind, Submission, Submitted}
 use crate::client::patience::Until;
 use crate::client::schedule::Later;
 use crate::client::session::Enqueued;
-use crate::client::{Conflict, Options, keys};
+use crate::client::{Conflict, keys};
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
 use crate::protocol::names::QueueName;
-use crate::task::Due;
 
 /// Submits one call.
 pub(super) async fn one(
     broker: &Broker,
-    queue: &QueueName,
-    options: &Options,
-    due: Option<Due>,
-    message: &[u8],
+    call: &Later,
+    most: u64,
     until: Until,
 ) -> Result<Submitted, BrokerError> {
-    let keys = keys(queue);
-    let Options { task, tracking, front, period, most } = options;
-    let submission = [Submission { tracking: *tracking, due, front: *front, period: *period, task, message }];
-    let submitted = until.retry(async |end| broker.by(end).submit(&keys, *most, &submission).await).await?;
+    let submitted = several(broker, std::slice::from_ref(call), most, until).await?;
     submitted
         .into_iter()
         .next()
         .ok_or_else(|| BrokerError::new("submit", BrokerErrorKind::Reply, "no answer for the call"))
+}
+
+/// Submits calls of one queue, with one bound.
+pub(super) async fn several(
+    broker: &Broker,
+    calls: &[Later],
+    most: u64,
+    until: Until,
+) -> Result<Vec<Submitted>, BrokerError> {
+    let Some(first) = calls.first() else { return Ok(Vec::new()) };
+    let keys = keys(&first.queue);
+    let submissions: Vec<Submission<'_>> = calls.iter().filter_map(Later::submission).collect();
+    until.retry(async |end| broker.by(end).submit(&keys, most, &submissions).await).await
 }
 
 /// Submits calls of one queue, with one bound. Gives what became of each.
@@ -37,10 +44,7 @@ pub(super) async fn many(
     most: u64,
     until: Until,
 ) -> Result<Vec<Result<(), Error>>, BrokerError> {
-    let Some(first) = calls.first() else { return Ok(Vec::new()) };
-    let keys = keys(&first.queue);
-    let submissions: Vec<Submission<'_>> = calls.iter().filter_map(Later::submission).collect();
-    let submitted = until.retry(async |end| broker.by(end).submit(&keys, most, &submissions).await).await?;
+    let submitted = several(broker, calls, most, until).await?;
     let result = |(call, submitted): (&Later, _)| enqueued(call.queue.clone(), call.id, submitted).map(drop);
     Ok(calls.iter().zip(submitted).map(result).collect())
 }

@@ -200,3 +200,57 @@ fn end_of_a_call_that_is_not_kept_is_heard() {
     }
     site.trial.stop(&mut worker);
 }
+
+/// Enqueues calls from as many tasks at a time.
+fn enqueue_at_once(
+    site: &Site,
+    keys: impl Iterator<Item = String>,
+) -> Vec<Result<delayed::Handle, delayed::Error>> {
+    let enqueued = keys.map(|key| {
+        let client = site.client.clone();
+        site.runtime
+            .spawn(async move { client.enqueue(tasks::charge::call(1).unique_key(key).untyped()).await })
+    });
+    let enqueued: Vec<_> = enqueued.collect();
+    site.runtime.block_on(async {
+        let mut results = Vec::new();
+        for call in enqueued {
+            results.push(call.await.unwrap());
+        }
+        results
+    })
+}
+
+#[test]
+fn calls_enqueued_at_once_share_script_calls() {
+    let mut site = Site::new();
+    site.enqueue(tasks::charge::call(1));
+    site.trial.commands();
+    // Each key twice, one after the other.
+    let handles = enqueue_at_once(&site, (0..2_000).map(|number| (number / 2).to_string()));
+    let handles: Vec<_> = handles.into_iter().map(Result::unwrap).collect();
+    let scripts = site.trial.commands()["evalsha"];
+    assert!(scripts < 500, "expected few script calls for 2000 calls, not {scripts}");
+    assert_eq!(handles.iter().filter(|handle| handle.is_new()).count(), 1_000);
+    for pair in handles.chunks(2) {
+        assert_eq!(pair[0].id(), pair[1].id());
+        assert_ne!(pair[0].is_new(), pair[1].is_new());
+    }
+    assert_eq!(site.trial.state().waiting.len(), 1_001);
+}
+
+#[test]
+fn call_with_a_foreign_lock_fails_alone() {
+    let mut site = Site::new();
+    site.enqueue(tasks::charge::call(1).unique_key("bad"));
+    let [lock] = &site.trial.redis.keys::<_, Vec<String>>("q:u:*").unwrap()[..] else { panic!("one lock") };
+    let () = site.trial.redis.del(lock).unwrap();
+    let () = site.trial.redis.rpush(lock, "of another program").unwrap();
+    let bad = |number: usize| number.is_multiple_of(50);
+    let key = |number| if bad(number) { "bad".to_owned() } else { number.to_string() };
+    let results = enqueue_at_once(&site, (0..500).map(key));
+    for (number, result) in results.iter().enumerate() {
+        assert_eq!(result.is_err(), bad(number), "call {number}: {result:?}");
+    }
+    assert_eq!(site.trial.state().waiting.len(), 491);
+}

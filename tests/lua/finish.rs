@@ -4,11 +4,22 @@ const ID: &[u8; 16] = &[7; 16];
 const RECORD: &str = "q:c:07070707070707070707070707070707";
 const LOCK: &str = "q:u:01010101010101010101010101010101";
 
-fn finish(bench: &mut Bench, seq: u64, slot: &str, keep: &str, state: &str) -> RedisResult<i64> {
+fn finish(bench: &mut Bench, seq: u64, slot: &str, keep: &str, state: &str) -> RedisResult<Vec<i64>> {
+    finish_all(bench, seq, &[(slot, ID, keep, state)])
+}
+
+fn finish_all(bench: &mut Bench, seq: u64, calls: &[(&str, &[u8; 16], &str, &str)]) -> RedisResult<Vec<i64>> {
     bench.call("finish", |call| {
         call.key(PROCESSING).key(WORKER).key(DEATHS).key(CANCELLED);
-        call.arg(seq).arg(slot).arg(QUEUE).arg(&ID[..]).arg(keep).arg([&b"d"[..], &[1; 16]].concat());
-        call.arg(state).arg(250).arg("attempt").arg(1).arg("result").arg(b"\x05");
+        call.arg(seq).arg(QUEUE);
+        for (slot, id, keep, state) in calls {
+            call.arg(*slot).arg(&id[..]).arg(*keep).arg([&b"d"[..], &[1; 16]].concat());
+            call.arg(*state).arg(250).arg(1);
+            match *state {
+                "succeeded" => call.arg("result").arg(b"\x05"),
+                _ => call.arg("").arg(""),
+            };
+        }
     })
 }
 
@@ -26,7 +37,7 @@ fn releases_the_message_and_notes_the_end() {
     let mut listener = bench.server.connection();
     let mut heard = listener.as_pubsub();
     heard.subscribe(RECORD).unwrap();
-    assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), 1);
+    assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), [1]);
     assert_eq!(bench.state().processing, owned(&[(&slot(1), "b")]));
     let record: BTreeMap<String, Vec<u8>> = bench.redis.hgetall(RECORD).unwrap();
     assert_eq!((&record["state"][..], &record["result"][..]), (&b"succeeded"[..], &b"\x05"[..]));
@@ -45,7 +56,7 @@ fn releases_the_message_and_notes_the_end() {
 fn record_that_is_not_kept_goes_and_is_told_of() {
     let mut bench = Bench::new();
     seed(&mut bench);
-    assert_eq!(finish(&mut bench, 1, &slot(0), "0", "succeeded").unwrap(), 1);
+    assert_eq!(finish(&mut bench, 1, &slot(0), "0", "succeeded").unwrap(), [1]);
     let left: (bool, bool) = (bench.redis.exists(RECORD).unwrap(), bench.redis.exists("q_done").unwrap());
     assert_eq!(left, (false, false));
 }
@@ -54,7 +65,7 @@ fn record_that_is_not_kept_goes_and_is_told_of() {
 fn notes_nothing_for_a_slot_that_owns_nothing() {
     let mut bench = Bench::new();
     seed(&mut bench);
-    assert_eq!(finish(&mut bench, 1, &slot(5), "60000", "succeeded").unwrap(), 0);
+    assert_eq!(finish(&mut bench, 1, &slot(5), "60000", "succeeded").unwrap(), [0]);
     assert_eq!(bench.redis.hget::<_, _, String>(RECORD, "state").unwrap(), "running");
     assert!(bench.redis.exists::<_, bool>(LOCK).unwrap(), "expected the lock to be held");
     bench.refuses(STALE, "out of order", |bench| finish(bench, 5, &slot(0), "60000", "succeeded"));
@@ -65,7 +76,7 @@ fn full_redis_is_no_obstacle() {
     let mut bench = Bench::new();
     seed(&mut bench);
     bench.fill();
-    assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), 1);
+    assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), [1]);
     assert_eq!(bench.redis.hget::<_, _, String>(RECORD, "state").unwrap(), "succeeded");
 }
 
@@ -77,9 +88,31 @@ fn keys_of_wrong_types_are_left_and_hinder_nothing() {
     for key in [RECORD, LOCK, CANCELLED, "q_done"] {
         let () = bench.redis.rpush(key, "another program's").unwrap();
     }
-    assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), 1);
+    assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), [1]);
     assert_eq!(bench.state().processing, owned(&[(&slot(1), "b")]));
     for key in [RECORD, LOCK, CANCELLED, "q_done"] {
         assert_eq!(bench.redis.llen::<_, u64>(key).unwrap(), 1, "{key}");
     }
+}
+
+#[test]
+fn finishes_several_calls_and_tells_which_were_lost() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    let other = &[0xc5; 16];
+    let other_record = format!("q:c:{}", "c5".repeat(16));
+    let () = bench.redis.hset(&other_record, "state", "running").unwrap();
+    let calls = [
+        (&slot(5)[..], ID, "60000", "succeeded"),
+        (&slot(1), other, "60000", "expired"),
+        (&slot(0), ID, "60000", "succeeded"),
+    ];
+    assert_eq!(finish_all(&mut bench, 1, &calls).unwrap(), [0, 1, 1]);
+    assert_eq!((bench.state().processing, bench.seq()), (owned(&[]), Some(1)));
+    let state = |bench: &mut Bench, key: &str| bench.redis.hget::<_, _, String>(key, "state").unwrap();
+    assert_eq!(state(&mut bench, &other_record), "expired");
+    assert_eq!(state(&mut bench, RECORD), "succeeded");
+    let attempt: String = bench.redis.hget(&other_record, "attempt").unwrap();
+    let has_result: bool = bench.redis.hexists(&other_record, "result").unwrap();
+    assert_eq!((&attempt[..], has_result), ("1", false));
 }

@@ -48,17 +48,22 @@ fn failing(n: u16) -> Result<(), TaskError> {
     Err(TaskError::fatal("for good"))
 }
 
-/// Says how far it is, then goes on until its gate is open.
+/// Says how far it is, and goes on until its gate is open.
 #[delayed::task(name = "points:says")]
 async fn says(n: u16, ctx: Context) {
+    effect(n);
     ctx.progress(0.5, "half of it");
-    held(n).await;
+    wait_for_gate(n).await;
 }
 
 /// Goes on until its gate is open: a file with its number as the name, in the directory GATES.
 #[delayed::task(name = "points:held")]
 async fn held(n: u16) {
     effect(n);
+    wait_for_gate(n).await;
+}
+
+async fn wait_for_gate(n: u16) {
     let gates = std::env::var_os("GATES").expect("GATES names the directory of the gates");
     while !Path::new(&gates).join(n.to_string()).exists() {
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -1,4 +1,4 @@
-//! Finish: releases a message whose call is followed or unique, and notes how it ended.
+//! Finish: releases messages whose calls are followed or unique, and notes how they ended.
 
 use std::time::Duration;
 
@@ -10,11 +10,9 @@ use crate::broker::script;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::tracking::Tracking;
 
-/// What a worker asks of `finish`: see `lua/finish.lua`.
+/// How a call ended: see `lua/finish.lua`.
 #[derive(Debug)]
-pub(crate) struct FinishRequest<'a> {
-    pub(crate) worker_key: &'a str,
-    pub(crate) seq: u64,
+pub(crate) struct FinishedCall<'a> {
     pub(crate) wire_id: &'a str,
     pub(crate) tracking: &'a Tracking,
     /// In which the call ended.
@@ -25,35 +23,46 @@ pub(crate) struct FinishRequest<'a> {
     pub(crate) field: Option<(&'static str, &'a [u8])>,
 }
 
+/// How many calls one script call finishes at the most.
+pub(crate) const MAX_FINISHED: usize = 100;
+/// Arguments for each.
+const FIELDS: usize = 9;
+
 impl Broker {
-    /// Releases the message of a slot, and notes how its call ended. False: the slot owned nothing any more.
+    /// Releases the messages of up to [`MAX_FINISHED`] slots, and notes how their calls ended. Gives for each whether its slot
+    /// still owned it.
     pub(crate) async fn finish(
         &self,
         keys: &QueueKeys,
-        ask: &FinishRequest<'_>,
-    ) -> Result<bool, BrokerError> {
-        let Tracking { id, keep_ms, lock } = ask.tracking;
-        let script_keys = [&keys.processing, ask.worker_key, &keys.deaths, &keys.cancelled];
-        let more = ask.field.map_or(0, |(_, value)| value.len());
+        worker_key: &str,
+        seq: u64,
+        calls: &[FinishedCall<'_>],
+    ) -> Result<Vec<bool>, BrokerError> {
+        let script_keys = [&keys.processing, worker_key, &keys.deaths, &keys.cancelled];
+        let field = |call: &FinishedCall<'_>| call.field.map_or(0, |(_, value)| value.len());
+        let bytes: usize = calls.iter().map(|call| call.wire_id.len() + field(call) + 128).sum();
         let mut command =
-            script::FINISH.command(&script_keys, 12, ask.wire_id.len() + keys.queue.len() + more + 160);
-        command
-            .arg(ask.seq)
-            .arg(ask.wire_id)
-            .arg(&keys.queue)
-            .arg(&id.as_bytes()[..])
-            .arg(keep_ms.map(|keep| keep.to_string()).unwrap_or_default())
-            .arg(lock.as_ref().map_or(&b""[..], |lock| lock.as_bytes()))
-            .arg(ask.state)
-            .arg(ask.took.as_millis() as u64)
-            .arg("attempt")
-            .arg(ask.attempt);
-        if let Some((field, value)) = ask.field {
-            command.arg(field).arg(value);
+            script::FINISH.command(&script_keys, 2 + FIELDS * calls.len(), keys.queue.len() + bytes + 16);
+        command.arg(seq).arg(&keys.queue);
+        for call in calls {
+            let Tracking { id, keep_ms, lock } = call.tracking;
+            let (name, value) = call.field.unwrap_or_default();
+            command
+                .arg(call.wire_id)
+                .arg(&id.as_bytes()[..])
+                .arg(keep_ms.map(|keep| keep.to_string()).unwrap_or_default())
+                .arg(lock.as_ref().map_or(&b""[..], |lock| lock.as_bytes()))
+                .arg(call.state)
+                .arg(call.took.as_millis() as u64)
+                .arg(call.attempt)
+                .arg(name)
+                .arg(value);
         }
-        match script::FINISH.run(&mut self.commands.clone(), command).await? {
+        let reply = script::FINISH.run(&mut self.commands.clone(), command).await?;
+        let owned = |value| match value {
             Value::Int(owned) => Ok(owned == 1),
-            reply => Err(script::FINISH.unexpected(&reply)),
-        }
+            other => Err(script::FINISH.unexpected(&other)),
+        };
+        script::FINISH.array(reply)?.into_iter().map(owned).collect()
     }
 }

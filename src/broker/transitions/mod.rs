@@ -34,7 +34,7 @@ pub(crate) use self::beat::Foreign;
 pub(crate) use self::bury::{Buried, BuryRequest, DeadLimits};
 pub(crate) use self::claim::{ClaimRequest, Claimed, MAX_BATCH};
 pub(crate) use self::enqueue::Ready;
-pub(crate) use self::finish::FinishRequest;
+pub(crate) use self::finish::{FinishedCall, MAX_FINISHED};
 pub(crate) use self::kill::{NewKillRequest, Requested};
 pub(crate) use self::note::Said;
 pub(crate) use self::pause::Paused;

@@ -279,6 +279,9 @@ impl QueueClient {
                 self.free(slot, pool);
             }
             RequestKind::Settle { slot, settlement } => self.to_settle.push(slot, settlement),
+            RequestKind::Finish { slots, ends } => {
+                slots.into_iter().zip(ends).for_each(|(slot, end)| self.to_settle.push(slot, end));
+            }
             RequestKind::PutBack { slots, place } => {
                 slots.into_iter().for_each(|slot| self.to_settle.put_back(slot, place))
             }

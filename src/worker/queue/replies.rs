@@ -31,6 +31,7 @@ impl Queues {
         match effect {
             Effect::Claimed(claimed) => self.on_claimed(request, claimed),
             Effect::Begun(owned) => self.on_begun(&request, owned),
+            Effect::Finished(owned) => self.on_finished(request, &owned),
             Effect::Settled(owned) => self.on_settled(request, owned),
             Effect::Buried { letter, trimmed } => {
                 self.note_burial(&request, Some(letter));
@@ -116,6 +117,16 @@ impl Queues {
             true => QueueEvent::Begun { slot },
             false => QueueEvent::NotOwned { queue: request.queue, slot },
         });
+    }
+
+    /// Calls were finished; `owned`: which of their slots still owned them.
+    fn on_finished(&mut self, request: Request, owned: &[bool]) {
+        let Request { queue, kind: RequestKind::Finish { slots, .. }, .. } = request else { return };
+        for (slot, is_done) in slots.into_iter().zip(owned.iter().copied()) {
+            self.clients[queue].free(slot, &mut self.slots);
+            self.events.push_back(QueueEvent::Settled { slot, is_done });
+        }
+        self.note_lost(queue, Lost(owned.iter().map(|owned| u64::from(!owned)).sum()));
     }
 
     /// A settlement was applied, or came too late.

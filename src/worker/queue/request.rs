@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::broker::{
-    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, FinishRequest,
-    PickUpRequest, Place, ReconcileRequest, Reconciled, RetryLaterRequest, Scheduled, Token, Waiter,
+    Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, FinishedCall, PickUpRequest,
+    Place, ReconcileRequest, Reconciled, RetryLaterRequest, Scheduled, Token, Waiter,
 };
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::settlement::Settlement;
@@ -29,6 +29,8 @@ pub(super) enum RequestKind {
     PickUp { slot: usize, waiter: Waiter },
     /// Notes that the suspect in one slot begins to run, alone.
     Begin { slot: usize },
+    /// Finishes the calls of slots: each with its [`Settlement::Finish`].
+    Finish { slots: Vec<usize>, ends: Vec<Settlement> },
     /// Retries, reschedules or buries the message of one slot.
     Settle { slot: usize, settlement: Settlement },
     /// Puts messages back into their queue: to the head last claim first.
@@ -50,6 +52,8 @@ pub(super) enum Effect {
     Claimed(Claimed),
     /// Whether the slot still owned the message that is to begin.
     Begun(bool),
+    /// Whether each of the slots still owned its message.
+    Finished(Vec<bool>),
     /// Whether the slot still owned its message.
     Settled(bool),
     /// How many of the slots still owned their messages.
@@ -81,6 +85,7 @@ impl Request {
     pub(super) fn slots(&self) -> &[usize] {
         match &self.kind {
             RequestKind::Claim { slots, .. }
+            | RequestKind::Finish { slots, .. }
             | RequestKind::PutBack { slots, .. }
             | RequestKind::Reconcile { slots, .. } => slots,
             RequestKind::PickUp { slot, .. }
@@ -154,23 +159,15 @@ impl Sender {
                 let wire_id = queue.wire_id(*slot);
                 self.broker.begin(keys, worker_key, seq, wire_id).await.map(Effect::Begun)
             }
+            RequestKind::Finish { slots, ends } => {
+                let ends = slots.iter().zip(ends);
+                let calls: Vec<_> =
+                    ends.filter_map(|(slot, end)| finished(queue.wire_id(*slot), end)).collect();
+                self.broker.finish(keys, worker_key, seq, &calls).await.map(Effect::Finished)
+            }
             RequestKind::Settle { slot, settlement } => {
                 let wire_id = queue.wire_id(*slot);
                 match settlement {
-                    Settlement::Finish { tracking, state, took, attempt, field } => {
-                        let field = field.as_ref().map(|(name, value)| (*name, value.as_slice()));
-                        let ask = FinishRequest {
-                            worker_key,
-                            seq,
-                            wire_id,
-                            tracking,
-                            state: state.name(),
-                            took: *took,
-                            attempt: *attempt,
-                            field,
-                        };
-                        self.broker.finish(keys, &ask).await.map(Effect::Settled)
-                    }
                     Settlement::Retry { message } => {
                         self.broker.retry(keys, worker_key, seq, wire_id, message).await.map(Effect::Settled)
                     }
@@ -201,7 +198,10 @@ impl Sender {
                             Buried::WrongType => Effect::Unburied,
                         })
                     }
-                    Settlement::Release { .. } | Settlement::PutBack { .. } | Settlement::Leave => {
+                    Settlement::Release { .. }
+                    | Settlement::Finish { .. }
+                    | Settlement::PutBack { .. }
+                    | Settlement::Leave => {
                         unreachable!("these go with other requests, or with none")
                     }
                 }
@@ -225,4 +225,11 @@ impl Sender {
             }
         }
     }
+}
+
+/// How the call of a slot ended, as `finish` takes it.
+fn finished<'a>(wire_id: &'a str, end: &'a Settlement) -> Option<FinishedCall<'a>> {
+    let Settlement::Finish { tracking, state, took, attempt, field } = end else { return None };
+    let field = field.as_ref().map(|(name, value)| (*name, value.as_slice()));
+    Some(FinishedCall { wire_id, tracking, state: state.name(), took: *took, attempt: *attempt, field })
 }

@@ -2,9 +2,12 @@
 
 use std::collections::VecDeque;
 
-use crate::broker::{MAX_BATCH, Place};
+use crate::broker::{MAX_BATCH, MAX_FINISHED, Place};
 use crate::worker::queue::request::RequestKind;
 use crate::worker::settlement::Settlement;
+
+/// A request that finishes calls brings results of about so many bytes, or of a single call.
+const RESULTS: usize = 1 << 20;
 
 /// What is left to send.
 #[derive(Debug, Default)]
@@ -24,16 +27,35 @@ impl ToSettle {
         }
     }
 
-    /// The next request, other than to release: messages that go back to the same place go together.
+    /// The next request, other than to release: calls that are finished go together, and messages that go back to the same
+    /// place.
     pub(super) fn next(&mut self) -> Option<RequestKind> {
         let (slot, settlement) = self.others.pop_front()?;
-        let Settlement::PutBack { place } = settlement else {
-            return Some(RequestKind::Settle { slot, settlement });
+        let place = match settlement {
+            Settlement::PutBack { place } => place,
+            Settlement::Finish { .. } => return Some(self.finish_with(slot, settlement)),
+            _ => return Some(RequestKind::Settle { slot, settlement }),
         };
         let is_next = |next: &&(usize, Settlement)| matches!(next.1, Settlement::PutBack { place: other } if other == place);
         let count = self.others.iter().take(MAX_BATCH - 1).take_while(is_next).count();
         let others = self.others.drain(..count).map(|(slot, _)| slot);
         Some(RequestKind::PutBack { slots: std::iter::once(slot).chain(others).collect(), place })
+    }
+
+    /// A request that finishes this call and those behind it.
+    fn finish_with(&mut self, slot: usize, end: Settlement) -> RequestKind {
+        let mut bytes = result_bytes(&end).unwrap_or(0);
+        let (mut slots, mut ends) = (vec![slot], vec![end]);
+        while slots.len() < MAX_FINISHED
+            && let Some(more) = self.others.front().and_then(|(_, end)| result_bytes(end))
+            && bytes + more <= RESULTS
+            && let Some((slot, end)) = self.others.pop_front()
+        {
+            bytes += more;
+            slots.push(slot);
+            ends.push(end);
+        }
+        RequestKind::Finish { slots, ends }
     }
 
     /// How many slots are to be released.
@@ -61,9 +83,22 @@ impl ToSettle {
     }
 }
 
+/// The bytes of the result of a call that is finished; `None`: it is not.
+fn result_bytes(settlement: &Settlement) -> Option<usize> {
+    match settlement {
+        Settlement::Finish { field, .. } => Some(field.as_ref().map_or(0, |(_, value)| value.len())),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::protocol::call_id::CallId;
+    use crate::protocol::call_state::CallState;
+    use crate::protocol::tracking::Tracking;
 
     #[test]
     fn messages_put_back_to_the_same_place_go_together() {
@@ -88,6 +123,32 @@ mod tests {
             (vec![8], None),
             (vec![9], head),
         ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn finished_calls_go_together_until_their_results_are_large() {
+        let finish = |bytes: usize| Settlement::Finish {
+            tracking: Tracking { id: CallId::new(), keep_ms: Some(1), lock: None },
+            state: CallState::Succeeded,
+            took: Duration::ZERO,
+            attempt: 1,
+            field: Some(("result", vec![0; bytes])),
+        };
+        let mut left = ToSettle::default();
+        (0..=MAX_FINISHED).for_each(|slot| left.push(slot, finish(1)));
+        left.push(200, finish(RESULTS));
+        left.push(201, finish(1));
+        left.put_back(202, Place::Tail);
+        left.push(203, finish(1));
+        let told: Vec<_> = std::iter::from_fn(|| left.next())
+            .map(|kind| match kind {
+                RequestKind::Finish { slots, .. } => slots,
+                _ => vec![],
+            })
+            .collect();
+        let expected =
+            [(0..MAX_FINISHED).collect(), vec![MAX_FINISHED], vec![200], vec![201], vec![], vec![203]];
         assert_eq!(told, expected);
     }
 

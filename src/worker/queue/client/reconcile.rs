@@ -100,6 +100,17 @@ impl QueueClient {
                         self.free(slot, pool);
                     }
                 },
+                RequestKind::Finish { slots, ends } => {
+                    for (slot, end) in slots.into_iter().zip(ends) {
+                        if owned.remove(&slot).flatten().is_some() {
+                            resolved.unsettled.push((slot, end));
+                            continue;
+                        }
+                        lost += u64::from(!is_surely_applied);
+                        resolved.settled.push((slot, applied));
+                        self.free(slot, pool);
+                    }
+                }
                 RequestKind::PutBack { slots, place } => {
                     for slot in slots {
                         if owned.remove(&slot).flatten().is_some() {
