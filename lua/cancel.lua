@@ -19,7 +19,10 @@
 local queue, by, now = ARGV[1], ARGV[2], now_ms()
 redis.call('ZCARD', KEYS[1])
 redis.call('HLEN', KEYS[2])
-redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - LIFE)
+local is_ours = holds_ids(KEYS[3]) -- else nothing is removed from it
+if is_ours then
+  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - LIFE)
+end
 redis.call('ZREM', KEYS[1], ' ') -- nobody's entries: whoever may not write them changes nothing
 redis.call('HDEL', KEYS[2], ' ')
 redis.call('ZADD', KEYS[3], 'XX', 0, ' ')
@@ -36,7 +39,9 @@ for i = 3, #ARGV do
     note_end(queue, id, options.s, options.u, now, 'cancelled', 'by', by)
   elseif not ENDED[state] then
     redis.call('ZADD', KEYS[3], now, id)
-    redis.pcall('PEXPIRE', KEYS[3], LIFE)
+    if is_ours then
+      redis.pcall('PEXPIRE', KEYS[3], LIFE)
+    end
     if state == 'scheduled' or state == 'retrying' then -- the record is late
       state = 'waiting'
     end

@@ -28,6 +28,12 @@ local function unlock(queue, id, lock)
   end
 end
 
+-- Whether a ZSET holds ids of calls, or nothing: one of that name may be another program's.
+local function holds_ids(key)
+  local first = redis.pcall('ZRANGE', key, 0, 0)
+  return not first.err and (not first[1] or #first[1] == 16)
+end
+
 -- Whether there is a record. Asks by a command that every script needs, so that no right can be missing only here.
 local function has_record(key)
   return type(redis.pcall('HGET', key, 'state')) == 'string'
@@ -59,9 +65,11 @@ local function note_end(queue, id, keep, lock, now, state, ...)
       redis.pcall('HSET', key, 'state', state, 'ended', now, ...)
       redis.pcall('PEXPIRE', key, keep)
       local done = queue .. '_done'
-      redis.pcall('ZREMRANGEBYSCORE', done, '-inf', now)
-      redis.pcall('ZADD', done, now + keep, id)
-      redis.pcall('ZREMRANGEBYRANK', done, 0, -MOST_DONE - 1)
+      if holds_ids(done) then
+        redis.pcall('ZREMRANGEBYSCORE', done, '-inf', now)
+        redis.pcall('ZADD', done, now + keep, id)
+        redis.pcall('ZREMRANGEBYRANK', done, 0, -MOST_DONE - 1)
+      end
     end
   end
   redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- whoever may not is not waited for

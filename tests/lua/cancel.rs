@@ -60,3 +60,12 @@ fn call_that_became_due_is_told_to_wait() {
     assert_eq!(marked(&mut bench), [id]);
     bench.assert_expires(CANCELLED, 30 * 86_400_000);
 }
+
+#[test]
+fn set_of_another_program_keeps_its_members() {
+    let mut bench = Bench::new();
+    let () = bench.redis.zadd(CANCELLED, "anna", 1).unwrap();
+    cancel(&mut bench, &["0123456789abcdef"]).unwrap();
+    assert!(marked(&mut bench).contains(&"anna".to_owned()));
+    assert_eq!(bench.redis.pttl::<_, i64>(CANCELLED).unwrap(), -1, "expected it not to expire");
+}

@@ -116,3 +116,12 @@ fn finishes_several_calls_and_tells_which_were_lost() {
     let has_result: bool = bench.redis.hexists(&other_record, "result").unwrap();
     assert_eq!((&attempt[..], has_result), ("1", false));
 }
+
+#[test]
+fn set_of_another_program_keeps_its_members() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    let () = bench.redis.zadd_multiple("q_done", &[(1, "anna"), (2, "bob")]).unwrap();
+    assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), [1]);
+    assert_eq!(bench.redis.zrange::<_, Vec<String>>("q_done", 0, -1).unwrap(), ["anna", "bob"]);
+}

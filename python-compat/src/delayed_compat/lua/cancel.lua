@@ -122,6 +122,12 @@ local function unlock(queue, id, lock)
   end
 end
 
+-- Whether a ZSET holds ids of calls, or nothing: one of that name may be another program's.
+local function holds_ids(key)
+  local first = redis.pcall('ZRANGE', key, 0, 0)
+  return not first.err and (not first[1] or #first[1] == 16)
+end
+
 -- Whether there is a record. Asks by a command that every script needs, so that no right can be missing only here.
 local function has_record(key)
   return type(redis.pcall('HGET', key, 'state')) == 'string'
@@ -153,9 +159,11 @@ local function note_end(queue, id, keep, lock, now, state, ...)
       redis.pcall('HSET', key, 'state', state, 'ended', now, ...)
       redis.pcall('PEXPIRE', key, keep)
       local done = queue .. '_done'
-      redis.pcall('ZREMRANGEBYSCORE', done, '-inf', now)
-      redis.pcall('ZADD', done, now + keep, id)
-      redis.pcall('ZREMRANGEBYRANK', done, 0, -MOST_DONE - 1)
+      if holds_ids(done) then
+        redis.pcall('ZREMRANGEBYSCORE', done, '-inf', now)
+        redis.pcall('ZADD', done, now + keep, id)
+        redis.pcall('ZREMRANGEBYRANK', done, 0, -MOST_DONE - 1)
+      end
     end
   end
   redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- whoever may not is not waited for
@@ -164,7 +172,10 @@ end
 local queue, by, now = ARGV[1], ARGV[2], now_ms()
 redis.call('ZCARD', KEYS[1])
 redis.call('HLEN', KEYS[2])
-redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - LIFE)
+local is_ours = holds_ids(KEYS[3]) -- else nothing is removed from it
+if is_ours then
+  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - LIFE)
+end
 redis.call('ZREM', KEYS[1], ' ') -- nobody's entries: whoever may not write them changes nothing
 redis.call('HDEL', KEYS[2], ' ')
 redis.call('ZADD', KEYS[3], 'XX', 0, ' ')
@@ -181,7 +192,9 @@ for i = 3, #ARGV do
     note_end(queue, id, options.s, options.u, now, 'cancelled', 'by', by)
   elseif not ENDED[state] then
     redis.call('ZADD', KEYS[3], now, id)
-    redis.pcall('PEXPIRE', KEYS[3], LIFE)
+    if is_ours then
+      redis.pcall('PEXPIRE', KEYS[3], LIFE)
+    end
     if state == 'scheduled' or state == 'retrying' then -- the record is late
       state = 'waiting'
     end
