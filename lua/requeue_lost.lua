@@ -1,7 +1,7 @@
 -- requeue_lost: move what dead slots own to the head of the queue, or to the dead letters.
 --
 -- Looks at a part of the slots; the caller comes back with the cursor until it is 0. A slot is dead
--- when it has no live key; what the living own is not read, unless there are thousands of slots.
+-- when it has no live key.
 --
 -- What a process owned when it died may have killed it, and so may all that has the same bytes: this death is
 -- counted for these bytes, once however many slots held them, and once for processes that fell together, whose

@@ -28,15 +28,15 @@ local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
--- record: what is known of a call that is followed, and the lock of one that is unique. Both keys begin with the queue's name.
+-- record: what is known of a call that is followed, and the lock of one that is unique.
 
-local LIFE = 2592000000 -- milliseconds after which an unfinished call without news is forgotten: 30 days
+local LIFE = 2592000000 -- milliseconds for which an unfinished call is known: 30 days
 local LOCK_LIFE = 86400000 -- for how long a lock holds without news of its call: a day
 local MOST_DONE = 100000 -- finished calls that are listed
 
-local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true } -- the states of calls that have ended
+local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true }
 
--- Gives the 32 hexadecimal digits of the 16 bytes from `at` on. `string.format` takes five times as long.
+-- Gives the 32 hexadecimal digits of the 16 bytes from `at` on.
 local function hex(bytes, at)
   local digits, one, two, three, four = bit.tohex, struct.unpack('>I4I4I4I4', bytes, at)
   return digits(one) .. digits(two) .. digits(three) .. digits(four)
@@ -54,17 +54,17 @@ end
 local function unlock(queue, id, lock)
   local key = key_of_lock(queue, lock)
   if redis.pcall('GET', key) == id then
-    redis.pcall('UNLINK', key) -- whoever may not leaves it until it expires; an ended call holds nobody up
+    redis.pcall('UNLINK', key) -- whoever may not leaves it until it expires
   end
 end
 
--- Whether a ZSET holds ids of calls, or nothing: one of that name may be another program's.
+-- Whether a ZSET is not another program's.
 local function holds_ids(key)
   local first = redis.pcall('ZRANGE', key, 0, 0)
   return not first.err and (not first[1] or #first[1] == 16)
 end
 
--- Whether there is a record. Asks by a command that every script needs, so that no right can be missing only here.
+-- Whether there is a record. Every script has the right to ask so.
 local function has_record(key)
   return type(redis.pcall('HGET', key, 'state')) == 'string'
 end
