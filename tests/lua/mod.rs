@@ -10,6 +10,7 @@ mod claim;
 mod finish;
 mod foreign;
 mod kill;
+mod marks;
 mod note;
 mod pause;
 mod pick_up;
