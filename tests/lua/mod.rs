@@ -7,6 +7,7 @@ mod begin;
 mod bury;
 mod cancel;
 mod claim;
+mod denied;
 mod finish;
 mod foreign;
 mod kill;
