@@ -1,8 +1,9 @@
 //! What becomes of scheduled calls when processes, Redis or the rights to it fail.
 
+use std::time::Duration;
+
 use delayed::{Client, GoTask};
 use redis::Commands;
-use std::time::{Duration, Instant};
 
 use super::rights::{set, without};
 use crate::support::process::Program;
@@ -120,23 +121,20 @@ fn timetable_of_another_type_holds_up_no_other_call() {
     }
 }
 
+/// Plays each of them, all at a time: most wait for a pause to be over.
+fn each(rights: &[&str], play: impl Fn(&str) + Sync) {
+    std::thread::scope(|scope| {
+        for rights in rights {
+            scope.spawn(|| play(rights));
+        }
+    });
+}
+
 #[test]
 fn calls_that_may_not_be_moved_run_once_when_they_may() {
-    for rights in [
-        "-zrange",
-        "-zrangebyscore",
-        "-zrem",
-        "-hdel",
-        "-hmget",
-        "-rpush",
-        "-hget",
-        "-hset",
-        "-set",
-        "-get",
-        "-pttl",
-        "-unlink",
-        "-set -unlink",
-    ] {
+    let moves = ["-zrange", "-zrangebyscore", "-zrem", "-hdel", "-hmget", "-rpush", "-hget", "-hset"];
+    let leases = ["-set", "-get", "-pttl", "-unlink", "-set -unlink"];
+    each(&[&moves[..], &leases].concat(), |rights| {
         let (mut trial, url) = without("+@all");
         let mut worker = trial.worker_at(&url, &["--lease", "1s", "--no-sweep"]);
         set(&mut trial.redis, &rights.split(' ').collect::<Vec<_>>());
@@ -150,20 +148,19 @@ fn calls_that_may_not_be_moved_run_once_when_they_may() {
         trial.stop(&mut worker);
         trial.ledger.assert_each_once(0..20);
         assert_eq!(trial.state().later.len(), 0, "{rights}");
-    }
+    });
 }
 
 #[test]
 fn retries_that_may_not_be_scheduled_come_all_the_same() {
-    for right in ["-zadd", "-hset", "-hdel", "-hexists", "-hsetnx", "-zrange", "-get", "-publish", "-unlink"]
-    {
+    let rights = ["-zadd", "-hset", "-hdel", "-hexists", "-hsetnx", "-zrange", "-get", "-publish", "-unlink"];
+    each(&rights, |right| {
         let (mut trial, url) = without("+@all");
         let mut worker = trial.worker_at(&url, &["--lease", "1s"]);
         set(&mut trial.redis, &[right]);
         let calls: Vec<Vec<u8>> =
             (0..10).map(|n| call("trial.comes_back", &[n.to_string().into()])).collect();
         trial.push(&calls);
-        let began = Instant::now();
         wait::until("a refusal, or all to be done without that right", PATIENCE, || {
             worker.printed().contains("give it the right") || trial.ledger.total() == 20
         });
@@ -171,11 +168,10 @@ fn retries_that_may_not_be_scheduled_come_all_the_same() {
         trial.wait_runs(20);
         trial.wait_settled();
         wait::until("no call to be scheduled", PATIENCE, || trial.state().later.is_empty());
-        println!("{right}: {:?}", began.elapsed());
         trial.stop(&mut worker);
         trial.ledger.assert_each_once((0..10).flat_map(|n| [format!("{n} 1"), format!("{n} 2")]));
         assert_eq!(trial.dead(), 0, "{right}");
-    }
+    });
 }
 
 #[test]
