@@ -35,6 +35,7 @@
 
 --! include stale
 --! include paused
+--! include marks
 
 local BEFORE_IDS = 7
 local STEP, ENOUGH = 64, 8388608 -- messages popped at a time, and bytes of a large reply
@@ -55,7 +56,7 @@ end
 local paused, denied, is_marked = false, false, false
 if free > 0 and redis.call('EXISTS', KEYS[7], KEYS[8]) > 0 then -- the queue is paused, or calls that wait are cancelled
   paused, denied = find_pause(KEYS[7])
-  is_marked = true
+  is_marked, denied = true, denied or marks_denied(KEYS[8])
 end
 if denied then
   return denied

@@ -1,6 +1,7 @@
 -- note: write what a run says of its progress into the record of its call.
 --
--- Nobody waits for this. It comes too late for what a slot owns no more.
+-- Nobody waits for this, so the last words of a run come behind its end. They are its own unless the record names another slot:
+-- that of a later run.
 --
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
 -- ARGV[1]  queue     its name, with which the key of the record begins
@@ -18,9 +19,13 @@ local MOST = 16384 -- bytes of the log that are kept, the last ones
 
 local key = record_of(ARGV[1], ARGV[3])
 local message = redis.call('HGET', KEYS[1], ARGV[2])
+local state = redis.call('HGET', key, 'state')
 local is_owned = message and string.find(message, ARGV[3], 1, true) -- not the next one, which the slot has claimed since
-local state = is_owned and redis.call('HGET', key, 'state')
-if not state or ENDED[state] then
+local is_its = is_owned and not ENDED[state]
+if not is_its and (ENDED[state] or state == 'retrying') then
+  is_its = (redis.call('HGET', key, 'slot') or ARGV[2]) == ARGV[2] -- a short run ends before its start is noted
+end
+if not state or not is_its then
   return 0
 end
 if ARGV[4] ~= '' then

@@ -30,6 +30,7 @@
 
 --! include stale
 --! include paused
+--! include marks
 
 local seq, id = tonumber(ARGV[1]), ARGV[3]
 local refused, last = out_of_order(KEYS[4], seq)
@@ -40,7 +41,7 @@ end
 local paused, denied, is_marked = false, false, false
 if redis.call('EXISTS', KEYS[7], KEYS[8]) > 0 then -- the queue is paused, or calls that wait are cancelled
   paused, denied = find_pause(KEYS[7])
-  is_marked = true
+  is_marked, denied = true, denied or marks_denied(KEYS[8])
 end
 if denied then
   return denied

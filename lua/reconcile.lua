@@ -21,6 +21,7 @@
 -- Errors  STALE  a later call was applied; nothing was done.
 
 --! include deaths
+--! include marks
 --! include tracked
 --! include cancelled
 
@@ -39,6 +40,10 @@ end
 local suspects = redis.call('HLEN', KEYS[3]) > 0
 local owned, alone, bytes = {}, {}, 0
 local is_marked, places = redis.call('EXISTS', KEYS[4]) == 1, {}
+local denied = is_marked and marks_denied(KEYS[4])
+if denied then
+  return denied
+end
 for i = FIRST_ID, #ARGV do
   local message = redis.call('HGET', KEYS[1], ARGV[i])
   owned[#owned + 1] = message

@@ -18,10 +18,15 @@ mod members;
 mod plan;
 #[path = "chaos/producers.rs"]
 mod producers;
+#[path = "chaos/spans.rs"]
+#[allow(dead_code, reason = "its own tests run elsewhere")]
+mod spans;
 #[path = "chaos/strikes.rs"]
 mod strikes;
 #[allow(unused_imports, reason = "its own tests run elsewhere")]
 mod support;
+#[path = "chaos/times.rs"]
+mod times;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -105,7 +110,8 @@ fn run(faults: &mut Faults) -> (Count, Duration) {
     left.extend(stray_keys(&fleet));
     left.extend(without_end(&fleet, &sent));
     let runs = Runs::read(&fleet);
-    (Count::of(&sent, &runs, faults, left), took)
+    let dues = times::dues(&fleet, &sent);
+    (Count::of(&sent, &runs, &dues, faults, left), took)
 }
 
 /// The descriptors that a worker has for each of its children.

@@ -30,17 +30,19 @@ const UNPACKED: [(&str, &str, &str); 18] = [
 
 struct Script {
     name: String,
+    /// What stands in its file.
     text: String,
     header: Vec<String>,
+    /// What is sent of it: with what it shares with others, without comments.
     body: String,
 }
 
 impl Script {
-    fn new(name: &str, text: &str) -> Self {
+    fn new(name: &str, text: &str, sent: &str) -> Self {
         let header = text.lines().take_while(|line| line.starts_with("--"));
         let header: Vec<String> = header.map(|line| line[2..].trim().to_owned()).collect();
         // What is said in comments is not done.
-        let code = text.lines().skip(header.len()).map(|line| line.split("--").next().unwrap_or(""));
+        let code = sent.lines().skip(header.len()).map(|line| line.split("--").next().unwrap_or(""));
         let body = code.collect::<Vec<_>>().join("\n");
         Self { name: name.into(), text: text.into(), header, body }
     }
@@ -53,11 +55,12 @@ impl Script {
             .collect();
         paths.sort();
         assert!(paths.len() >= 13, "expected the scripts in lua/, found {paths:?}");
-        let names = paths.iter().map(|path| path.file_stem().unwrap().to_str().unwrap());
-        // As it is sent, with what it shares with others.
-        let text =
-            |name| script_text(name).unwrap_or_else(|| panic!("expected {name} in src/broker/script.rs"));
-        names.map(|name| Self::new(name, text(name))).collect()
+        let script = |path: &std::path::PathBuf| {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let sent = script_text(name).unwrap_or_else(|| panic!("expected {name} in src/broker/script.rs"));
+            Self::new(name, &std::fs::read_to_string(path).unwrap(), sent)
+        };
+        paths.iter().map(script).collect()
     }
 
     /// The places of `KEYS` or `ARGV` that the header describes, `…` among them.
@@ -164,9 +167,11 @@ impl Script {
                 );
             }
         }
-        // Without what it shares with others.
-        let file = std::fs::read_to_string(root().join(format!("lua/{}.lua", self.name)));
-        let lines = file.as_deref().unwrap_or(&self.text).lines().count();
+        expect(
+            !self.body.contains("[["),
+            "expected no `[[`: each line is sent without its indentation, and not at all if it begins with `--`".into(),
+        );
+        let lines = self.text.lines().count();
         expect(lines <= 260, format!("expected at most 260 lines, there are {lines}"));
         mistakes
     }
@@ -257,9 +262,11 @@ local x = redis.call('UNLINK', KEYS[1]) -- KEYS[3] in a comment does not count
 if x == nil and redis.call('HKEYS', KEYS[1]) then
   return redis.error_reply('WORD and prose')
 end
+redis.log(redis.LOG_NOTICE, [[
+-- text]])
 return unpack(ARGV, 2, tonumber(ARGV[1]))
 ";
-    let found = Script::new("made_up", text).mistakes().join("\n");
+    let found = Script::new("made_up", text, text).mistakes().join("\n");
     for expected in [
         "`-- made_up: a sentence.`",
         "KEYS[2], which the header describes",
@@ -269,6 +276,7 @@ return unpack(ARGV, 2, tonumber(ARGV[1]))
         "`-- Errors  WORD  …`",
         "never nil",
         "`UNLINK` not to be used on tokens",
+        "expected no `[[`",
         "`unpack(ARGV, 2, tonumber(ARGV[1]))`",
     ] {
         assert!(found.contains(expected), "expected a complaint with {expected:?} among:\n{found}");

@@ -7,6 +7,9 @@ mod bad_input;
 mod benchmarks;
 #[path = "chaos/ends.rs"]
 mod chaos_ends;
+#[path = "chaos/spans.rs"]
+#[allow(dead_code, reason = "the chaos counts with it")]
+mod chaos_spans;
 mod client;
 mod conventions;
 mod faults;

@@ -20,7 +20,7 @@ def test_a_script_is_that_of_the_rust_library(name: str) -> None:
 
 
 def spliced(name: str) -> str:
-    """Return a script with the blocks that it includes, as the Rust library sends it."""
+    """Return a script with the blocks that it includes, and with its comments."""
 
     def shared(match: re.Match[str]) -> str:
         return (LUA / "shared" / f"{match[1]}.lua").read_text(encoding="utf-8")

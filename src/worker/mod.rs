@@ -314,7 +314,7 @@ impl Worker {
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
         let zygote_died = death.is_some_and(|death| death.0.is_finished());
-        drop((sweeps, promoting, listening, noting, signals));
+        drop((sweeps, promoting, listening, signals));
         if let Some(all_gone) = all_gone {
             // They would lose whoever sees to their end when this process ends first.
             all_gone.await;
@@ -323,7 +323,8 @@ impl Worker {
             self.tell_scheduled(&broker, &queues).await;
         }
         // The loop is gone, and what it had said is soon said to the end.
-        let _ = tokio::time::timeout(LAST_ANSWERS, answers.join()).await;
+        let said = async { tokio::join!(answers.join(), noting.join()) };
+        let _ = tokio::time::timeout(LAST_ANSWERS, said).await;
         // Only now: a worker that drains still owns messages.
         self.retire(&broker, &queues).await;
         if ended.still_running > 0 {

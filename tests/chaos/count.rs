@@ -8,12 +8,14 @@ use super::faults::Faults;
 use super::fleet::{Fleet, MIXED, OURS};
 use super::plan::Kind;
 use super::producers::Sent;
+use super::spans::{Dues, Span, early, overlapping};
 
 /// How often each call was begun and ended, and by whom.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     begun: HashMap<u64, Vec<String>>,
     ended: HashSet<u64>,
+    pub(crate) spans: Vec<Span>,
     /// Runs by the kind of worker.
     shares: BTreeMap<String, u64>,
 }
@@ -26,22 +28,31 @@ impl Runs {
             let path = entry.expect("it can be read").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let Some(worker) = name.strip_prefix("ledger-") else { continue };
+            let mut open = HashMap::new();
             for line in std::fs::read_to_string(&path).expect("a ledger is text").lines() {
-                runs.note(worker, line);
+                runs.note(worker, line, &mut open);
             }
+            runs.spans.extend(open.into_values());
         }
         runs
     }
 
-    fn note(&mut self, worker: &str, line: &str) {
-        let number = line.trim_start_matches(['+', '-']).parse().expect("a ledger has numbers");
-        if !line.starts_with('-') {
+    /// `open` are the runs of this worker that have begun and not ended.
+    fn note(&mut self, worker: &str, line: &str, open: &mut HashMap<u64, Span>) {
+        let (call, time) = line.split_once('@').unwrap_or((line, ""));
+        let number = call.trim_start_matches(['+', '-']).parse().expect("a ledger has numbers");
+        let time: Option<u64> = time.parse().ok();
+        if !call.starts_with('-') {
             let kind = worker.split('-').next().unwrap_or_default().to_owned();
             *self.shares.entry(kind).or_default() += 1;
             self.begun.entry(number).or_default().push(worker.to_owned());
+            let span = time.map(|begun| Span { number, begun, ended: begun });
+            self.spans.extend(span.and_then(|span| open.insert(number, span)));
         }
-        if !line.starts_with('+') {
+        if !call.starts_with('+') {
             self.ended.insert(number);
+            let span = open.remove(&number).zip(time).map(|(span, ended)| Span { ended, ..span });
+            self.spans.extend(span);
         }
     }
 }
@@ -54,7 +65,13 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    pub(crate) fn of(sent: &[(&'static str, Sent)], runs: &Runs, faults: &Faults, left: Vec<String>) -> Self {
+    pub(crate) fn of(
+        sent: &[(&'static str, Sent)],
+        runs: &Runs,
+        dues: &Dues,
+        faults: &Faults,
+        left: Vec<String>,
+    ) -> Self {
         let all = |pick: fn(&Sent) -> &HashSet<u64>| -> BTreeSet<u64> {
             sent.iter().flat_map(|(_, sent)| pick(sent)).copied().collect()
         };
@@ -86,9 +103,21 @@ impl Count {
         mistakes.extend(lost.iter().map(|n| format!("lost: {}", whereabouts(n))));
         mistakes.extend(strange.iter().map(|n| format!("run without having been sent: {}", whereabouts(n))));
         mistakes.extend(unexplained.iter().map(|n| format!("run too often: {}", whereabouts(n))));
+        let key = |n| sent.iter().find_map(|(_, sent)| sent.keys.get(&n)).map(String::as_str);
+        let was_hit = |n| faults.in_flight.iter().any(|calls| calls.contains(&n));
+        let (early, overlapping) = (early(&runs.spans, dues), overlapping(&runs.spans, key, was_hit));
+        let row_of = |found: &[String]| found.len().to_string();
+        let rows = [
+            ("run before they were due", row_of(&early)),
+            ("unique, run beside each other", row_of(&overlapping)),
+        ];
+        mistakes.extend(early.into_iter().chain(overlapping));
         let out_of_place = left.len() + strange.len();
         mistakes.extend(left);
         let row = |name: &str, value: String| (name.to_owned(), value);
+        let sum =
+            |pick: fn(&Sent) -> usize| sent.iter().map(|(_, sent)| pick(sent)).sum::<usize>().to_string();
+        let [early, beside] = rows.map(|(name, value)| row(name, value));
         let table = vec![
             row("acknowledged", format!("{} ({who})", acknowledged.len())),
             row("not acknowledged", format!("{}, of which {ran} ran", uncertain.len() + refused.len())),
@@ -96,6 +125,11 @@ impl Count {
             row("lost", lost.len().to_string()),
             row("duplicates", format!("{twice}, of {in_flight} calls in flight at the faults")),
             row("duplicates that no fault explains", unexplained.len().to_string()),
+            row("scheduled", dues.len().to_string()),
+            row("not sent, since another held the lock", sum(|sent| sent.held)),
+            row("cancelled while they waited", sum(|sent| sent.dropped)),
+            early,
+            beside,
             row("could not start, since Redis was away", faults.could_not_start.to_string()),
             row("out of place", out_of_place.to_string()),
             row("longest time that Redis took to answer", format!("{:.0?}", faults.slowest)),
@@ -171,7 +205,7 @@ pub(crate) fn without_end(fleet: &Fleet, sent: &[(&'static str, Sent)]) -> Vec<S
     let mut redis = fleet.server.connection();
     let queue = OURS.parse().expect("a name");
     let mut without = Vec::new();
-    for id in sent.iter().flat_map(|(_, sent)| &sent.kept) {
+    for (_, id) in sent.iter().flat_map(|(_, sent)| &sent.kept) {
         let record = delayed::__private::protocol::keys::record(&queue, *id);
         let state: Option<String> = redis.hget(record, "state").expect("Redis is there");
         if !matches!(state.as_deref(), Some("succeeded" | "cancelled")) {

@@ -172,8 +172,8 @@ impl Fleet {
             _ => Command::new(python::interpreter()),
         };
         match role {
-            Role::Go => command.arg("produce"),
-            _ => command.arg(root().join("tests/peers/python/produce.py")),
+            Role::Go => command.args(["produce", "--timeout", "5s"]),
+            _ => command.arg(root().join("tests/peers/python/produce.py")).args(["--timeout", "5"]),
         };
         command.args(["--acknowledge", "--queue", queue, "--redis", url.expect("the producers are members")]);
         self.marked(&mut command, &self.server.directory().join("none"));
@@ -182,7 +182,7 @@ impl Fleet {
 
     fn marked(&self, command: &mut Command, ledger: &std::path::Path) {
         let (name, value) = self.mark();
-        command.env(name, value).env("LEDGER", ledger).env("RECORD_FILE", ledger);
+        command.env(name, value).env("LEDGER", ledger).env("RECORD_FILE", ledger).env("TIMES", "1");
         command.env("PYTHONPATH", root().join("python-compat/src")).env("PYTHONDONTWRITEBYTECODE", "1");
         command.current_dir(self.server.directory());
     }

@@ -1,6 +1,6 @@
 //! Who sends the calls? Producers in three languages, which note what was acknowledged to them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -29,6 +29,8 @@ const KEEP: Duration = Duration::from_secs(86_400);
 /// When a scheduled call is due, and one that is cancelled before.
 const SOON: Duration = Duration::from_millis(200);
 const LATER: Duration = Duration::from_secs(2);
+/// How many calls of a producer are sent while such a time passes: those that are unique among them share one key.
+const RIVALS: u64 = 24;
 /// After which a call is not to run: a day, which no clock of the fleet is off by.
 const DEADLINE: Duration = Duration::from_secs(86_400);
 
@@ -38,10 +40,15 @@ pub(crate) struct Sent {
     pub(crate) acknowledged: HashSet<u64>,
     /// Whoever sent it heard nothing: it may run or not.
     pub(crate) uncertain: HashSet<u64>,
-    /// Our client said that it was not sent, or is cancelled: it may not run.
+    /// Our client said that it was not sent, since it failed or another holds its lock, or that it is cancelled: it may not run.
     pub(crate) refused: HashSet<u64>,
-    /// Calls that keep a record, which is to say in the end how they ended.
-    pub(crate) kept: Vec<CallId>,
+    /// Calls that keep a record, which is to say in the end how they ended, and when scheduled ones were due.
+    pub(crate) kept: Vec<(u64, CallId)>,
+    /// The keys of unique calls.
+    pub(crate) keys: HashMap<u64, String>,
+    /// How many were not sent, since another held their lock, and how many were cancelled while they waited.
+    pub(crate) held: usize,
+    pub(crate) dropped: usize,
 }
 
 pub(crate) struct Producers {
@@ -101,16 +108,52 @@ fn length(n: u64) -> u64 {
 #[delayed::task(name = "trial.span")]
 async fn span(_n: String, _ms: u64) {}
 
-/// A call of our queue: a plain one, or one that keeps a record, is unique or scheduled. The last kind is to be cancelled.
+/// What is asked of a call of our queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Kept,
+    /// Unique among those that are sent at about the same time.
+    Shared,
+    /// Unique by itself, and scheduled.
+    Scheduled,
+    /// Scheduled, and cancelled before it is due.
+    CancelledEarly,
+    /// Cancelled as soon as it waits.
+    CancelledLate,
+}
+
+impl Kind {
+    fn of(n: u64) -> Self {
+        let kinds = [Self::Plain, Self::Kept, Self::Shared, Self::Scheduled, Self::CancelledEarly];
+        kinds.get((n % 6) as usize).copied().unwrap_or(Self::CancelledLate)
+    }
+
+    fn is_cancelled(self) -> bool {
+        matches!(self, Self::CancelledEarly | Self::CancelledLate)
+    }
+}
+
+/// The key of a call that is unique.
+fn key(n: u64) -> Option<String> {
+    match Kind::of(n) {
+        Kind::Shared => Some(format!("shared {}", n / RIVALS)),
+        Kind::Scheduled => Some(n.to_string()),
+        _ => None,
+    }
+}
+
 fn ours(n: u64) -> Call {
-    let call = span::call(n.to_string(), length(n)).queue(OURS);
-    let call = call.retry(3).with_id().deadline(SystemTime::now() + DEADLINE);
-    match n % 5 {
-        0 => call,
-        1 => call.keep(KEEP),
-        2 => call.keep(KEEP).unique_key(n.to_string()),
-        3 => call.keep(KEEP).unique_key(n.to_string()).after(SOON),
-        _ => call.keep(KEEP).after(LATER),
+    let mut call = span::call(n.to_string(), length(n)).queue(OURS);
+    call = call.retry(3).with_id().deadline(SystemTime::now() + DEADLINE);
+    if let Some(key) = key(n) {
+        call = call.unique_key(key);
+    }
+    match Kind::of(n) {
+        Kind::Plain => call,
+        Kind::Kept | Kind::Shared | Kind::CancelledLate => call.keep(KEEP),
+        Kind::Scheduled => call.keep(KEEP).after(SOON),
+        Kind::CancelledEarly => call.keep(KEEP).after(LATER),
     }
 }
 
@@ -119,13 +162,23 @@ fn rust(client: &Client, queue: &'static str, first: u64, stop: &AtomicBool) -> 
     let runtime = Runtime::new().expect("a runtime to cancel in");
     for n in (first..).take_while(|_| !stop.load(Ordering::Relaxed)) {
         let call = if queue == MIXED { GoTask::new(PATH).arg(n).queue(MIXED) } else { ours(n) };
+        if queue == OURS {
+            sent.keys.extend(key(n).map(|key| (n, key)));
+        }
         let fate = match client.enqueue_blocking(call) {
+            Ok(handle) if !handle.is_new() => {
+                sent.held += 1;
+                &mut sent.refused
+            }
             Ok(handle) => {
-                let is_kept = queue == OURS && n % 5 > 0;
-                sent.kept.extend(handle.id().filter(|_| is_kept));
-                match (queue == OURS && n % 5 == 4).then(|| runtime.block_on(handle.cancel())) {
+                let kind = if queue == OURS { Kind::of(n) } else { Kind::Plain };
+                sent.kept.extend(handle.id().filter(|_| kind != Kind::Plain).map(|id| (n, id)));
+                match kind.is_cancelled().then(|| runtime.block_on(handle.cancel())) {
                     None => &mut sent.acknowledged,
-                    Some(Ok(Cancelled::Scheduled)) => &mut sent.refused,
+                    Some(Ok(found @ (Cancelled::Scheduled | Cancelled::Waiting))) => {
+                        sent.dropped += usize::from(found == Cancelled::Waiting);
+                        &mut sent.refused
+                    }
                     Some(_) => &mut sent.uncertain,
                 }
             }

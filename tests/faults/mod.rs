@@ -21,4 +21,5 @@ mod refused;
 mod replies;
 mod rights;
 mod texts;
+mod timetable;
 mod waiting;

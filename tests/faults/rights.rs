@@ -6,12 +6,12 @@ use crate::support::process::{DELAYED, Program};
 use crate::support::trial::{PATIENCE, QUEUE, Trial, call, marks};
 use crate::support::wait;
 
-fn set(redis: &mut Connection, rules: &[&str]) {
+pub(super) fn set(redis: &mut Connection, rules: &[&str]) {
     redis::cmd("ACL").arg("SETUSER").arg("poor").arg(rules).exec(redis).unwrap();
 }
 
 /// A trial with a user that may do all but that, and that user's address.
-fn without(rights: &str) -> (Trial, String) {
+pub(super) fn without(rights: &str) -> (Trial, String) {
     let mut trial = Trial::new();
     let rules = ["reset", "on", ">word", "~*", "&*", "+@all"].into_iter().chain(rights.split(' '));
     set(&mut trial.redis, &rules.collect::<Vec<_>>());

@@ -22,12 +22,12 @@ impl Site {
         Self { trial, client, runtime }
     }
 
-    fn allow(&mut self, rules: &[&str]) {
+    pub(super) fn allow(&mut self, rules: &[&str]) {
         redis::cmd("ACL").arg("SETUSER").arg("poor").arg(rules).exec(&mut self.trial.redis).unwrap();
     }
 
     /// The address for a user that may do all but that.
-    fn without(&mut self, right: &str) -> String {
+    pub(super) fn without(&mut self, right: &str) -> String {
         self.allow(&["reset", "on", ">word", "~*", "&*", "+@all", right]);
         format!("{}?user=poor&pass=word", self.trial.server.url())
     }

@@ -10,6 +10,7 @@ mod inspected;
 mod python;
 mod races;
 mod records;
+mod rights;
 mod unique;
 
 use std::time::Duration;

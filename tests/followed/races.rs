@@ -85,6 +85,118 @@ fn cancel_before_the_claim_is_sent_leaves_a_mark() {
 }
 
 #[test]
+fn cancel_before_the_pick_up_is_sent_leaves_a_mark() {
+    let mut site = Site::new();
+    let proxy = site.trial.server.proxy();
+    let pick_up = proxy.trap(Side::Request, Requests::script("pick_up"), Fault::Hold);
+    let mut worker = site.worker_behind(&proxy);
+    arrive(&pick_up);
+    let handle = site.enqueue(tasks::noted::call("a".into()));
+    assert_eq!(site.runtime.block_on(handle.cancel()).unwrap(), Cancelled::Waiting);
+    pick_up.release();
+    site.assert_dropped(&handle);
+    site.trial.stop(&mut worker);
+}
+
+#[test]
+fn cancel_before_a_pick_up_is_heard_ends_the_run() {
+    let mut site = Site::new();
+    let (proxy, gate) = (site.trial.server.proxy(), site.trial.gate("gate"));
+    let pick_up = proxy.trap(Side::Reply, Requests::script("pick_up"), Fault::Hold);
+    let mut worker = site.worker_behind(&proxy);
+    let handle = site.enqueue(tasks::gated::call(gate));
+    arrive(&pick_up);
+    assert_eq!(site.runtime.block_on(handle.cancel()).unwrap(), Cancelled::Running);
+    pick_up.release();
+    site.assert_dropped(&handle);
+    site.trial.stop(&mut worker);
+}
+
+#[test]
+fn marked_call_of_a_claim_that_was_lost_is_dropped() {
+    for script in ["claim", "pick_up"] {
+        let mut site = Site::new();
+        let proxy = site.trial.server.proxy();
+        let lost = proxy.trap(Side::Reply, Requests::script(script), Fault::End);
+        let handle = if script == "claim" {
+            let handle = site.enqueue(tasks::noted::call("a".into()));
+            assert_eq!(site.runtime.block_on(handle.cancel()).unwrap(), Cancelled::Waiting);
+            handle
+        } else {
+            let sent = proxy.trap(Side::Request, Requests::script(script), Fault::Hold);
+            let mut worker = site.worker_behind(&proxy);
+            arrive(&sent);
+            let handle = site.enqueue(tasks::noted::call("a".into()));
+            assert_eq!(site.runtime.block_on(handle.cancel()).unwrap(), Cancelled::Waiting);
+            sent.release();
+            site.assert_dropped(&handle);
+            assert!(lost.struck() > 0, "expected the reply to be lost");
+            site.trial.stop(&mut worker);
+            continue;
+        };
+        let mut worker = site.trial.start_at(proxy.url(), &["--queue", "q", "--lease", "2s"]);
+        site.assert_dropped(&handle);
+        assert!(lost.struck() > 0, "expected the reply to be lost");
+        site.trial.stop(&mut worker);
+    }
+}
+
+#[test]
+fn cancel_before_the_start_is_noted_ends_the_run() {
+    for side in [Side::Request, Side::Reply] {
+        let mut site = Site::new();
+        let (proxy, gate) = (site.trial.server.proxy(), site.trial.gate("gate"));
+        let start = proxy.trap(side, Requests::script("start"), Fault::Hold);
+        let mut worker = site.worker_behind(&proxy);
+        let handle = site.enqueue(tasks::gated::call(gate));
+        arrive(&start);
+        assert_eq!(site.runtime.block_on(handle.cancel()).unwrap(), Cancelled::Running);
+        start.release();
+        site.assert_dropped(&handle);
+        site.trial.stop(&mut worker);
+    }
+}
+
+#[test]
+fn finish_between_mark_and_search_leaves_no_mark() {
+    let mut site = Site::new();
+    let (proxy, gate) = (site.trial.server.proxy(), site.trial.gate("gate"));
+    let mut worker = site.trial.worker(&[]);
+    let handle = site.enqueue(tasks::gated::call(gate.clone()));
+    site.wait_state(&handle, CallState::Running);
+    let canceller = site.behind(&proxy, &handle);
+    let marked = proxy.trap(Side::Reply, Requests::script("cancel"), Fault::Hold);
+    let found = site.cancel_across(canceller, &marked, |site| {
+        open(&gate);
+        site.wait_state(&handle, CallState::Succeeded);
+    });
+    assert_eq!(found, Cancelled::Ended(CallState::Succeeded));
+    assert_eq!(site.wait(&handle).unwrap(), "opened");
+    site.assert_clean();
+    site.trial.stop(&mut worker);
+}
+
+#[test]
+fn cancel_before_a_promote_is_heard_drops_the_call() {
+    let mut site = Site::new();
+    let proxy = site.trial.server.proxy();
+    let promote = proxy.trap(Side::Reply, Requests::script("promote"), Fault::Hold);
+    let handle = site.enqueue(tasks::noted::call("a".into()).after(Duration::from_millis(1)));
+    // Sweeps and claims nothing: it only moves what is due.
+    let mut sweeper = site.trial.command(crate::support::process::DELAYED);
+    sweeper.args(["sweeper", "--queue", "q", "--interval", "50ms", "--redis", proxy.url()]);
+    let mut sweeper = Program::spawn(&mut sweeper);
+    arrive(&promote);
+    site.wait_state(&handle, CallState::Waiting);
+    assert_eq!(site.runtime.block_on(handle.cancel()).unwrap(), Cancelled::Waiting);
+    promote.release();
+    let mut worker = site.trial.worker(&[]);
+    site.assert_dropped(&handle);
+    site.trial.stop(&mut worker);
+    sweeper.kill9();
+}
+
+#[test]
 fn claim_between_mark_and_search_drops_the_call() {
     let mut site = Site::new();
     let proxy = site.trial.server.proxy();

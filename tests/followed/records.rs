@@ -138,9 +138,13 @@ fn two_waiters_of_one_call_and_many_calls_at_once_all_hear() {
 fn same_id_enqueued_by_fifty_senders_is_taken_once() {
     let mut site = Site::new();
     let id = CallId::new();
-    let senders: Vec<_> = (0..50)
-        .map(|n| {
-            let client = site.client.clone();
+    // Each with a connection of its own, so that no two share a script call.
+    let url = site.trial.server.url();
+    let connects = (0..50).map(|_| delayed::Client::connect(&url));
+    let clients = site.runtime.block_on(futures_util::future::try_join_all(connects)).unwrap();
+    let senders: Vec<_> = (0..)
+        .zip(clients)
+        .map(|(n, client)| {
             site.runtime.spawn(async move { client.enqueue(tasks::charge::call(n).id(id)).await })
         })
         .collect();
@@ -214,7 +218,54 @@ fn progress_and_log_are_read_while_the_call_runs() {
     crate::support::trial::open(&gate);
     site.wait(&inline).unwrap();
     site.wait(&apart).unwrap();
+    // What they said last is written before the worker ends.
     site.trial.stop(&mut worker);
+    for handle in [&inline, &apart] {
+        assert_eq!((progress(handle).share, &*progress(handle).text), (Some(1.0), "done"));
+    }
+}
+
+/// What the run said of itself until its process died, and of the run after that.
+#[test]
+fn progress_outlives_the_worker_that_wrote_it() {
+    let site = Site::new();
+    let progress = |handle: &delayed::Handle| site.runtime.block_on(handle.progress()).unwrap().unwrap();
+    for apart in [false, true] {
+        let gate = site.trial.gate(&format!("gate-{apart}"));
+        let mut first = site.trial.worker(&["--lease", "1s"]);
+        let handle = match apart {
+            true => site.enqueue(tasks::steps_apart::call(gate.clone())),
+            false => site.enqueue(tasks::steps::call(gate.clone())),
+        };
+        wait::until("it to say something", PATIENCE, || progress(&handle).share.is_some());
+        first.kill9();
+        assert_eq!((progress(&handle).share, &*progress(&handle).text), (Some(0.4), "reading"));
+        let mut sweeper = site.trial.sweeper(&["--interval", "100ms"]);
+        site.wait_state(&handle, CallState::Waiting);
+        assert_eq!(&*progress(&handle).text, "reading", "expected it to stay while the call waits");
+        let mut second = site.trial.worker(&[]);
+        site.wait_state(&handle, CallState::Running);
+        crate::support::trial::open(&gate);
+        site.wait(&handle).unwrap();
+        wait::until("the end to be said", PATIENCE, || progress(&handle).share == Some(1.0));
+        site.trial.stop(&mut second);
+        sweeper.kill9();
+    }
+}
+
+#[test]
+fn last_words_of_a_short_run_are_kept() {
+    let site = Site::new();
+    let gate = site.trial.gate("gate");
+    crate::support::trial::open(&gate);
+    let mut worker = site.trial.worker(&[]);
+    let calls: Vec<_> = (0..50).map(|_| site.enqueue(tasks::steps::call(gate.clone()))).collect();
+    calls.iter().for_each(|handle| site.wait(handle).unwrap());
+    site.trial.stop(&mut worker);
+    for handle in &calls {
+        let said = site.runtime.block_on(handle.progress()).unwrap().unwrap();
+        assert_eq!((said.share, &*said.text, said.log.len()), (Some(1.0), "done", 2));
+    }
 }
 
 fn key(id: CallId) -> String {

@@ -428,3 +428,12 @@ fn key_of_another_program_is_no_pause() {
         assert_eq!(claim(&mut bench, &Ask::free(1)).unwrap().messages, bytes(&["x"]));
     }
 }
+
+#[test]
+fn keeps_every_message_without_a_right() {
+    denied::keeps_every_message_without_a_right(
+        "claim",
+        |bench| bench.wait(&["x", "y"]),
+        |bench| call_claim::<Value>(bench, &Ask::free(2)),
+    );
+}

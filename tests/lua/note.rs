@@ -28,12 +28,45 @@ fn writes_progress_and_keeps_the_end_of_the_log() {
 }
 
 #[test]
-fn comes_too_late_for_a_call_that_is_not_owned_or_has_ended() {
+fn comes_too_late_for_a_call_that_is_not_owned_or_known() {
     let mut bench = seed();
     assert_eq!(note(&mut bench, &slot(1), "0.4", "").unwrap(), 0);
-    let () = bench.redis.hset(RECORD, "state", "succeeded").unwrap();
-    assert_eq!(note(&mut bench, &slot(0), "0.4", "").unwrap(), 0);
     let () = bench.redis.del(RECORD).unwrap();
     assert_eq!(note(&mut bench, &slot(0), "0.4", "").unwrap(), 0);
     assert!(!bench.redis.exists::<_, bool>(RECORD).unwrap(), "expected no record to be made");
+}
+
+#[test]
+fn last_words_of_a_run_come_behind_its_end() {
+    for state in ["succeeded", "dead", "retrying", "waiting"] {
+        let mut bench = seed();
+        let () = bench.redis.hset_multiple(RECORD, &[("state", state), ("slot", &slot(0))]).unwrap();
+        let () = bench.redis.expire(RECORD, 60).unwrap();
+        assert_eq!(note(&mut bench, &slot(1), "0.2", "").unwrap(), 0, "{state}: of another run");
+        let () = bench.redis.hset(PROCESSING, slot(0), "another").unwrap();
+        let expected = i64::from(state != "waiting");
+        assert_eq!(note(&mut bench, &slot(0), "1", "bye\n").unwrap(), expected, "{state}");
+        bench.assert_expires(RECORD, 60_000);
+        let said: Option<String> = bench.redis.hget(RECORD, "log").unwrap();
+        assert_eq!(said.is_some(), expected == 1, "{state}");
+    }
+    // A short run may end before its start is noted.
+    let mut bench = seed();
+    let () = bench.redis.hset(RECORD, "state", "succeeded").unwrap();
+    let () = bench.redis.del(PROCESSING).unwrap();
+    assert_eq!(note(&mut bench, &slot(0), "1", "").unwrap(), 1);
+}
+
+#[test]
+fn changes_nothing_when_it_is_refused() {
+    let call = |bench: &mut Bench| note(bench, &slot(0), "0.4", "one\n");
+    let mut bench = seed();
+    bench.fill();
+    bench.refuses(FULL, "in a full Redis", call);
+    for key in [PROCESSING, RECORD] {
+        let mut bench = seed();
+        let () = bench.redis.del(key).unwrap();
+        let () = bench.redis.set(key, "text").unwrap();
+        bench.refuses(WRONG_TYPE, key, call);
+    }
 }

@@ -55,6 +55,8 @@ fn changes_nothing_when_it_is_refused() {
     let mut bench = Bench::new();
     let () = bench.redis.rpush(PAUSED, "a call of a queue with this name").unwrap();
     bench.refuses(WRONG_TYPE, "with a list", call);
+    let mut bench = Bench::new();
+    assert_eq!(bench.when_full(call).unwrap().0, 1, "expected a full Redis to be no obstacle");
 }
 
 #[test]

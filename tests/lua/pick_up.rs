@@ -147,3 +147,8 @@ fn token_of_a_paused_queue_stays_where_it_is() {
         assert_eq!(pick_up(&mut bench, 2).unwrap().3, Some(b"x".to_vec()));
     }
 }
+
+#[test]
+fn keeps_every_message_without_a_right() {
+    denied::keeps_every_message_without_a_right("pick_up", seed, |bench| call_pick_up::<Value>(bench, 1));
+}

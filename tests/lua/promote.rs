@@ -119,3 +119,12 @@ fn changes_nothing_when_it_is_refused() {
     assert_eq!(promote(&mut bench, US, 500).unwrap().0, 1, "expected a lease that is none to be no obstacle");
     assert_eq!(bench.redis.llen::<_, u64>(TIMETABLE).unwrap(), 1, "expected it to be left alone");
 }
+
+#[test]
+fn keeps_every_message_without_a_right() {
+    denied::keeps_every_message_without_a_right(
+        "promote",
+        |bench| schedule(bench, "a", -1),
+        |bench| promote(bench, US, 500),
+    );
+}

@@ -104,3 +104,10 @@ fn changes_nothing_when_it_is_refused() {
         refuses_stale_calls(seed, |bench, seq| put_back(bench, seq, place, &slots(1)));
     }
 }
+
+#[test]
+fn keeps_every_message_without_a_right() {
+    denied::keeps_every_message_without_a_right("put_back", seed, |bench| {
+        put_back(bench, 1, "head", &slots(2))
+    });
+}

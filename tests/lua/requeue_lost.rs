@@ -519,3 +519,15 @@ fn changes_nothing_when_it_is_refused() {
     let keys = [QUEUE, TOKENS, PROCESSING, DEATHS];
     changes_nothing_it_may_not(&keys, seed, |bench| sweep(bench, 0, &ASK));
 }
+
+#[test]
+fn keeps_every_message_without_a_right() {
+    denied::keeps_every_message_without_a_right(
+        "requeue_lost",
+        |bench| {
+            bench.own(&[(&slot(0), "a"), (&slot(1), "b")]);
+            let () = bench.redis.del(&[slot(0), slot(1)]).unwrap();
+        },
+        |bench| sweep_all(bench, 0, &ASK),
+    );
+}

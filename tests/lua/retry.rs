@@ -65,3 +65,8 @@ fn changes_nothing_when_it_is_refused() {
     changes_nothing_it_may_not(&keys, seed, |bench| retry(bench, 1, &slot(0), "b again"));
     refuses_stale_calls(seed, |bench, seq| retry(bench, seq, &slot(0), "b again"));
 }
+
+#[test]
+fn keeps_every_message_without_a_right() {
+    denied::keeps_every_message_without_a_right("retry", seed, |bench| retry(bench, 1, &slot(0), "b again"));
+}

@@ -130,3 +130,10 @@ fn changes_nothing_when_it_is_refused() {
         retry_later(bench, 1, &slot(0), "b again", 1)
     });
 }
+
+#[test]
+fn keeps_every_message_without_a_right() {
+    denied::keeps_every_message_without_a_right("retry_later", seed, |bench| {
+        retry_later(bench, 1, &slot(0), "b again", 500)
+    });
+}

@@ -76,3 +76,12 @@ fn changes_nothing_when_it_is_refused() {
     seed(&mut bench, 2);
     bench.refuses("ERR", "for something that is no id", |bench| revive(bench, &[("x".into(), "m".into())]));
 }
+
+#[test]
+fn keeps_every_message_without_a_right() {
+    denied::keeps_every_message_without_a_right(
+        "revive",
+        |bench| seed(bench, 3),
+        |bench| revive(bench, &[pair(3), pair(1)]),
+    );
+}

@@ -45,3 +45,12 @@ fn changes_nothing_when_it_is_refused() {
         |bench| run_now(bench, &["x"]),
     );
 }
+
+#[test]
+fn keeps_every_message_without_a_right() {
+    denied::keeps_every_message_without_a_right(
+        "run_now",
+        |bench| ["a", "b"].iter().for_each(|id| bench.scheduled(id)),
+        |bench| run_now(bench, &["b", "a"]),
+    );
+}

@@ -50,3 +50,20 @@ fn comes_too_late_for_a_slot_that_owns_nothing() {
     assert!(bench.redis.exists::<_, bool>(LOCK).unwrap());
     assert_eq!(bench.redis.hget::<_, _, String>(RECORD, "state").unwrap(), "waiting");
 }
+
+#[test]
+fn full_redis_and_keys_of_others_are_no_obstacle() {
+    let mut bench = seed();
+    assert_eq!(bench.when_full(|bench| start(bench, &slot(0), b's')).unwrap(), 1);
+    for key in [RECORD, LOCK] {
+        let mut bench = seed();
+        let () = bench.redis.del(key).unwrap();
+        let () = bench.redis.rpush(key, "of another program").unwrap();
+        start(&mut bench, &slot(0), b's').unwrap();
+        assert_eq!(bench.redis.lrange::<_, Vec<String>>(key, 0, -1).unwrap(), ["of another program"]);
+    }
+    let mut bench = seed();
+    let () = bench.redis.del(PROCESSING).unwrap();
+    let () = bench.redis.set(PROCESSING, "text").unwrap();
+    bench.refuses(WRONG_TYPE, "with a text", |bench| start(bench, &slot(0), b's'));
+}

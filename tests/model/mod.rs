@@ -4,6 +4,9 @@
 
 mod against_redis;
 pub(crate) mod deaths;
+mod life;
+mod life_rules;
+mod life_steps;
 pub(crate) mod pair;
 mod properties;
 pub(crate) mod protections;

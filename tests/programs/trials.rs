@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use delayed::{Client, Context, GoTask, State, TaskError};
+use nix::time::{ClockId, clock_gettime};
 
 /// Between two looks at a gate.
 const LOOK: Duration = Duration::from_millis(2);
@@ -87,12 +88,21 @@ async fn length(data: Vec<u8>) {
     note(&data.len().to_string());
 }
 
-/// Runs for a while: `+n` at its start, `-n` at its end.
+/// Runs for a while: `+n` at its start, `-n` at its end. With TIMES, behind `@`, when that was.
 #[delayed::task(name = "trial.span")]
 async fn span(n: String, ms: u64) {
-    note(&format!("+{n}"));
+    note(&format!("+{n}{}", moment()));
     tokio::time::sleep(Duration::from_millis(ms)).await;
-    note(&format!("-{n}"));
+    note(&format!("-{n}{}", moment()));
+}
+
+/// Milliseconds of the clock that is the same for all processes, whatever they take the time to be.
+fn moment() -> String {
+    if std::env::var_os("TIMES").is_none() {
+        return String::new();
+    }
+    let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock of the machine"));
+    format!("@{}", now.as_millis())
 }
 
 #[delayed::task(name = "trial.span_blocking")]

@@ -84,11 +84,17 @@ impl Case {
 
     /// Whether the call that is hit keeps a record.
     pub(super) fn keeps_record(&self) -> bool {
-        matches!(self.scene.script, "submit" | "start" | "note" | "finish")
+        let is_followed = matches!(self.scene.script, "submit" | "start" | "note" | "finish");
+        is_followed || self.scene.row == "cancel what waits"
+    }
+
+    /// Whether it keeps a record, and was cancelled while it waited.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.keeps_record() && self.cell.runs == Runs::Never && self.scene.row.contains("cancel")
     }
 
     /// The id of such a call that the stage pushes.
-    fn id(&self) -> CallId {
+    pub(super) fn id(&self) -> CallId {
         let mut bytes = [0; 16];
         bytes[..2].copy_from_slice(&self.n.to_be_bytes());
         CallId::from_bytes(bytes)
@@ -172,6 +178,13 @@ impl<'a> Stage<'a> {
         }
         let bystander = call("points:note", self.case.n + 1);
         self.push(&[self.case.hit(), bystander]);
+    }
+
+    /// The call that is hit was cancelled while it waits.
+    pub(super) fn mark(&mut self) {
+        let (key, id) = (format!("{}_cancelled", self.case.queue()), self.case.id());
+        let (now, _): (u64, u64) = redis::cmd("TIME").query(&mut self.redis).unwrap();
+        let () = self.redis.zadd(key, &id.as_bytes()[..], now * 1000).unwrap();
     }
 
     fn note(&self) -> PathBuf {

@@ -86,7 +86,7 @@ const USUAL: Scene = Scene {
 /// Only Rust's workers have something to do with it.
 const OURS: fn(Party, Place) -> bool = |party, _| party == Party::Rust;
 
-pub(super) static REQUESTS: [Scene; 33] = [
+pub(super) static REQUESTS: [Scene; 35] = [
     Scene {
         row: "enqueue",
         who: Who::Producer,
@@ -415,8 +415,6 @@ pub(super) static REQUESTS: [Scene; 33] = [
         row: "start",
         script: "start",
         task: "points:held",
-        // Elsewhere its run may not have begun yet.
-        by_mode: false,
         can_inherit: OURS,
         play: |stage| {
             stage.push_both();
@@ -429,7 +427,7 @@ pub(super) static REQUESTS: [Scene; 33] = [
         row: "note",
         script: "note",
         task: "points:says",
-        by_mode: false,
+
         can_inherit: OURS,
         play: |stage| {
             stage.push_both();
@@ -439,6 +437,30 @@ pub(super) static REQUESTS: [Scene; 33] = [
         ..USUAL
     },
     Scene { row: "finish", script: "finish", can_inherit: OURS, ..USUAL },
+    Scene {
+        row: "finish of a cancelled call",
+        script: "finish",
+        can_inherit: OURS,
+        play: |stage| {
+            stage.push_both();
+            stage.mark();
+            stage.start_worker("1s");
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "cancel what waits",
+        who: Who::Operator,
+        script: "cancel",
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            stage.push_both();
+            let id = stage.case.id().to_string();
+            stage.start(&["calls", "cancel", &id, "--queue", &stage.case.queue()]);
+        },
+        ..USUAL
+    },
     Scene {
         row: "begin a suspect",
         script: "begin",

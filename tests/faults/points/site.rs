@@ -197,6 +197,9 @@ impl Site {
             if case.keeps_record() && case.expected() > 0 {
                 assert_eq!(record_states(&mut redis, &queue), ["succeeded"], "{case:?}");
                 expected.insert(format!("{queue}_done"));
+            } else if case.is_cancelled() {
+                assert_eq!(record_states(&mut redis, &queue), ["cancelled"], "{case:?}");
+                expected.insert(format!("{queue}_done"));
             }
             // The stream stays when its last letter goes.
             if case.ends_dead() || matches!(case.scene.script, "revive" | "delete") {

@@ -11,13 +11,15 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 )
 
 const usage = `usage: delayed-test COMMAND [flags]
 
-  produce  -redis URL -queue NAME [-acknowledge]
+  produce  -redis URL -queue NAME [-acknowledge] [-timeout 5s]
                                                 enqueue the calls read from standard input, and say
-                                                so of each
+                                                so of each; fail when a reply takes longer than that
   produce  -redis URL -queue NAME -repeat N -path PATH [-offset N]
                                                 enqueue PATH(offset), PATH(offset+1), ...
   bytes                                         print in hex what produce would push
@@ -52,6 +54,7 @@ func run(command string, args []string) error {
 		path := flags.String("path", "", "")
 		offset := flags.Int("offset", 0, "")
 		acknowledge := flags.Bool("acknowledge", false, "")
+		patience := flags.Duration("timeout", 0, "")
 		flags.Parse(args)
 		calls := stdinCalls(os.Stdin)
 		if *repeat > 0 {
@@ -60,7 +63,8 @@ func run(command string, args []string) error {
 			}
 			calls = repeatedCalls(*path, *offset, *repeat)
 		}
-		return produce(newQueue(*name, *url), calls, *acknowledge, os.Stdout)
+		timeout := redis.DialReadTimeout(*patience)
+		return produce(newQueue(*name, *url, timeout), calls, *acknowledge, os.Stdout)
 	case "bytes":
 		flags.Parse(args)
 		return printBytes(stdinCalls(os.Stdin), os.Stdout)

@@ -54,7 +54,8 @@ type queue struct {
 	pool                   *redis.Pool
 }
 
-func newQueue(name, address string) *queue {
+// newQueue waits for each reply for as long as the options say; without them for ever, as that module does.
+func newQueue(name, address string, options ...redis.DialOption) *queue {
 	return &queue{
 		name:       name,
 		noti:       name + "_noti",
@@ -63,21 +64,21 @@ func newQueue(name, address string) *queue {
 			MaxIdle:     1,
 			MaxActive:   10,
 			IdleTimeout: time.Minute,
-			Dial:        func() (redis.Conn, error) { return dial(address) },
+			Dial:        func() (redis.Conn, error) { return dial(address, options) },
 		},
 	}
 }
 
 // dial also knows unix:///path?db=N, which the library does not.
-func dial(address string) (redis.Conn, error) {
+func dial(address string, options []redis.DialOption) (redis.Conn, error) {
 	if !strings.HasPrefix(address, "unix:") {
-		return redis.DialURL(address)
+		return redis.DialURL(address, options...)
 	}
 	parsed, err := url.Parse(address)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := redis.Dial("unix", parsed.Path)
+	conn, err := redis.Dial("unix", parsed.Path, options...)
 	if err != nil {
 		return nil, err
 	}

@@ -54,8 +54,9 @@ def main() -> None:
     """Enqueue every line of standard input."""
     parser = arguments(__doc__)
     parser.add_argument("--acknowledge", action="store_true", help="say so of each line")
+    parser.add_argument("--timeout", type=float, help="seconds that a reply may take")
     options = parser.parse_args()
-    conn = connect(options.redis)
+    conn = connect(options.redis, options.timeout)
     queue: Any = Queue(options.queue, conn)
     scheduler = delayed_compat.Queue(options.queue, conn)
     sent = 0

@@ -9,6 +9,8 @@ import signal
 from collections.abc import Callable
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -19,9 +21,12 @@ def arguments(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def connect(url: str) -> redis.Redis:
-    """Return a client of the Redis at `url`."""
-    return redis.Redis.from_url(url)
+def connect(url: str, timeout: float | None = None) -> redis.Redis:
+    """Return a client of the Redis at `url`, which waits that many seconds for each reply."""
+    if timeout is None:
+        return redis.Redis.from_url(url)
+    # A push whose reply was lost is not sent again: it may have been applied.
+    return redis.Redis.from_url(url, socket_timeout=timeout, retry=Retry(NoBackoff(), 0))
 
 
 def on_stop(stop: Callable[[], None]) -> Callable[[float], None]:

@@ -1,0 +1,199 @@
+//! What becomes of scheduled calls when processes, Redis or the rights to it fail.
+
+use std::time::Duration;
+
+use delayed::{Client, GoTask};
+use redis::Commands;
+
+use super::rights::{set, without};
+use crate::support::process::Program;
+use crate::support::redis::Options;
+use crate::support::trial::{PATIENCE, QUEUE, Trial, call, mark};
+use crate::support::wait;
+
+/// The lease of the timetable.
+const LEASE: Duration = Duration::from_secs(1);
+
+fn marking(n: usize) -> delayed::Call {
+    GoTask::new("trial.mark").arg(n.to_string()).queue(QUEUE)
+}
+
+/// Schedules calls that note these numbers.
+fn schedule(trial: &Trial, numbers: std::ops::Range<usize>, after: Duration) {
+    let client = Client::lazy(&trial.server.url());
+    let count = numbers.len();
+    assert_eq!(client.enqueue_many_blocking(numbers.map(|n| marking(n).after(after))).unwrap(), count);
+}
+
+fn server_ms(trial: &mut Trial) -> u64 {
+    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut trial.redis).unwrap();
+    seconds * 1000 + micros / 1000
+}
+
+#[test]
+fn thousand_calls_due_while_redis_is_down_run_once_late() {
+    let mut trial = Trial::with(Options { append_only: true, ..Options::default() });
+    let mut workers = [trial.worker(&["--lease", "2s"]), trial.worker(&["--lease", "2s"])];
+    schedule(&trial, 0..1_000, Duration::from_millis(1500));
+    let last: Vec<(Vec<u8>, u64)> = trial.redis.zrange_withscores("q_due", -1, -1).unwrap();
+    assert_eq!(trial.state().later.len(), 1_000, "expected none to be due yet");
+    trial.server.kill();
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
+    wait::until("all to be due", PATIENCE, || now() > u128::from(last[0].1));
+    trial.server.restart();
+    trial.redis = trial.server.connection();
+    trial.wait_runs(1_000);
+    trial.wait_settled();
+    workers.iter_mut().for_each(|worker| {
+        trial.stop(worker);
+    });
+    trial.ledger.assert_each_once(0..1_000);
+    assert_eq!(trial.state().later.len(), 0);
+}
+
+/// The process that has the lease of the timetable: its place among these.
+fn holder(trial: &mut Trial, workers: &[Program]) -> Option<usize> {
+    let id: Option<String> = trial.redis.get("q_timetable").unwrap();
+    let serves = |worker: &Program| {
+        let line: serde_json::Value = serde_json::from_str(&worker.wait_for_line("\"serving\"")).unwrap();
+        line["worker"].as_str().unwrap().to_owned()
+    };
+    workers.iter().position(|worker| id.as_ref().is_some_and(|id| serves(worker).contains(&**id)))
+}
+
+#[test]
+fn killed_holder_of_the_timetable_delays_calls_by_one_lease() {
+    let mut trial = Trial::new();
+    let mut workers: Vec<Program> = (0..3).map(|_| trial.worker(&["--no-sweep", "--lease", "30s"])).collect();
+    wait::until("all to listen", PATIENCE, || {
+        let command = redis::cmd("PUBSUB").arg(&["NUMSUB", "q:due"]).to_owned();
+        let heard: Vec<(String, u64)> = command.query(&mut trial.redis).unwrap();
+        heard[0].1 == 3
+    });
+    // Who moves the first keeps the timetable for the others, which are due soon.
+    schedule(&trial, 1..200, Duration::from_millis(1_100));
+    schedule(&trial, 0..1, Duration::from_millis(200));
+    let holder = wait::until_some("a holder of the lease", PATIENCE, || holder(&mut trial, &workers));
+    trial.wait_runs(1);
+    trial.wait_settled();
+    workers.remove(holder).kill9();
+    let due: Vec<(Vec<u8>, u64)> = trial.redis.zrange_withscores("q_due", 0, -1).unwrap();
+    assert_eq!(due.len(), 199, "expected them to be scheduled still when the holder has died");
+    trial.wait_runs(200);
+    let late = server_ms(&mut trial).saturating_sub(due[198].1);
+    println!("late by {late} ms");
+    // A machine that is busy takes its time, too.
+    assert!(late < 2_000 + LEASE.as_millis() as u64, "expected one lease at the most: {late} ms");
+    trial.wait_settled();
+    workers.iter_mut().for_each(|worker| {
+        trial.stop(worker);
+    });
+    trial.ledger.assert_each_once(0..200);
+}
+
+#[test]
+fn timetable_of_another_type_holds_up_no_other_call() {
+    for key in ["q_due", "q_later"] {
+        let mut trial = Trial::new();
+        let mut worker = trial.worker(&["--lease", "1s"]);
+        let client = Client::lazy(&trial.server.url());
+        let () = trial.redis.set(key, "text").unwrap();
+        let scheduled = || client.enqueue_blocking(marking(0).after(Duration::from_millis(1)));
+        let error = scheduled().unwrap_err();
+        assert_eq!(error.broker_kind(), Some(delayed::BrokerErrorKind::WrongType), "{key}: {error}");
+        trial.push(&[mark(1)]);
+        trial.wait_runs(1);
+        let () = trial.redis.del(key).unwrap();
+        assert_eq!(trial.state().later.len(), 0, "{key}: expected nothing of the refused call to be left");
+        scheduled().unwrap();
+        trial.wait_runs(2);
+        // It was made while calls were scheduled.
+        schedule(&trial, 2..4, Duration::from_millis(300));
+        let () = trial.redis.rename(key, "kept").unwrap();
+        let () = trial.redis.set(key, "text").unwrap();
+        worker.wait_for_line("moving calls that are due");
+        let () = trial.redis.rename("kept", key).unwrap();
+        trial.wait_runs(4);
+        trial.wait_settled();
+        trial.stop(&mut worker);
+        trial.ledger.assert_each_once(0..4);
+        trial.assert_only(&[]);
+    }
+}
+
+/// Plays each of them, all at a time: most wait for a pause to be over.
+fn each(rights: &[&str], play: impl Fn(&str) + Sync) {
+    std::thread::scope(|scope| {
+        for rights in rights {
+            scope.spawn(|| play(rights));
+        }
+    });
+}
+
+#[test]
+fn calls_that_may_not_be_moved_run_once_when_they_may() {
+    let moves = ["-zrange", "-zrangebyscore", "-zrem", "-hdel", "-hmget", "-rpush", "-hget", "-hset"];
+    let leases = ["-set", "-get", "-pttl", "-unlink", "-set -unlink"];
+    each(&[&moves[..], &leases].concat(), |rights| {
+        let (mut trial, url) = without("+@all");
+        let mut worker = trial.worker_at(&url, &["--lease", "1s", "--no-sweep"]);
+        set(&mut trial.redis, &rights.split(' ').collect::<Vec<_>>());
+        schedule(&trial, 0..20, Duration::from_millis(20));
+        wait::until("a refusal, or all to be done without that right", PATIENCE, || {
+            worker.printed().contains("give it the right") || trial.ledger.total() == 20
+        });
+        set(&mut trial.redis, &["+@all"]);
+        trial.wait_runs(20);
+        trial.wait_settled();
+        trial.stop(&mut worker);
+        trial.ledger.assert_each_once(0..20);
+        assert_eq!(trial.state().later.len(), 0, "{rights}");
+    });
+}
+
+#[test]
+fn retries_that_may_not_be_scheduled_come_all_the_same() {
+    let rights = ["-zadd", "-hset", "-hdel", "-hexists", "-hsetnx", "-zrange", "-get", "-publish", "-unlink"];
+    each(&rights, |right| {
+        let (mut trial, url) = without("+@all");
+        let mut worker = trial.worker_at(&url, &["--lease", "1s"]);
+        set(&mut trial.redis, &[right]);
+        let calls: Vec<Vec<u8>> =
+            (0..10).map(|n| call("trial.comes_back", &[n.to_string().into()])).collect();
+        trial.push(&calls);
+        wait::until("a refusal, or all to be done without that right", PATIENCE, || {
+            worker.printed().contains("give it the right") || trial.ledger.total() == 20
+        });
+        set(&mut trial.redis, &["+@all"]);
+        trial.wait_runs(20);
+        trial.wait_settled();
+        wait::until("no call to be scheduled", PATIENCE, || trial.state().later.is_empty());
+        trial.stop(&mut worker);
+        trial.ledger.assert_each_once((0..10).flat_map(|n| [format!("{n} 1"), format!("{n} 2")]));
+        assert_eq!(trial.dead(), 0, "{right}");
+    });
+}
+
+#[test]
+fn schedule_that_was_refused_can_be_sent_again() {
+    for right in ["-zadd", "-hset", "-zrange", "-hlen", "-hexists", "-get", "-unlink", "-publish", "-evalsha"]
+    {
+        let (mut trial, url) = without("+@all");
+        let client = Client::connect_blocking(&url).unwrap();
+        set(&mut trial.redis, &[right]);
+        let call = || marking(0).after(Duration::from_millis(1));
+        let refused = client.enqueue_blocking(call());
+        set(&mut trial.redis, &["+@all"]);
+        if let Err(error) = refused {
+            assert_eq!(error.broker_kind(), Some(delayed::BrokerErrorKind::Denied), "{right}: {error}");
+            assert_eq!(trial.state().later.len(), 0, "{right}");
+            client.enqueue_blocking(call()).unwrap();
+        }
+        let mut worker = trial.worker(&[]);
+        trial.wait_runs(1);
+        trial.wait_settled();
+        trial.stop(&mut worker);
+        trial.ledger.assert_each_once(0..1);
+        trial.assert_only(&[]);
+    }
+}
