@@ -1,6 +1,6 @@
 -- note: write what a run says of its progress into the record of its call.
 --
--- Nobody waits for this. It comes too late for what a slot owns no more.
+-- Nobody waits for this: it may come when the run has ended. It comes too late when another slot has run the call since.
 --
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
 -- ARGV[1]  queue     its name, with which the key of the record begins
@@ -19,8 +19,8 @@ local MOST = 16384 -- bytes of the log that are kept, the last ones
 local key = record_of(ARGV[1], ARGV[3])
 local message = redis.call('HGET', KEYS[1], ARGV[2])
 local is_owned = message and string.find(message, ARGV[3], 1, true) -- not the next one, which the slot has claimed since
-local state = is_owned and redis.call('HGET', key, 'state')
-if not state or ENDED[state] then
+local record = redis.call('HMGET', key, 'state', 'slot')
+if not record[1] or not (is_owned or record[2] == ARGV[2]) then
   return 0
 end
 if ARGV[4] ~= '' then

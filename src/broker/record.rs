@@ -21,7 +21,7 @@ pub(crate) struct Record(HashMap<String, Vec<u8>>);
 
 /// The fields of a record that a list shows.
 #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
-const LISTED: [&str; 14] = [
+const LISTED: [&str; 17] = [
     "state",
     "task",
     "queued",
@@ -29,6 +29,9 @@ const LISTED: [&str; 14] = [
     "began",
     "attempt",
     "slot",
+    "progress",
+    "text",
+    "errors",
     "ended",
     "too_large",
     "unencodable",
@@ -94,7 +97,7 @@ impl Broker {
         Ok((!fields.is_empty()).then_some(Record(fields)))
     }
 
-    /// The records of calls, without their results, which may be large.
+    /// The records of calls, without their results and logs, which may be large.
     #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
     pub(crate) async fn records(
         &self,

@@ -314,7 +314,7 @@ impl Worker {
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
         let zygote_died = death.is_some_and(|death| death.0.is_finished());
-        drop((sweeps, promoting, listening, noting, signals));
+        drop((sweeps, promoting, listening, signals));
         if let Some(all_gone) = all_gone {
             // They would lose whoever sees to their end when this process ends first.
             all_gone.await;
@@ -322,8 +322,8 @@ impl Worker {
         if ended.reason == StopReason::Drained {
             self.tell_scheduled(&broker, &queues).await;
         }
-        // The loop is gone, and what it had said is soon said to the end.
-        let _ = tokio::time::timeout(LAST_ANSWERS, answers.join()).await;
+        // The loop is gone, and what it and its runs had said is soon said to the end.
+        let _ = tokio::time::timeout(LAST_ANSWERS, join(answers.join(), noting.join())).await;
         // Only now: a worker that drains still owns messages.
         self.retire(&broker, &queues).await;
         if ended.still_running > 0 {

@@ -28,11 +28,14 @@ fn writes_progress_and_keeps_the_end_of_the_log() {
 }
 
 #[test]
-fn comes_too_late_for_a_call_that_is_not_owned_or_has_ended() {
+fn comes_too_late_for_another_slot_or_without_a_record() {
     let mut bench = seed();
     assert_eq!(note(&mut bench, &slot(1), "0.4", "").unwrap(), 0);
-    let () = bench.redis.hset(RECORD, "state", "succeeded").unwrap();
-    assert_eq!(note(&mut bench, &slot(0), "0.4", "").unwrap(), 0);
+    let () = bench.redis.hdel(PROCESSING, slot(0)).unwrap();
+    let () = bench.redis.hset_multiple(RECORD, &[("state", "succeeded"), ("slot", &slot(0))]).unwrap();
+    assert_eq!(note(&mut bench, &slot(0), "1", "last line\n").unwrap(), 1);
+    assert_eq!(bench.redis.hget::<_, _, String>(RECORD, "log").unwrap(), "last line\n");
+    assert_eq!(note(&mut bench, &slot(1), "0.4", "").unwrap(), 0);
     let () = bench.redis.del(RECORD).unwrap();
     assert_eq!(note(&mut bench, &slot(0), "0.4", "").unwrap(), 0);
     assert!(!bench.redis.exists::<_, bool>(RECORD).unwrap(), "expected no record to be made");

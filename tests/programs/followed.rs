@@ -111,6 +111,17 @@ fn say_steps(ctx: &Context) {
     ctx.progress(0.5, "too soon after that");
 }
 
+/// Fails at its first attempt, and says what it does.
+#[delayed::task(name = "followed.second_time", queue = "q", keep = "1h", retry = 1)]
+pub(crate) async fn second_time(ctx: Context) -> Result<u32, String> {
+    ctx.log(format!("attempt {}", ctx.attempt()));
+    if ctx.attempt() == 1 {
+        return Err("not yet".into());
+    }
+    ctx.progress(0.75, "nearly\u{1b}there");
+    Ok(ctx.attempt())
+}
+
 /// Takes its process down.
 #[delayed::task(
     name = "followed.dies_apart",
