@@ -9,7 +9,7 @@ use serde::Serialize;
 
 pub use self::list::CallFilter;
 
-use crate::broker::Record;
+use crate::broker::{Record, StreamEntry};
 use crate::inspect::{DeadLetter, MessageSummary};
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
@@ -127,6 +127,28 @@ impl CallRecord {
             letter: Some(letter.id),
             ..Self::of_message(queue, state, letter.message)
         }
+    }
+
+    /// A call without a record that a worker has listed when it ended. `None`: the entry is another program's.
+    fn finished(queue: &QueueName, entry: &StreamEntry) -> Option<Self> {
+        let bytes = |name| entry.fields.get(name).map(Vec::as_slice);
+        let text = |name| bytes(name).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let state = CallState::parse(&text("state")?)?;
+        let ended_ms: u64 = entry.id.split('-').next()?.parse().ok()?;
+        let id = bytes("id").and_then(|id| id.try_into().ok()).map(|id| CallId::from_bytes(id).to_string());
+        let took: Option<u64> = text("took").and_then(|took| took.parse().ok());
+        let message = MessageSummary { task: text("task"), call_id: id, ..MessageSummary::nothing() };
+        let wire_id = text("slot");
+        let worker = wire_id.as_deref().and_then(|wire_id| WorkerId::of_wire_id(queue, wire_id));
+        Some(Self {
+            began_ms: took.map(|took| ended_ms.saturating_sub(took)),
+            ended_ms: Some(ended_ms),
+            attempt: text("attempt").and_then(|attempt| attempt.parse().ok()).filter(|attempt| *attempt > 0),
+            worker: worker.map(|worker| worker.to_string()),
+            wire_id,
+            by: text("by"),
+            ..Self::of_message(queue, state, message)
+        })
     }
 
     /// A call of which only the record is there. `None`: what stands there is no record.

@@ -33,6 +33,8 @@ pub struct QueueKeys {
     pub cancelled: String,
     /// ZSET: id → when the record of a finished call is dropped, in milliseconds since 1970.
     pub done: String,
+    /// STREAM: the last finished calls without a record, oldest first.
+    pub finished: String,
     /// STRING: since when the queue is paused, in milliseconds since 1970, a space, and by whom.
     pub paused: String,
     /// The channel on which that process is told of a call that is due before all others.
@@ -59,6 +61,7 @@ impl QueueKeys {
             timetable: format!("{queue}_timetable"),
             cancelled: format!("{queue}_cancelled"),
             done: format!("{queue}_done"),
+            finished: format!("{queue}_finished"),
             paused: format!("{queue}_paused"),
             due_channel: due_channel(queue.as_str()),
             paused_channel: format!("{queue}{PAUSED_CHANNEL}"),

@@ -8,6 +8,7 @@ mod event_loop;
 mod executor;
 mod exits;
 mod failures;
+mod finished;
 mod heartbeat;
 mod hint;
 mod hooks;
@@ -30,7 +31,7 @@ mod sweep;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{join, try_join_all};
+use futures_util::future::{OptionFuture, join, join3, try_join_all};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -65,6 +66,7 @@ use crate::worker::description::Description;
 use crate::worker::event_loop::{EventLoop, KillChannels, Parts, Questions, answer_all};
 use crate::worker::executor::task_table::TaskTable;
 use crate::worker::executor::{ExecutorParts, Shared};
+use crate::worker::finished::FinishedCalls;
 use crate::worker::heartbeat::{Beating, Heartbeat, Pulse};
 use crate::worker::last_sweep::LastSweep;
 use crate::worker::prefetch_limiter::PrefetchLimiter;
@@ -235,6 +237,14 @@ impl Worker {
         let answers = Owned::spawn(answer_all(broker.clone(), answered));
         let (note, said) = unbounded_channel();
         let noting = Owned::spawn(notes::write_all(broker.clone(), queues.clone(), said));
+        let (finished, listing) = config
+            .keep_finished
+            .map(|most| {
+                let (finished, listed) = FinishedCalls::new();
+                let listing = finished::list_all(broker.clone(), queues.clone(), most, listed);
+                (finished, Owned::spawn(listing))
+            })
+            .unzip();
         let running = Arc::clone(&questions.running);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
@@ -275,6 +285,7 @@ impl Worker {
             counters: Arc::clone(&self.counters),
             observer: self.observer.take(),
             hooks: self.hooks.clone(),
+            finished,
             phase: self.handle.watch(),
             questions,
             is_burst: config.burst,
@@ -323,7 +334,8 @@ impl Worker {
             self.tell_scheduled(&broker, &queues).await;
         }
         // The loop is gone, and what it and its runs had said is soon said to the end.
-        let _ = tokio::time::timeout(LAST_ANSWERS, join(answers.join(), noting.join())).await;
+        let listing = OptionFuture::from(listing.map(Owned::join));
+        let _ = tokio::time::timeout(LAST_ANSWERS, join3(answers.join(), noting.join(), listing)).await;
         // Only now: a worker that drains still owns messages.
         self.retire(&broker, &queues).await;
         if ended.still_running > 0 {

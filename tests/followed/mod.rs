@@ -6,6 +6,7 @@ mod tasks;
 mod cancels;
 mod example;
 mod faults;
+mod finished;
 mod inspected;
 mod python;
 mod races;
