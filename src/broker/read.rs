@@ -145,6 +145,17 @@ impl Broker {
         self.read("waiting", redis::cmd("LRANGE").arg(&keys.queue).arg(start).arg(start + count - 1)).await
     }
 
+    /// Up to `count` waiting messages, without the last `skip`, oldest first.
+    pub(super) async fn last_waiting(
+        &self,
+        keys: &QueueKeys,
+        skip: u64,
+        count: u64,
+    ) -> Result<Vec<Vec<u8>>, BrokerError> {
+        let [first, last] = [skip + count, skip + 1].map(|place| format!("-{place}"));
+        self.read("waiting", redis::cmd("LRANGE").arg(&keys.queue).arg(first).arg(last)).await
+    }
+
     /// The message at the head of each of these lists, and how many there are; none where it is no list any more.
     pub(crate) async fn heads(&self, lists: &[&str]) -> Result<Vec<Option<(Vec<u8>, u64)>>, BrokerError> {
         let mut pipe = redis::pipe();

@@ -20,7 +20,6 @@ use crate::protocol::names::QueueName;
 pub(crate) struct Record(HashMap<String, Vec<u8>>);
 
 /// The fields of a record that a list shows.
-#[cfg_attr(not(feature = "inspect"), allow(dead_code))]
 const LISTED: [&str; 17] = [
     "state",
     "task",
@@ -98,7 +97,6 @@ impl Broker {
     }
 
     /// The records of calls, without their results and logs, which may be large.
-    #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
     pub(crate) async fn records(
         &self,
         queue: &QueueName,

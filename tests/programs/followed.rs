@@ -122,6 +122,16 @@ pub(crate) async fn second_time(ctx: Context) -> Result<u32, String> {
     Ok(ctx.attempt())
 }
 
+/// Wants to go on in an hour, once the file is there.
+#[delayed::task(name = "followed.snoozes", queue = "q")]
+pub(crate) async fn snoozes(n: String, gate: PathBuf) -> Result<(), TaskError> {
+    note(&n);
+    while !gate.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Err(TaskError::snooze(Duration::from_secs(3600)))
+}
+
 /// Takes its process down.
 #[delayed::task(
     name = "followed.dies_apart",

@@ -34,7 +34,7 @@ impl Inspector {
             Some((wire_id, message)) => {
                 Some(CallRecord::owned(queue, wire_id, MessageSummary::of(&message, limit)))
             }
-            None => self.broker.find_waiting(&keys, id).await?.message().map(|message| {
+            None => self.broker.find_waiting(&keys, id).await?.map(|message| {
                 CallRecord::of_message(queue, CallState::Waiting, MessageSummary::of(&message, limit))
             }),
         };
