@@ -310,7 +310,7 @@ def test_a_running_call_is_cancelled_by_a_kill_request(face: Face, conn: redis.R
     assert handle.cancel() is CallState.WAITING, "expected a Python worker to hear nothing"
 
 
-def test_a_call_that_is_snoozed_while_it_is_looked_for_is_removed(
+def test_a_call_snoozed_while_it_is_looked_for_is_removed(
     redis_socket: Path, conn: redis.Redis
 ) -> None:
     Queue("mail", conn).enqueue(RustTask(PATH, (1,), id=ID))

@@ -33,6 +33,7 @@ mod transitions;
 mod wait;
 #[cfg(not(feature = "tls"))]
 mod without_tls;
+mod wrong_key;
 
 pub(crate) use self::beside::Beside;
 pub(crate) use self::cancelling::cancelled_by;

@@ -3,6 +3,7 @@
 use crate::protocol::call_id::CallId;
 pub use crate::protocol::names::QUEUES;
 use crate::protocol::names::{QueueName, WorkerId};
+use crate::protocol::tracking::Lock;
 
 /// The keys of one queue, built once.
 #[derive(Debug, Clone)]
@@ -93,8 +94,17 @@ pub const LOCK: &str = ":u:";
 /// HASH: the record of a call; and the channel on which its end is published.
 #[must_use]
 pub fn record(queue: &QueueName, id: CallId) -> String {
-    let digits: String = id.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{queue}:c:{digits}")
+    format!("{queue}:c:{}", hex(id.as_bytes()))
+}
+
+/// STRING: the lock of a unique call.
+#[must_use]
+pub fn lock(queue: &QueueName, lock: &Lock) -> String {
+    format!("{queue}{LOCK}{}", hex(lock.digest()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// HASH: a worker of ours on a queue: `seq` and `info`, and of its last reconcile `fence` and `applied`.

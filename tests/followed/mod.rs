@@ -12,6 +12,7 @@ mod python;
 mod races;
 mod records;
 mod unique;
+mod wrong_types;
 
 use std::time::Duration;
 
