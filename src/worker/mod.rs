@@ -31,7 +31,7 @@ mod sweep;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{OptionFuture, join, join3, try_join_all};
+use futures_util::future::{OptionFuture, join, join4, try_join_all};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -57,7 +57,7 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::meta::since_1970;
 use crate::protocol::names::WorkerId;
 use crate::runner::{PoolOptions, Processes, Zygote};
-use crate::sweeper::{Sweeper, Timetable};
+use crate::sweeper::{Burial, Sweeper, Timetable};
 use crate::sys;
 use crate::task::progress::Reporter;
 use crate::task::{Cancellation, Layers, Registry, States};
@@ -245,6 +245,15 @@ impl Worker {
                 (finished, Owned::spawn(listing))
             })
             .unzip();
+        let (burials, burying) = self
+            .hooks
+            .are_for_burials()
+            .then(|| {
+                let (burials, buried) = unbounded_channel();
+                let (broker, queues, hooks) = (broker.clone(), queues.clone(), self.hooks.clone());
+                (burials, Owned::spawn(hooks::call_for_burials(broker, queues, hooks, buried)))
+            })
+            .unzip();
         let running = Arc::clone(&questions.running);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
@@ -290,7 +299,7 @@ impl Worker {
             questions,
             is_burst: config.burst,
             last_sweep: LastSweep::new(
-                (config.burst && config.sweep).then(|| (broker.clone(), self.sweeper(&broker))),
+                (config.burst && config.sweep).then(|| (broker.clone(), self.sweeper(&broker, &burials))),
             ),
         };
 
@@ -302,7 +311,7 @@ impl Worker {
             } else {
                 sweep::Pace::Beats(found, period)
             };
-            let sweeper = self.sweeper(&broker).with_timetable(Arc::clone(&timetable));
+            let sweeper = self.sweeper(&broker, &burials).with_timetable(Arc::clone(&timetable));
             Owned::spawn(sweep::run(broker.clone(), sweeper, queues.clone(), self.id.clone(), pace))
         });
 
@@ -325,7 +334,7 @@ impl Worker {
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
         let zygote_died = death.is_some_and(|death| death.0.is_finished());
-        drop((sweeps, promoting, listening, signals));
+        drop((sweeps, burials, promoting, listening, signals));
         if let Some(all_gone) = all_gone {
             // They would lose whoever sees to their end when this process ends first.
             all_gone.await;
@@ -335,7 +344,11 @@ impl Worker {
         }
         // The loop is gone, and what it and its runs had said is soon said to the end.
         let listing = OptionFuture::from(listing.map(Owned::join));
-        let _ = tokio::time::timeout(LAST_ANSWERS, join3(answers.join(), noting.join(), listing)).await;
+        let _ = tokio::time::timeout(
+            LAST_ANSWERS,
+            join4(answers.join(), noting.join(), listing, OptionFuture::from(burying.map(Owned::join))),
+        )
+        .await;
         // Only now: a worker that drains still owns messages.
         self.retire(&broker, &queues).await;
         if ended.still_running > 0 {
@@ -356,8 +369,10 @@ impl Worker {
         Stopped { reason, stats, still_running }
     }
 
-    fn sweeper(&self, broker: &Broker) -> Sweeper {
-        Sweeper::with_broker(broker.clone(), self.config.sweeper.clone(), self.config.dead.clone())
+    fn sweeper(&self, broker: &Broker, burials: &Option<UnboundedSender<Burial>>) -> Sweeper {
+        let config = &self.config;
+        Sweeper::with_broker(broker.clone(), config.sweeper.clone(), config.dead.clone())
+            .with_burials(burials.clone())
     }
 
     fn pool_options(&self) -> PoolOptions {
