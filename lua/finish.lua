@@ -45,7 +45,7 @@ for place, message in ipairs(messages) do
     ids[#ids + 1] = id
     note_end(
       ARGV[2], id, tonumber(keep), lock ~= '' and lock, now, state, 'began', now - took, 'attempt', attempt,
-      unpack(ARGV, more, at + 8)
+      'slot', ARGV[at], unpack(ARGV, more, at + 8)
     )
   end
 end

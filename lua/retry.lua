@@ -12,6 +12,7 @@
 -- ARGV[1]  seq      the number of this call: one more than the last that was applied
 -- ARGV[2]  wire id  of the slot
 -- ARGV[3]  message  for the next attempt
+-- ARGV[4]  errors   of the failed attempts, for the record; empty: none, or there is no record
 --
 -- Returns 1, or 0 when the slot owned nothing any more: then nothing was moved.
 -- Errors  STALE  another call was to come before this one, this one comes too late, or which one came
@@ -43,6 +44,9 @@ end
 redis.call('HSET', KEYS[4], 'seq', seq)
 local options = owned == 1 and options_of(ARGV[3])
 if options then
-  note_state(KEYS[1], options.i, 'waiting')
+  note_state(KEYS[1], options.i, 'waiting', 'slot', ARGV[2])
+  if ARGV[4] ~= '' then
+    note_state(KEYS[1], options.i, 'waiting', 'errors', ARGV[4])
+  end
 end
 return owned

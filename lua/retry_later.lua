@@ -17,6 +17,7 @@
 -- ARGV[3]  message  for the next attempt
 -- ARGV[4]  id       of the call: 16 bytes
 -- ARGV[5]  delay    in milliseconds
+-- ARGV[6]  errors   of the failed attempts, for the record; empty: none, or there is no record
 --
 -- Returns 1, or 0 when the slot owned nothing any more, or -1 when the timetable cannot take the message: then nothing
 -- was moved.
@@ -64,7 +65,10 @@ elseif old then
   local options, queue = options_of(ARGV[3]), string.sub(KEYS[5], 1, -7)
   if options then
     local left = tonumber(ARGV[5]) + LIFE
-    note_state(queue, options.i, 'retrying', 'due', due)
+    note_state(queue, options.i, 'retrying', 'due', due, 'slot', ARGV[2])
+    if ARGV[6] ~= '' then
+      note_state(queue, options.i, 'retrying', 'errors', ARGV[6])
+    end
     redis.pcall('PEXPIRE', record_of(queue, options.i), left)
     if options.u and string.sub(options.u, 1, 1) == 'd' then
       redis.pcall('PEXPIRE', key_of_lock(queue, options.u), tonumber(ARGV[5]) + LOCK_LIFE)

@@ -48,7 +48,8 @@ for i = 1, #ARGV, 2 do
       redis.call('XDEL', KEYS[3], ARGV[i])
       count = count + 1
       if options then
-        redis.pcall('HDEL', record_of(KEYS[1], options.i), 'ended', 'reason', 'error', 'letter')
+        redis.pcall('HDEL', record_of(KEYS[1], options.i), 'ended', 'reason', 'error', 'letter', 'errors', 'progress',
+          'text')
         note_state(KEYS[1], options.i, 'waiting')
         if options.u and string.sub(options.u, 1, 1) ~= 'p' then
           redis.pcall('SET', key_of_lock(KEYS[1], options.u), options.i, 'PX', LOCK_LIFE)

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join5, pending};
+use tokio::sync::mpsc::UnboundedSender;
 
 use crate::broker::{
     Beside, Broker, BrokerError, BrokerErrorKind, Channels, DeadLimits, DeathLimits, Found, Pace, Target,
@@ -59,6 +60,18 @@ pub struct Sweeper {
     timetable: Arc<Timetable>,
     /// The queues for which it was logged that dead letters cannot be written.
     unburied: Mutex<Repeats<String>>,
+    /// Is told of each burial.
+    burials: Option<UnboundedSender<Burial>>,
+}
+
+/// A call that a sweep has buried.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "worker"), expect(dead_code))]
+pub(crate) struct Burial {
+    /// The name of the queue.
+    pub(crate) queue: String,
+    /// The id of the dead letter.
+    pub(crate) letter: String,
 }
 
 /// What sweeps did.
@@ -124,6 +137,7 @@ impl Sweeper {
             sweeps: 0,
             nameless: None,
             unburied,
+            burials: None,
             timetable,
         }
     }
@@ -132,6 +146,12 @@ impl Sweeper {
     #[cfg_attr(not(feature = "worker"), expect(dead_code))]
     pub(crate) fn with_timetable(self, timetable: Arc<Timetable>) -> Self {
         Self { timetable, ..self }
+    }
+
+    /// Tells of each burial.
+    #[cfg_attr(not(feature = "worker"), expect(dead_code))]
+    pub(crate) fn with_burials(self, burials: Option<UnboundedSender<Burial>>) -> Self {
+        Self { burials, ..self }
     }
 
     /// Sweeps until it is dropped, with pauses in between. A sweep that fails is logged and does not end it.
@@ -373,6 +393,9 @@ impl Sweeper {
             }
             for dead_letter in &swept.letters {
                 tracing::error!(queue = keys.queue, reason = "lost", dead_letter, "message buried");
+                if let Some(burials) = &self.burials {
+                    let _ = burials.send(Burial { queue: keys.queue.clone(), letter: dead_letter.clone() });
+                }
             }
             if swept.unburied > 0
                 && let Some(repeated) = self

@@ -10,6 +10,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,8 @@ from delayed_compat import (
     RustTask,
     WaitError,
 )
-from delayed_compat.link import AsyncLink, Link
+from delayed_compat.cancel import cancel
+from delayed_compat.link import AsyncLink, Link, Plan
 from delayed_compat.record import Record
 from faces import Face
 
@@ -306,6 +308,29 @@ def test_a_running_call_is_cancelled_by_a_kill_request(face: Face, conn: redis.R
     conn.delete("mail_processing")
     conn.hset("mail_processing", "host:worker:1", message)
     assert handle.cancel() is CallState.WAITING, "expected a Python worker to hear nothing"
+
+
+def test_a_call_snoozed_while_it_is_looked_for_is_removed(
+    redis_socket: Path, conn: redis.Redis
+) -> None:
+    Queue("mail", conn).enqueue(RustTask(PATH, (1,), id=ID))
+    message: Any = conn.lpop("mail")
+    conn.hset("mail_processing", "mail:a2b7a2b7a2b7a2b7:3", message)
+
+    def snoozed_meanwhile() -> Plan[CallState | None]:
+        plan, reply = cancel("mail", ID), None
+        with suppress(StopIteration):
+            while True:
+                command = plan.send(reply)
+                if command[0] == "HSCAN":  # it is marked: now its worker moves it
+                    conn.delete("mail_processing")
+                    conn.hset("mail_later", ID.bytes, message)
+                    conn.zadd("mail_due", {b"c" + ID.bytes: 2e15})
+                reply = yield command
+        return None
+
+    Link(redis.Redis(unix_socket_path=str(redis_socket))).run(snoozed_meanwhile())
+    assert not conn.exists("mail_later", "mail_due", "mail_cancelled")
 
 
 @pytest.mark.parametrize(

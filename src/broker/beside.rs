@@ -11,6 +11,9 @@ use crate::broker::transitions::Paused;
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 
+/// The field with which every entry of the list of finished calls begins.
+pub(super) const FINISHED_FIELD: &[u8] = b"task";
+
 /// A key beside a queue, by what it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Beside {
@@ -26,12 +29,13 @@ pub(crate) enum Beside {
     Timetable,
     Cancelled,
     Done,
+    Finished,
     Paused,
 }
 
 impl Beside {
     /// All of them.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Notifications,
         Self::Hand,
         Self::Processing,
@@ -44,6 +48,7 @@ impl Beside {
         Self::Timetable,
         Self::Cancelled,
         Self::Done,
+        Self::Finished,
         Self::Paused,
     ];
 
@@ -62,6 +67,7 @@ impl Beside {
             Self::Timetable => "_timetable",
             Self::Cancelled => "_cancelled",
             Self::Done => "_done",
+            Self::Finished => "_finished",
             Self::Paused => "_paused",
         }
     }
@@ -79,6 +85,7 @@ impl Beside {
             Self::Later => "calls that are to run later",
             Self::Cancelled => "the ids of cancelled calls",
             Self::Done => "the ids of finished calls",
+            Self::Finished => "finished calls",
             Self::Paused => "since when the queue is paused",
         }
     }
@@ -101,7 +108,7 @@ impl Beside {
             Self::Workers | Self::Due | Self::Cancelled | Self::Done => {
                 pipe.cmd("ZRANGE").arg(key).arg(0).arg(0)
             }
-            Self::Dead => pipe.cmd("XRANGE").arg(key).arg("-").arg("+").arg("COUNT").arg(1),
+            Self::Dead | Self::Finished => pipe.cmd("XRANGE").arg(key).arg("-").arg("+").arg("COUNT").arg(1),
             Self::Sweep | Self::Timetable | Self::Paused => pipe.cmd("GET").arg(key),
         };
         pipe.cmd("EXISTS").arg(key);
@@ -119,7 +126,8 @@ impl Beside {
             }
             (Self::Deaths, Value::Array(pair)) => Some(is_count(pair)),
             (Self::Workers, Value::Array(ids)) => Some(ids.first().is_some_and(is_worker)),
-            (Self::Dead, Value::Array(entries)) => Some(begins_with_a_letter(entries)),
+            (Self::Dead, Value::Array(entries)) => Some(begins_with(entries, b"message")),
+            (Self::Finished, Value::Array(entries)) => Some(begins_with(entries, FINISHED_FIELD)),
             (Self::Sweep | Self::Timetable, who) => Some(is_worker(who)),
             (Self::Paused, text) => Some(is_pause(text)),
             (Self::Due, Value::Array(members)) => Some(members.first().is_some_and(is_entry)),
@@ -173,10 +181,11 @@ fn is_scheduled(pair: &[Value]) -> bool {
     id.len() == 16 && Message::decode(message).is_ok()
 }
 
-fn begins_with_a_letter(entries: &[Value]) -> bool {
+/// Whether the first entry of a stream has this field first.
+pub(super) fn begins_with(entries: &[Value], field: &[u8]) -> bool {
     let Some(Value::Array(entry)) = entries.first() else { return false };
     let Some(Value::Array(fields)) = entry.get(1) else { return false };
-    matches!(fields.first(), Some(Value::BulkString(name)) if name == b"message")
+    matches!(fields.first(), Some(Value::BulkString(name)) if name == field)
 }
 
 impl Broker {
@@ -237,6 +246,7 @@ mod tests {
             (Beside::Timetable, text(worker), text("dust")),
             (Beside::Cancelled, texts(&["0123456789abcdef"]), texts(&["anna"])),
             (Beside::Done, texts(&["0123456789abcdef"]), texts(&["anna"])),
+            (Beside::Finished, entry("task"), entry("message")),
             (Beside::Paused, text("17 anna at home"), text("yes")),
         ] {
             assert_eq!(fits(kind, ours), Some(true), "{kind:?}");

@@ -1,5 +1,6 @@
 //! Cancels a call wherever it is: in the timetable, in its queue, or in a slot.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use crate::broker::Broker;
@@ -20,15 +21,14 @@ const PAGE: u64 = 500;
 /// What the name begins with of who cancels, in a kill request: the control character CAN. No other name has one.
 const CANCELS: char = '\u{18}';
 
-/// What a search among the waiting messages found.
-#[derive(Debug)]
-pub(crate) enum Search {
-    /// The message of the call.
-    Found(Vec<u8>),
-    /// The call does not wait.
-    Absent,
-    /// There are more messages than are searched.
-    TooMany,
+/// Calls that are being cancelled, and what they were found to be.
+struct Cancelling<'a> {
+    queue: &'a QueueName,
+    keys: QueueKeys,
+    by: &'a str,
+    /// Those of which nothing is known yet but their marks, and whether they have a record.
+    left: HashMap<CallId, bool>,
+    found: HashMap<CallId, Cancelled>,
 }
 
 /// Who has cancelled, if that is what a kill request says.
@@ -37,61 +37,105 @@ pub(crate) fn cancelled_by(by: &str) -> Option<&str> {
 }
 
 impl Broker {
-    /// Cancels calls. Gives what each was found to be.
+    /// Cancels calls. Gives what each was found to be. The queue is searched once for all of them.
     ///
-    /// A waiting call is marked before it is looked for in the slots: so whoever claims it later finds the mark, and whoever
-    /// has claimed it before is found.
+    /// A call without a record may move while it is looked for. It is marked first, so nobody who claims it from then on runs
+    /// it: it can only be owned already, or move from there to the timetable or back into the queue. So the slots are searched,
+    /// then the timetable once more, in one step, and then the queue, from its tail on, as others take from its head.
     pub(crate) async fn cancel_anywhere(
         &self,
         queue: &QueueName,
         ids: &[CallId],
         by: &str,
     ) -> Result<Vec<Cancelled>, BrokerError> {
-        let (keys, mut found) = (QueueKeys::new(queue), Vec::with_capacity(ids.len()));
-        for ids in ids.chunks(MAX_SCHEDULED) {
-            for (id, state) in ids.iter().zip(self.cancel(&keys, by, ids).await?) {
-                found.push(self.cancel_found(queue, &keys, *id, CallState::parse(&state), by).await?);
-            }
+        let (keys, left, found) = (QueueKeys::new(queue), HashMap::new(), HashMap::new());
+        let mut calls = Cancelling { queue, keys, by, left, found };
+        self.cancel_or_mark(&mut calls, ids).await?;
+        if !calls.left.is_empty() {
+            self.cancel_owned(&mut calls).await?;
+            let unrecorded = calls.unrecorded();
+            self.cancel_or_mark(&mut calls, &unrecorded).await?;
+            self.cancel_waiting(&mut calls).await?;
         }
-        Ok(found)
+        let found = |id| calls.found.get(id).copied().unwrap_or(Cancelled::NotFound);
+        Ok(ids.iter().map(found).collect())
     }
 
-    /// Goes on with a call that the script has found in this state.
-    async fn cancel_found(
-        &self,
-        queue: &QueueName,
-        keys: &QueueKeys,
-        id: CallId,
-        state: Option<CallState>,
-        by: &str,
-    ) -> Result<Cancelled, BrokerError> {
-        match state {
-            Some(CallState::Scheduled) => return Ok(Cancelled::Scheduled),
-            Some(CallState::Retrying) => return Ok(Cancelled::Retrying),
-            Some(state) if state.is_final() => return Ok(Cancelled::Ended(state)),
-            _ => {}
-        }
-        if let Some((wire_id, message)) = self.find_owned(keys, id).await? {
-            if self.tell_worker(queue, keys, &wire_id, &message, by).await? == Requested::Yes {
-                return Ok(Cancelled::Running);
+    /// Takes calls out of the timetable, and marks the others that have not ended.
+    async fn cancel_or_mark(&self, calls: &mut Cancelling<'_>, ids: &[CallId]) -> Result<(), BrokerError> {
+        for ids in ids.chunks(MAX_SCHEDULED) {
+            for (id, state) in ids.iter().zip(self.cancel(&calls.keys, calls.by, ids).await?) {
+                let found = match CallState::parse(&state) {
+                    Some(CallState::Scheduled) => Cancelled::Scheduled,
+                    Some(CallState::Retrying) => Cancelled::Retrying,
+                    Some(state) if state.is_final() => Cancelled::Ended(state),
+                    state => {
+                        calls.left.insert(*id, state.is_some());
+                        continue;
+                    }
+                };
+                calls.end(*id, found);
             }
-        } else if state.is_none() && matches!(self.find_waiting(keys, id).await?, Search::Absent) {
-            self.unmark(keys, id).await?;
-            return Ok(Cancelled::NotFound);
         }
-        // It may have ended in between.
-        let record = self.record(queue, id).await?;
-        let state = record.as_ref().and_then(|record| record.state()).filter(|state| state.is_final());
-        Ok(match state {
-            Some(CallState::Cancelled) | None => Cancelled::Waiting,
-            Some(state) => {
-                self.unmark(keys, id).await?;
-                Cancelled::Ended(state)
+        Ok(())
+    }
+
+    /// Has workers end what they run of the calls.
+    async fn cancel_owned(&self, calls: &mut Cancelling<'_>) -> Result<(), BrokerError> {
+        let mut cursor = 0;
+        loop {
+            let (next, owned) = self.owned(&calls.keys, cursor).await?;
+            for (wire_id, message) in owned {
+                let Some(id) = id_of(&message).filter(|id| calls.left.contains_key(id)) else { continue };
+                let found = match self.tell_worker(calls, &wire_id, &message).await? {
+                    Requested::Yes => Cancelled::Running,
+                    // It ended, or went on meanwhile: that is seen next.
+                    Requested::Moved => continue,
+                    // What comes back of it is not run.
+                    Requested::Dead | Requested::TooMany => Cancelled::Waiting,
+                };
+                calls.end(id, found);
             }
-        })
+            cursor = next;
+            if cursor == 0 || calls.left.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks for what is left in the queue, or in the records of calls that have ended meanwhile.
+    async fn cancel_waiting(&self, calls: &mut Cancelling<'_>) -> Result<(), BrokerError> {
+        let mut absent: HashSet<CallId> = calls.unrecorded().into_iter().collect();
+        let is_complete = absent.is_empty()
+            || self
+                .each_waiting(&calls.keys, &mut |message| {
+                    id_of(&message).is_some_and(|id| absent.remove(&id)) && absent.is_empty()
+                })
+                .await?;
+        if is_complete {
+            for id in &absent {
+                self.unmark(&calls.keys, *id).await?;
+                calls.end(*id, Cancelled::NotFound);
+            }
+        }
+        let left: Vec<CallId> = calls.left.keys().copied().collect();
+        for ids in left.chunks(MAX_SCHEDULED) {
+            for (id, record) in ids.iter().zip(self.records(calls.queue, ids).await?) {
+                let found = match record.and_then(|record| record.state()).filter(|state| state.is_final()) {
+                    None | Some(CallState::Cancelled) => Cancelled::Waiting,
+                    Some(state) => {
+                        self.unmark(&calls.keys, *id).await?;
+                        Cancelled::Ended(state)
+                    }
+                };
+                calls.end(*id, found);
+            }
+        }
+        Ok(())
     }
 
     /// The slot that owns the message of a call, and the message.
+    #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
     pub(crate) async fn find_owned(
         &self,
         keys: &QueueKeys,
@@ -100,7 +144,7 @@ impl Broker {
         let mut cursor = 0;
         loop {
             let (next, owned) = self.owned(keys, cursor).await?;
-            let found = owned.into_iter().find(|(_, message)| is_of(message, id));
+            let found = owned.into_iter().find(|(_, message)| id_of(message) == Some(id));
             if found.is_some() || next == 0 {
                 return Ok(found);
             }
@@ -110,16 +154,15 @@ impl Broker {
 
     async fn tell_worker(
         &self,
-        queue: &QueueName,
-        keys: &QueueKeys,
+        calls: &Cancelling<'_>,
         wire_id: &str,
         message: &[u8],
-        by: &str,
     ) -> Result<Requested, BrokerError> {
         // One of another kind hears nothing; what it puts back is not run again.
-        let Some(worker) = WorkerId::of_wire_id(queue, wire_id) else { return Ok(Requested::Moved) };
-        let (worker_key, orders_key) = (keys::worker(queue, &worker), keys::orders(queue, &worker));
-        let (digest, by) = (digest(message), format!("{CANCELS}{by}"));
+        let Some(worker) = WorkerId::of_wire_id(calls.queue, wire_id) else { return Ok(Requested::Dead) };
+        let (worker_key, orders_key) =
+            (keys::worker(calls.queue, &worker), keys::orders(calls.queue, &worker));
+        let (digest, by) = (digest(message), format!("{CANCELS}{}", calls.by));
         let ask = NewKillRequest {
             worker_key: &worker_key,
             orders_key: &orders_key,
@@ -128,36 +171,54 @@ impl Broker {
             by: &by,
             expiry: EXPIRY,
         };
-        self.kill(keys, &ask).await
+        self.kill(&calls.keys, &ask).await
     }
 
-    /// Searches the waiting messages for a call.
-    pub(crate) async fn find_waiting(&self, keys: &QueueKeys, id: CallId) -> Result<Search, BrokerError> {
-        for start in (0..SEARCHED).step_by(PAGE as usize) {
-            let page = self.waiting(keys, start, PAGE).await?;
-            let is_last = (page.len() as u64) < PAGE;
-            if let Some(message) = page.into_iter().find(|message| is_of(message, id)) {
-                return Ok(Search::Found(message));
-            }
-            if is_last {
-                return Ok(Search::Absent);
-            }
-        }
-        Ok(Search::TooMany)
-    }
-}
-
-impl Search {
-    /// The message that was found.
+    /// The message of a call that waits.
     #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
-    pub(crate) fn message(self) -> Option<Vec<u8>> {
-        match self {
-            Self::Found(message) => Some(message),
-            Self::Absent | Self::TooMany => None,
+    pub(crate) async fn find_waiting(
+        &self,
+        keys: &QueueKeys,
+        id: CallId,
+    ) -> Result<Option<Vec<u8>>, BrokerError> {
+        let mut found = None;
+        self.each_waiting(keys, &mut |message| {
+            found = (id_of(&message) == Some(id)).then_some(message);
+            found.is_some()
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Visits waiting messages from the last to the first, until `visit` gives true. None is left out that waits all the time,
+    /// whatever is taken from the head or added to the tail meanwhile. False: there are more than are searched.
+    async fn each_waiting(
+        &self,
+        keys: &QueueKeys,
+        visit: &mut (dyn FnMut(Vec<u8>) -> bool + Send),
+    ) -> Result<bool, BrokerError> {
+        for start in (0..SEARCHED).step_by(PAGE as usize) {
+            let page = self.last_waiting(keys, start, PAGE).await?;
+            let is_last = (page.len() as u64) < PAGE;
+            if page.into_iter().rev().any(&mut *visit) || is_last {
+                return Ok(true);
+            }
         }
+        Ok(false)
     }
 }
 
-fn is_of(message: &[u8], id: CallId) -> bool {
-    Message::decode(message).is_ok_and(|message| message.id() == Some(id))
+impl Cancelling<'_> {
+    fn end(&mut self, id: CallId, found: Cancelled) {
+        self.left.remove(&id);
+        self.found.entry(id).or_insert(found);
+    }
+
+    fn unrecorded(&self) -> Vec<CallId> {
+        self.left.iter().filter(|(_, has_record)| !**has_record).map(|(id, _)| *id).collect()
+    }
+}
+
+fn id_of(message: &[u8]) -> Option<CallId> {
+    Message::decode(message).ok()?.id()
 }

@@ -101,6 +101,13 @@ impl BrokerError {
         }
     }
 
+    /// The same, with the key that has another type than it should.
+    pub(super) fn of_type(self, key: &str, found: &str, expected: &str) -> Self {
+        let advice =
+            format!("the key `{key}` holds another type, {found} instead of {expected}: rename or delete it");
+        Self { advice: advice.into(), ..self }
+    }
+
     /// The list at `key` holds something else than notifications, as another program's does.
     pub(crate) fn foreign(op: &'static str, key: &str) -> Self {
         let advice = format!(

@@ -9,6 +9,7 @@ mod classify;
 mod commands;
 mod connection;
 mod error;
+mod finished;
 mod kill_requests;
 mod lease;
 mod outage;
@@ -32,15 +33,18 @@ mod transitions;
 mod wait;
 #[cfg(not(feature = "tls"))]
 mod without_tls;
+mod wrong_key;
 
 pub(crate) use self::beside::Beside;
 pub(crate) use self::cancelling::cancelled_by;
 pub(crate) use self::channels::{Channels, Notice};
 pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
+#[cfg_attr(not(feature = "worker"), allow(unused_imports))]
+pub(crate) use self::finished::ListedCall;
 pub(crate) use self::kill_requests::{KillAnswer, KillRequest, digest};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};
-pub(crate) use self::read::DeadEntry;
+pub(crate) use self::read::StreamEntry;
 pub(crate) use self::record::{Record, RecordEnd, RecordEnds, RecordListener};
 pub(crate) use self::scan::{Found, Pace};
 #[cfg(feature = "testing")]

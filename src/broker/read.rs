@@ -14,9 +14,9 @@ use crate::protocol::keys::{QUEUES, QueueKeys};
 /// The last id that an entry of a stream can have: after it Redis knows no place.
 const LAST_ID: &str = "18446744073709551615-18446744073709551615";
 
-/// A dead letter as it stands in the stream.
+/// An entry of a stream, such as a dead letter.
 #[derive(Debug, Clone)]
-pub(crate) struct DeadEntry {
+pub(crate) struct StreamEntry {
     pub(crate) id: String,
     pub(crate) fields: HashMap<String, Vec<u8>>,
 }
@@ -25,9 +25,9 @@ pub(crate) struct DeadEntry {
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// An entry of a stream: its id, and its fields, which anybody may have named.
-type Entry = (String, HashMap<Vec<u8>, Vec<u8>>);
+pub(super) type Entry = (String, HashMap<Vec<u8>, Vec<u8>>);
 
-impl From<Entry> for DeadEntry {
+impl From<Entry> for StreamEntry {
     fn from((id, fields): Entry) -> Self {
         Self { id, fields: fields.into_iter().map(|(name, value)| (shown(&name), value)).collect() }
     }
@@ -145,6 +145,17 @@ impl Broker {
         self.read("waiting", redis::cmd("LRANGE").arg(&keys.queue).arg(start).arg(start + count - 1)).await
     }
 
+    /// Up to `count` waiting messages, without the last `skip`, oldest first.
+    pub(super) async fn last_waiting(
+        &self,
+        keys: &QueueKeys,
+        skip: u64,
+        count: u64,
+    ) -> Result<Vec<Vec<u8>>, BrokerError> {
+        let [first, last] = [skip + count, skip + 1].map(|place| format!("-{place}"));
+        self.read("waiting", redis::cmd("LRANGE").arg(&keys.queue).arg(first).arg(last)).await
+    }
+
     /// The message at the head of each of these lists, and how many there are; none where it is no list any more.
     pub(crate) async fn heads(&self, lists: &[&str]) -> Result<Vec<Option<(Vec<u8>, u64)>>, BrokerError> {
         let mut pipe = redis::pipe();
@@ -252,7 +263,7 @@ impl Broker {
         keys: &QueueKeys,
         after: &str,
         count: u64,
-    ) -> Result<Vec<DeadEntry>, BrokerError> {
+    ) -> Result<Vec<StreamEntry>, BrokerError> {
         if after == LAST_ID {
             return Ok(Vec::new());
         }
@@ -260,7 +271,7 @@ impl Broker {
         let mut command = redis::cmd("XRANGE");
         command.arg(&keys.dead).arg(start).arg("+").arg("COUNT").arg(count);
         let entries: Vec<Entry> = self.read("dead_letters", &command).await?;
-        Ok(entries.into_iter().map(DeadEntry::from).collect())
+        Ok(entries.into_iter().map(StreamEntry::from).collect())
     }
 
     /// The id of the newest dead letter.
@@ -276,11 +287,11 @@ impl Broker {
         &self,
         keys: &QueueKeys,
         id: &str,
-    ) -> Result<Option<DeadEntry>, BrokerError> {
+    ) -> Result<Option<StreamEntry>, BrokerError> {
         let mut command = redis::cmd("XRANGE");
         command.arg(&keys.dead).arg(id).arg(id);
         let entries: Vec<Entry> = self.read("dead_letter", &command).await?;
-        Ok(entries.into_iter().next().map(DeadEntry::from))
+        Ok(entries.into_iter().next().map(StreamEntry::from))
     }
 
     /// Deletes dead letters by id. Gives how many there were.

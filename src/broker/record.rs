@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::pin::Pin;
 
 use futures_util::{Stream, StreamExt};
-use redis::RedisError;
 use redis::aio::PubSubSink;
+use redis::{RedisError, RedisResult};
 
 use crate::broker::Broker;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
@@ -20,8 +20,7 @@ use crate::protocol::names::QueueName;
 pub(crate) struct Record(HashMap<String, Vec<u8>>);
 
 /// The fields of a record that a list shows.
-#[cfg_attr(not(feature = "inspect"), allow(dead_code))]
-const LISTED: [&str; 14] = [
+const LISTED: [&str; 17] = [
     "state",
     "task",
     "queued",
@@ -29,6 +28,9 @@ const LISTED: [&str; 14] = [
     "began",
     "attempt",
     "slot",
+    "progress",
+    "text",
+    "errors",
     "ended",
     "too_large",
     "unencodable",
@@ -94,8 +96,7 @@ impl Broker {
         Ok((!fields.is_empty()).then_some(Record(fields)))
     }
 
-    /// The records of calls, without their results, which may be large.
-    #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
+    /// The records of calls, without their results and logs, which may be large.
     pub(crate) async fn records(
         &self,
         queue: &QueueName,
@@ -108,7 +109,8 @@ impl Broker {
         for id in ids {
             pipe.cmd("HMGET").arg(keys::record(queue, *id)).arg(&LISTED[..]);
         }
-        let records: Vec<Vec<Option<Vec<u8>>>> = pipe
+        let replies: Vec<RedisResult<Vec<Option<Vec<u8>>>>> = pipe
+            .ignore_errors()
             .query_async(&mut self.commands.clone())
             .await
             .map_err(|error| BrokerError::from_redis("record", &error))?;
@@ -118,7 +120,15 @@ impl Broker {
                 fields.filter_map(|(name, value)| Some(((*name).to_owned(), value?))).collect();
             (!fields.is_empty()).then_some(Record(fields))
         };
-        Ok(records.into_iter().map(record).collect())
+        // Another program's key is no record.
+        let found = |reply: RedisResult<_>| {
+            let reply = reply.map_err(|error| BrokerError::from_redis("record", &error));
+            match reply {
+                Err(error) if error.kind() != BrokerErrorKind::WrongType => Err(error),
+                reply => Ok(reply.ok().and_then(record)),
+            }
+        };
+        replies.into_iter().map(found).collect()
     }
 
     /// The ids of up to `count` finished calls with a record, without the first `start`: first those whose records are kept

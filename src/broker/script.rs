@@ -10,6 +10,7 @@ use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorK
 
 use crate::broker::commands::{Calls, Numbered, call_blocking};
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::wrong_key::{expected_type, named};
 use crate::crash;
 use crate::protocol::names::SUFFIXES;
 
@@ -157,7 +158,14 @@ impl Script {
             };
         }
         crash::point(self.name, "replied");
-        result.and_then(Value::extract_error).map_err(|error| self.failed(call.command(), &error))
+        let error = match result.and_then(Value::extract_error) {
+            Ok(reply) => return Ok(reply),
+            Err(error) => self.failed(call.command(), &error),
+        };
+        let queue = queue_of(call.command()).unwrap_or_default();
+        let keys = keys_of(call.command());
+        let keys: Vec<_> = keys.filter_map(|key| Some((key, expected_type(key, queue)?))).collect();
+        Err(named(error, &keys, connection).await)
     }
 
     /// Runs a call on a connection that blocks its thread.
@@ -215,11 +223,17 @@ pub(super) fn milliseconds(duration: Duration) -> u64 {
 
 /// The queue whose keys a call has: each call has one that stands beside the queue's own.
 fn queue_of(command: &Cmd) -> Option<&str> {
-    let keys = command.args_iter().skip(3).filter_map(|key| match key {
-        Arg::Simple(key) => std::str::from_utf8(key).ok(),
+    keys_of(command).find_map(|key| SUFFIXES.iter().find_map(|suffix| key.strip_suffix(suffix)))
+}
+
+/// The keys of a call.
+fn keys_of(command: &Cmd) -> impl Iterator<Item = &str> {
+    let mut texts = command.args_iter().skip(2).map_while(|text| match text {
+        Arg::Simple(text) => Some(std::str::from_utf8(text).ok()),
         _ => None,
     });
-    keys.into_iter().find_map(|key| SUFFIXES.iter().find_map(|suffix| key.strip_suffix(suffix)))
+    let count = texts.next().flatten().and_then(|count| count.parse().ok()).unwrap_or(0);
+    texts.take(count).flatten()
 }
 
 fn is_unknown_script(result: &RedisResult<Value>) -> bool {

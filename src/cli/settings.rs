@@ -62,7 +62,7 @@ const fn setting(key: &'static str, variable: &'static str, kind: Kind) -> Setti
 }
 
 /// All settings, in the order of the file.
-pub(super) const ALL: [Setting; 38] = [
+pub(super) const ALL: [Setting; 39] = [
     setting("redis.url", "DELAYED_REDIS_URL", Kind::Text),
     setting("redis.timeout", "DELAYED_REDIS_TIMEOUT", Kind::Text),
     setting("redis.tls_ca", "DELAYED_REDIS_TLS_CA", Kind::Text),
@@ -79,6 +79,7 @@ pub(super) const ALL: [Setting; 38] = [
     setting("worker.backoff", "DELAYED_BACKOFF", Kind::Text),
     setting("worker.sweep", "DELAYED_SWEEP", Kind::Bool),
     setting("worker.burst", "DELAYED_BURST", Kind::Bool),
+    setting("worker.keep_finished", "DELAYED_KEEP_FINISHED", Kind::Number),
     setting("worker.isolation", "DELAYED_ISOLATION", Kind::Text),
     setting("worker.timeout", "DELAYED_TIMEOUT", Kind::Text),
     setting("worker.grace", "DELAYED_GRACE", Kind::Text),
@@ -263,6 +264,7 @@ fn flags(args: &Args) -> Vec<Flag> {
         flag("worker.backoff", "--backoff", text(&worker.backoff));
         flag("worker.burst", "--burst", worker.burst.then_some(Value::Boolean(true)));
         flag("worker.sweep", "--no-sweep", worker.no_sweep.then_some(Value::Boolean(false)));
+        flag("worker.keep_finished", "--keep-finished", number(worker.keep_finished));
         let isolated = &worker.isolated;
         flag("worker.isolation", "--isolation", text(&isolated.isolation));
         flag("worker.timeout", "--timeout", time(isolated.timeout));

@@ -38,6 +38,9 @@ pub struct WorkerConfig {
     /// Exit when the queues are empty, or hold only calls that were put back for others, and all calls are settled. Default:
     /// false.
     pub burst: bool,
+    /// How many finished calls without a record each queue lists, for dashboards: 1 to 100,000, none older than 7 days. Calls with
+    /// a record and dead letters are listed anyway. Default: `None`, the others are forgotten.
+    pub keep_finished: Option<usize>,
     /// Where tasks without an isolation of their own run. Default: inline.
     pub isolation: Isolation,
     /// How long a run of a task without a timeout of its own may take. Default: `None`, no limit.
@@ -65,6 +68,7 @@ impl Default for WorkerConfig {
             unknown: Unknown::Bury,
             sweep: true,
             burst: false,
+            keep_finished: None,
             isolation: Isolation::Inline,
             timeout: None,
             grace: None,
@@ -80,6 +84,9 @@ impl WorkerConfig {
 
     /// The largest number of calls that [`Prefetch::Auto`] claims, divided by the number of queues.
     pub const MAX_AUTO_PREFETCH: usize = 512;
+
+    /// The largest number of finished calls that a queue lists.
+    pub const MAX_KEEP_FINISHED: usize = 100_000;
 
     /// The largest number of calls that the worker owns at the same time.
     #[must_use]
@@ -143,6 +150,12 @@ impl WorkerConfig {
                 self.concurrency
             );
             return refuse("worker.prefetch", problem);
+        }
+        if let Some(count) = self.keep_finished
+            && !(1..=Self::MAX_KEEP_FINISHED).contains(&count)
+        {
+            let problem = format!("{count} is not from 1 to {}", Self::MAX_KEEP_FINISHED);
+            return refuse("worker.keep_finished", problem);
         }
         if self.lease < Duration::from_secs(1) || self.lease > Duration::from_secs(24 * 60 * 60) {
             return refuse("worker.lease", format!("{:?} is not from 1s to 24h", self.lease));

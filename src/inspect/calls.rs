@@ -9,16 +9,17 @@ use serde::Serialize;
 
 pub use self::list::CallFilter;
 
-use crate::broker::Record;
+use crate::broker::{Record, StreamEntry};
 use crate::inspect::{DeadLetter, MessageSummary};
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
+use crate::protocol::message::FailedAttempt;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::protocol::value::PlainValue;
 
 /// A call, as far as Redis knows it. Times are milliseconds since 1970 by the server's clock. Without a record (see
 /// [`Call::keep`](crate::Call::keep)) a call is known only by its message, and not at all once it has succeeded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct CallRecord {
     /// The id of the call. `None` for a message without one.
@@ -44,6 +45,12 @@ pub struct CallRecord {
     pub worker: Option<String>,
     /// The slot of that worker.
     pub wire_id: Option<String>,
+    /// How much of the last run is done, from 0 to 1, as it said itself: see [`Context::progress`](crate::Context::progress).
+    pub progress: Option<f64>,
+    /// What the run did then.
+    pub progress_text: Option<String>,
+    /// The last 16 KiB of what its runs logged, a line each: see [`Context::log`](crate::Context::log). Empty in a list.
+    pub log: Vec<String>,
     /// What the call returned. `None` in a list.
     pub result: Option<PlainValue>,
     /// Why the result of a call that succeeded is not kept.
@@ -56,7 +63,7 @@ pub struct CallRecord {
     pub letter: Option<String>,
     /// Who cancelled the call.
     pub by: Option<String>,
-    /// The message. All but the task is empty once the message is gone.
+    /// The message. All but the task and the errors of failed attempts is empty once the message is gone.
     #[serde(flatten)]
     pub message: MessageSummary,
 }
@@ -82,6 +89,9 @@ impl CallRecord {
             attempt: None,
             worker: None,
             wire_id: None,
+            progress: None,
+            progress_text: None,
+            log: Vec::new(),
             result: None,
             result_problem: None,
             reason: None,
@@ -119,6 +129,28 @@ impl CallRecord {
         }
     }
 
+    /// A call without a record that a worker has listed when it ended. `None`: the entry is another program's.
+    fn finished(queue: &QueueName, entry: &StreamEntry) -> Option<Self> {
+        let bytes = |name| entry.fields.get(name).map(Vec::as_slice);
+        let text = |name| bytes(name).map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let state = CallState::parse(&text("state")?)?;
+        let ended_ms: u64 = entry.id.split('-').next()?.parse().ok()?;
+        let id = bytes("id").and_then(|id| id.try_into().ok()).map(|id| CallId::from_bytes(id).to_string());
+        let took: Option<u64> = text("took").and_then(|took| took.parse().ok());
+        let message = MessageSummary { task: text("task"), call_id: id, ..MessageSummary::nothing() };
+        let wire_id = text("slot");
+        let worker = wire_id.as_deref().and_then(|wire_id| WorkerId::of_wire_id(queue, wire_id));
+        Some(Self {
+            began_ms: took.map(|took| ended_ms.saturating_sub(took)),
+            ended_ms: Some(ended_ms),
+            attempt: text("attempt").and_then(|attempt| attempt.parse().ok()).filter(|attempt| *attempt > 0),
+            worker: worker.map(|worker| worker.to_string()),
+            wire_id,
+            by: text("by"),
+            ..Self::of_message(queue, state, message)
+        })
+    }
+
     /// A call of which only the record is there. `None`: what stands there is no record.
     fn of_record(queue: &QueueName, id: CallId, record: &Record) -> Option<Self> {
         let message = MessageSummary::nothing();
@@ -143,6 +175,9 @@ impl CallRecord {
                 queue.and_then(|queue| WorkerId::of_wire_id(&queue, &slot)).map(|id| id.to_string());
             self.wire_id = Some(slot);
         }
+        self.progress = record.text("progress").and_then(|share| share.parse().ok());
+        self.progress_text = text("text").filter(|text| !text.is_empty());
+        self.log = record.text("log").unwrap_or_default().lines().map(str::to_owned).collect();
         self.result = record.bytes("result").and_then(PlainValue::decode);
         let too_large = record
             .number("too_large")
@@ -152,6 +187,9 @@ impl CallRecord {
         self.error = text("error").or(self.error);
         self.letter = text("letter").or(self.letter);
         self.by = text("by");
+        if self.message.errors.is_empty() {
+            self.message.errors = record.bytes("errors").map(FailedAttempt::decode_all).unwrap_or_default();
+        }
         self.message.task = self.message.task.or_else(|| text("task"));
         self
     }

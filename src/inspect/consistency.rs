@@ -87,7 +87,7 @@ impl Inspector {
     /// Looks at one queue.
     async fn check_queue(&self, queue: &QueueName, live_keys: &[String]) -> Result<Vec<Finding>, Error> {
         let keys = QueueKeys::new(queue);
-        let expected: [(&str, _); 14] = [
+        let expected: [(&str, _); 15] = [
             (&keys.queue, "list"),
             (&keys.notifications, "list"),
             (&keys.hand, "list"),
@@ -102,6 +102,7 @@ impl Inspector {
             (&keys.paused, "string"),
             (&keys.cancelled, "zset"),
             (&keys.done, "zset"),
+            (&keys.finished, "stream"),
         ];
         let mut findings = wrong_types(&self.broker, &expected).await?;
         if findings.is_empty() {

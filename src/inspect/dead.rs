@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde::Serialize;
 
-use crate::broker::{BrokerError, DeadEntry, Revived};
+use crate::broker::{BrokerError, Revived, StreamEntry};
 use crate::error::Error;
 use crate::inspect::{Inspector, MessageSummary, Progress};
 use crate::protocol::keys::QueueKeys;
@@ -106,7 +106,7 @@ impl Inspector {
             let page = self.broker.dead_letters(&keys, &after, wanted as u64).await?;
             let Some(last) = page.last() else { break };
             after.clone_from(&last.id);
-            let fits = |entry: &&DeadEntry| task.is_none_or(|task| is_of(entry, task));
+            let fits = |entry: &&StreamEntry| task.is_none_or(|task| is_of(entry, task));
             let left = count - letters.len();
             letters
                 .extend(page.iter().filter(fits).take(left).map(|entry| DeadLetter::of(queue, entry, limit)));
@@ -224,7 +224,7 @@ impl Inspector {
     async fn apply(
         &self,
         keys: &QueueKeys,
-        entries: Vec<DeadEntry>,
+        entries: Vec<StreamEntry>,
         verb: Verb,
         handled: &mut Handled,
     ) -> Result<(), BrokerError> {
@@ -262,7 +262,7 @@ impl Handled {
     }
 }
 
-fn is_of(entry: &DeadEntry, task: &str) -> bool {
+fn is_of(entry: &StreamEntry, task: &str) -> bool {
     entry
         .fields
         .get("message")
@@ -270,7 +270,7 @@ fn is_of(entry: &DeadEntry, task: &str) -> bool {
 }
 
 impl DeadLetter {
-    pub(super) fn of(queue: &QueueName, entry: &DeadEntry, limit: usize) -> Self {
+    pub(super) fn of(queue: &QueueName, entry: &StreamEntry, limit: usize) -> Self {
         let bytes = |name| entry.fields.get(name).map(Vec::as_slice).unwrap_or_default();
         let text = |name| String::from_utf8_lossy(bytes(name)).into_owned();
         Self {

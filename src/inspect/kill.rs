@@ -9,7 +9,7 @@ use serde::Serialize;
 
 pub use self::error::KillError;
 
-use crate::broker::{BrokerError, DeadEntry, KillAnswer, NewKillRequest, Requested, digest};
+use crate::broker::{BrokerError, KillAnswer, NewKillRequest, Requested, StreamEntry, digest};
 use crate::inspect::{Inspector, MessageSummary};
 use crate::protocol::call_id::CallId;
 use crate::protocol::info::WorkerInfo;
@@ -275,7 +275,7 @@ impl Inspector {
             let field = |fields: &HashMap<String, Vec<u8>>, name: &str, value: &[u8]| {
                 fields.get(name).is_some_and(|found| found == value)
             };
-            let is_it = |entry: &&DeadEntry| {
+            let is_it = |entry: &&StreamEntry| {
                 field(&entry.fields, "reason", b"killed") && field(&entry.fields, "message", message)
             };
             if let Some(entry) = page.iter().find(is_it) {

@@ -3,6 +3,7 @@
 use crate::protocol::call_id::CallId;
 pub use crate::protocol::names::QUEUES;
 use crate::protocol::names::{QueueName, WorkerId};
+use crate::protocol::tracking::Lock;
 
 /// The keys of one queue, built once.
 #[derive(Debug, Clone)]
@@ -33,6 +34,8 @@ pub struct QueueKeys {
     pub cancelled: String,
     /// ZSET: id → when the record of a finished call is dropped, in milliseconds since 1970.
     pub done: String,
+    /// STREAM: the last finished calls without a record, oldest first.
+    pub finished: String,
     /// STRING: since when the queue is paused, in milliseconds since 1970, a space, and by whom.
     pub paused: String,
     /// The channel on which that process is told of a call that is due before all others.
@@ -59,6 +62,7 @@ impl QueueKeys {
             timetable: format!("{queue}_timetable"),
             cancelled: format!("{queue}_cancelled"),
             done: format!("{queue}_done"),
+            finished: format!("{queue}_finished"),
             paused: format!("{queue}_paused"),
             due_channel: due_channel(queue.as_str()),
             paused_channel: format!("{queue}{PAUSED_CHANNEL}"),
@@ -90,8 +94,17 @@ pub const LOCK: &str = ":u:";
 /// HASH: the record of a call; and the channel on which its end is published.
 #[must_use]
 pub fn record(queue: &QueueName, id: CallId) -> String {
-    let digits: String = id.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{queue}:c:{digits}")
+    format!("{queue}:c:{}", hex(id.as_bytes()))
+}
+
+/// STRING: the lock of a unique call.
+#[must_use]
+pub fn lock(queue: &QueueName, lock: &Lock) -> String {
+    format!("{queue}{LOCK}{}", hex(lock.digest()))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// HASH: a worker of ours on a queue: `seq` and `info`, and of its last reconcile `fence` and `applied`.

@@ -117,6 +117,14 @@ impl WorkerBuilder {
         self
     }
 
+    /// Makes each queue list its last `count` finished calls without a record, for dashboards: 1 to 100,000, none older than 7 days.
+    /// [`Inspector::calls`](crate::Inspector::calls) shows them. Default: off.
+    #[must_use]
+    pub fn keep_finished(mut self, count: usize) -> Self {
+        self.config.worker.keep_finished = Some(count);
+        self
+    }
+
     /// Sets where tasks without an isolation of their own run. Default: inline.
     #[must_use]
     pub fn isolation(mut self, isolation: Isolation) -> Self {

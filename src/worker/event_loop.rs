@@ -23,6 +23,7 @@ use crate::worker::decide::Policy;
 use crate::worker::event_loop::kill::Kills;
 use crate::worker::executor::{Batch, Executor, ExecutorParts, FinishedRun, LongRun, NextPrefetched};
 use crate::worker::failures::Failures;
+use crate::worker::finished::FinishedCalls;
 use crate::worker::hooks::Hooks;
 use crate::worker::last_sweep::{LastSweep, Left};
 use crate::worker::observe::EndedRun;
@@ -52,6 +53,7 @@ pub(super) struct Parts {
     pub(super) counters: Arc<Counters>,
     pub(super) observer: Option<UnboundedSender<EndedRun>>,
     pub(super) hooks: Hooks,
+    pub(super) finished: Option<FinishedCalls>,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) questions: Questions,
     pub(super) is_burst: bool,
@@ -78,6 +80,8 @@ pub(super) struct EventLoop {
     /// Of a test: is told of each run.
     observer: Option<UnboundedSender<EndedRun>>,
     hooks: Hooks,
+    /// Where finished calls are listed, if they are.
+    finished: Option<FinishedCalls>,
     phase: watch::Receiver<Phase>,
     questions: Questions,
     busy_poll: BusyPoll,
@@ -101,6 +105,7 @@ impl EventLoop {
             counters: parts.counters,
             observer: parts.observer,
             hooks: parts.hooks,
+            finished: parts.finished,
             phase: parts.phase,
             questions: parts.questions,
             busy_poll: BusyPoll::new(),

@@ -5,11 +5,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::broker::{Broker, StreamEntry};
 use crate::protocol::call_id::CallId;
 use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
 use crate::runner::Outcome;
+use crate::sweeper::Burial;
 use crate::worker::executor::FinishedRun;
+use crate::worker::queue::served::ServedQueue;
 use crate::worker::settlement::Settlement;
 
 type Hook = Arc<dyn Fn(&RunReport<'_>) + Send + Sync>;
@@ -57,6 +62,11 @@ impl Hooks {
         self.0.is_none()
     }
 
+    /// Whether some are for burials.
+    pub(super) fn are_for_burials(&self) -> bool {
+        self.0.as_ref().is_some_and(|lists| !lists.burial.is_empty())
+    }
+
     /// Calls the hooks that concern a run. A hook that panics is logged.
     pub(super) fn call(&self, report: &RunReport<'_>, has_failed: bool) {
         let Some(lists) = &self.0 else { return };
@@ -71,6 +81,35 @@ impl Hooks {
             each(&lists.burial, report, "on_burial");
         }
     }
+}
+
+/// Calls the hooks for calls that sweeps of this worker have buried, until the last sweep is gone.
+pub(super) async fn call_for_burials(
+    broker: Broker,
+    queues: Vec<Arc<ServedQueue>>,
+    hooks: Hooks,
+    mut burials: UnboundedReceiver<Burial>,
+) {
+    let Some(lists) = &hooks.0 else { return };
+    while let Some(Burial { queue, letter }) = burials.recv().await {
+        let Some(served) = queues.iter().find(|served| served.queue.as_str() == queue) else { continue };
+        match broker.dead_letter(&served.keys, &letter).await {
+            Ok(Some(letter)) => call_for_letter(lists, &served.queue, &letter),
+            Ok(None) => {} // Somebody was quicker.
+            Err(error) => tracing::warn!(%queue, dead_letter = letter, %error, "hook not called"),
+        }
+    }
+}
+
+fn call_for_letter(lists: &Lists, queue: &QueueName, letter: &StreamEntry) {
+    let text = |name| letter.fields.get(name).map(|text| String::from_utf8_lossy(text).into_owned());
+    let detail = text("detail").unwrap_or_default();
+    let attempt = text("attempt").and_then(|attempt| attempt.parse().ok()).unwrap_or(1);
+    let outcome = Outcome::Lost { problem: detail.clone() };
+    let (output, call) = Default::default();
+    let settlement = Settlement::Bury { reason: outcome.reason(), detail, attempt, output, call };
+    let message = letter.fields.get("message").map_or(&[][..], Vec::as_slice);
+    each(&lists.burial, &RunReport::of(queue, message, None, &outcome, &settlement), "on_burial");
 }
 
 impl Lists {
@@ -100,13 +139,23 @@ impl<'a> RunReport<'a> {
         outcome: &'a Outcome,
         settlement: &'a Settlement,
     ) -> Self {
+        Self::of(queue, &run.message, run.took, outcome, settlement)
+    }
+
+    fn of(
+        queue: &'a QueueName,
+        message: &'a [u8],
+        duration: Option<Duration>,
+        outcome: &'a Outcome,
+        settlement: &'a Settlement,
+    ) -> Self {
         let error = match (outcome, settlement) {
             (Outcome::Succeeded(_), _) => None,
             (_, Settlement::Bury { detail, .. }) => Some(detail.clone()),
             (outcome, _) => Some(outcome.detail()),
         };
-        let message = Message::decode(&run.message).ok();
-        Self { queue, message, duration: run.took, outcome, settlement, error }
+        let message = Message::decode(message).ok();
+        Self { queue, message, duration, outcome, settlement, error }
     }
 
     /// The path of the task. Empty if the message cannot be read.

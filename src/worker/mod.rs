@@ -8,6 +8,7 @@ mod event_loop;
 mod executor;
 mod exits;
 mod failures;
+mod finished;
 mod heartbeat;
 mod hint;
 mod hooks;
@@ -30,7 +31,7 @@ mod sweep;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{join, try_join_all};
+use futures_util::future::{OptionFuture, join, join4, try_join_all};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -56,7 +57,7 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::meta::since_1970;
 use crate::protocol::names::WorkerId;
 use crate::runner::{PoolOptions, Processes, Zygote};
-use crate::sweeper::{Sweeper, Timetable};
+use crate::sweeper::{Burial, Sweeper, Timetable};
 use crate::sys;
 use crate::task::progress::Reporter;
 use crate::task::{Cancellation, Layers, Registry, States};
@@ -65,6 +66,7 @@ use crate::worker::description::Description;
 use crate::worker::event_loop::{EventLoop, KillChannels, Parts, Questions, answer_all};
 use crate::worker::executor::task_table::TaskTable;
 use crate::worker::executor::{ExecutorParts, Shared};
+use crate::worker::finished::FinishedCalls;
 use crate::worker::heartbeat::{Beating, Heartbeat, Pulse};
 use crate::worker::last_sweep::LastSweep;
 use crate::worker::prefetch_limiter::PrefetchLimiter;
@@ -235,6 +237,23 @@ impl Worker {
         let answers = Owned::spawn(answer_all(broker.clone(), answered));
         let (note, said) = unbounded_channel();
         let noting = Owned::spawn(notes::write_all(broker.clone(), queues.clone(), said));
+        let (finished, listing) = config
+            .keep_finished
+            .map(|most| {
+                let (finished, listed) = FinishedCalls::new();
+                let listing = finished::list_all(broker.clone(), queues.clone(), most, listed);
+                (finished, Owned::spawn(listing))
+            })
+            .unzip();
+        let (burials, burying) = self
+            .hooks
+            .are_for_burials()
+            .then(|| {
+                let (burials, buried) = unbounded_channel();
+                let (broker, queues, hooks) = (broker.clone(), queues.clone(), self.hooks.clone());
+                (burials, Owned::spawn(hooks::call_for_burials(broker, queues, hooks, buried)))
+            })
+            .unzip();
         let running = Arc::clone(&questions.running);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
@@ -275,11 +294,12 @@ impl Worker {
             counters: Arc::clone(&self.counters),
             observer: self.observer.take(),
             hooks: self.hooks.clone(),
+            finished,
             phase: self.handle.watch(),
             questions,
             is_burst: config.burst,
             last_sweep: LastSweep::new(
-                (config.burst && config.sweep).then(|| (broker.clone(), self.sweeper(&broker))),
+                (config.burst && config.sweep).then(|| (broker.clone(), self.sweeper(&broker, &burials))),
             ),
         };
 
@@ -291,7 +311,7 @@ impl Worker {
             } else {
                 sweep::Pace::Beats(found, period)
             };
-            let sweeper = self.sweeper(&broker).with_timetable(Arc::clone(&timetable));
+            let sweeper = self.sweeper(&broker, &burials).with_timetable(Arc::clone(&timetable));
             Owned::spawn(sweep::run(broker.clone(), sweeper, queues.clone(), self.id.clone(), pace))
         });
 
@@ -314,7 +334,7 @@ impl Worker {
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
         let zygote_died = death.is_some_and(|death| death.0.is_finished());
-        drop((sweeps, promoting, listening, signals));
+        drop((sweeps, burials, promoting, listening, signals));
         if let Some(all_gone) = all_gone {
             // They would lose whoever sees to their end when this process ends first.
             all_gone.await;
@@ -322,9 +342,13 @@ impl Worker {
         if ended.reason == StopReason::Drained {
             self.tell_scheduled(&broker, &queues).await;
         }
-        // The loop is gone, and what it had said is soon said to the end.
-        let said = async { tokio::join!(answers.join(), noting.join()) };
-        let _ = tokio::time::timeout(LAST_ANSWERS, said).await;
+        // The loop is gone, and what it and its runs had said is soon said to the end.
+        let listing = OptionFuture::from(listing.map(Owned::join));
+        let _ = tokio::time::timeout(
+            LAST_ANSWERS,
+            join4(answers.join(), noting.join(), listing, OptionFuture::from(burying.map(Owned::join))),
+        )
+        .await;
         // Only now: a worker that drains still owns messages.
         self.retire(&broker, &queues).await;
         if ended.still_running > 0 {
@@ -345,8 +369,10 @@ impl Worker {
         Stopped { reason, stats, still_running }
     }
 
-    fn sweeper(&self, broker: &Broker) -> Sweeper {
-        Sweeper::with_broker(broker.clone(), self.config.sweeper.clone(), self.config.dead.clone())
+    fn sweeper(&self, broker: &Broker, burials: &Option<UnboundedSender<Burial>>) -> Sweeper {
+        let config = &self.config;
+        Sweeper::with_broker(broker.clone(), config.sweeper.clone(), config.dead.clone())
+            .with_burials(burials.clone())
     }
 
     fn pool_options(&self) -> PoolOptions {

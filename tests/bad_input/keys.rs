@@ -270,6 +270,7 @@ fn names_that_are_not_allowed_are_refused() {
         ("mail_processing", "_processing"),
         ("mail_hand", "_hand"),
         ("mail_paused", "_paused"),
+        ("mail_finished", "_finished"),
         ("mail_scheduled", "_scheduled"),
         (&long, "201"),
     ] {

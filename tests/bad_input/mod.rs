@@ -11,3 +11,4 @@ mod keys;
 mod many_keys;
 mod server;
 mod unknown;
+mod wrong_types;

@@ -1,5 +1,6 @@
 //! Does `calls` list, show, cancel, run and await calls in every state?
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::{DELAYED, Ended, PATIENCE, WORKER, on, start, task};
@@ -157,6 +158,35 @@ fn finished_call_is_shown_with_its_times_and_result() {
     assert_eq!((&shown["state"], &shown["reason"]), (&json!("dead"), &json!("failed")), "{shown}");
     assert_eq!((&shown["attempt"], &shown["arguments"]), (&json!(2), &json!(["no way"])), "{shown}");
     calls(&redis, &["show", &dead]).expect(0).says("error      no way").says("errors     ");
+}
+
+#[test]
+fn finished_call_is_shown_with_progress_log_and_errors() {
+    for backoff in ["none", "fixed:1ms"] {
+        let redis = TestRedis::start();
+        let id = keep(&redis, "followed.second_time", "[]", &[]);
+        let mut worker = start(&redis, &["worker", "--queue", "q", "--backoff", backoff]);
+        calls(&redis, &["wait", &id]).expect(0);
+        worker.signal(Signal::SIGTERM);
+        worker.wait_exit(PATIENCE);
+        let shown = calls(&redis, &["show", &id, "--json"]).json();
+        assert_eq!((&shown["result"], &shown["attempt"]), (&json!(2), &json!(2)), "{shown}");
+        let said = (&shown["progress"], &shown["progress_text"], &shown["log"]);
+        assert_eq!(
+            said,
+            (&json!(0.75), &json!("nearly\u{1b}there"), &json!(["attempt 1", "attempt 2"])),
+            "{shown}"
+        );
+        let [error] = shown["errors"].as_array().unwrap().as_slice() else { panic!("expected one: {shown}") };
+        assert_eq!((&error["reason"], &error["detail"]), (&json!("failed"), &json!("not yet")), "{shown}");
+        assert!(error["at_ms"].as_u64() <= shown["ended_ms"].as_u64(), "{shown}");
+        let text = calls(&redis, &["show", &id]).expect(0).says("failed: not yet");
+        text.says("progress   75 %: nearly\\u{1b}there")
+            .says("log        attempt 1\n           attempt 2")
+            .says(&format!("worker     {}", shown["worker"].as_str().unwrap()));
+        let listed = calls(&redis, &["list", "--state", "succeeded", "--json"]).json();
+        assert_eq!((&listed[0]["errors"], &listed[0]["log"]), (&shown["errors"], &json!([])), "{listed}");
+    }
 }
 
 #[test]

@@ -86,9 +86,7 @@ fn key_of_another_program_is_neither_taken_nor_read() {
         let () = connection.del("default_paused").unwrap();
         seed(&mut connection);
         for verb in ["pause", "resume"] {
-            queues(&redis, &[verb, "default"])
-                .expect(4)
-                .says("a key of the queue `default` holds another type");
+            queues(&redis, &[verb, "default"]).expect(4).says("holds another type");
         }
         assert_eq!(queues(&redis, &["--json"]).json()[0]["paused"], Value::Null);
         assert!(connection.exists::<_, bool>("default_paused").unwrap());

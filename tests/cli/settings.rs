@@ -64,10 +64,18 @@ fn shown_flags_of_worker_and_sweeper_are_those_they_accept() {
         assert_eq!(shown(&variables, &[], key), format!("8 {variable}"));
         assert_eq!(shown(&variables, &flags, key), format!("9 {flag}"));
     }
-    let flags = ["--memory", "1GB", "--no-sweep", "--children", "3", "--interval", "9s", "--queue", "a=2"];
+    let flags = [
+        ["--memory", "1GB"],
+        ["--no-sweep", "--keep-finished=500"],
+        ["--children", "3"],
+        ["--interval", "9s"],
+        ["--queue", "a=2"],
+    ]
+    .concat();
     for (key, value) in [
         ("worker.limits.memory", r#""1GB" --memory"#),
         ("worker.sweep", "false --no-sweep"),
+        ("worker.keep_finished", "500 --keep-finished"),
         ("prefork.children", "3 --children"),
         ("worker.queues", r#"["a=2"] --queue"#),
         ("sweeper.queues", r#"["a"] --queue"#),

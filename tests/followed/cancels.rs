@@ -118,6 +118,31 @@ fn call_with_an_id_alone_can_be_cancelled_too() {
     site.trial.ledger.assert_each_once(Vec::<String>::new());
 }
 
+#[test]
+fn cancelling_many_calls_searches_the_queue_once() {
+    let mut site = Site::new();
+    let calls: Vec<_> = (0..2000).map(|n| delayed_mark(&n.to_string())).collect();
+    let messages: Vec<_> = calls.iter().map(|(_, message)| message.clone()).collect();
+    site.trial.push(&messages);
+    let mut ids: Vec<CallId> = calls.iter().map(|(id, _)| *id).collect();
+    ids.extend([ids[0], CallId::new()]);
+    let inspector = site.runtime.block_on(delayed::Inspector::connect(&site.trial.server.url())).unwrap();
+    site.trial.commands();
+    let found = site.runtime.block_on(inspector.cancel(&"q".parse().unwrap(), &ids, "anna")).unwrap();
+    let sent = site.trial.commands();
+    assert!(found[..2001].iter().all(|found| *found == Cancelled::Waiting), "{found:?}");
+    assert_eq!((found[2001], found.len(), site.marks()), (Cancelled::NotFound, 2002, 2000));
+    for command in ["lrange", "hscan", "evalsha"] {
+        let sent = sent.get(command).copied().unwrap_or(0);
+        assert!(sent <= 12, "expected few of {command}: {sent}");
+    }
+    let mut worker = site.trial.worker(&[]);
+    site.trial.wait_settled();
+    site.trial.stop(&mut worker);
+    assert_eq!(site.marks(), 0);
+    site.trial.ledger.assert_each_once(Vec::<String>::new());
+}
+
 fn delayed_mark(n: &str) -> (CallId, Vec<u8>) {
     use delayed::__private::protocol::encode::{Meta, native};
     let id = CallId::new();

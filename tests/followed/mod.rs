@@ -6,12 +6,14 @@ mod tasks;
 mod cancels;
 mod example;
 mod faults;
+mod finished;
 mod inspected;
 mod python;
 mod races;
 mod records;
 mod rights;
 mod unique;
+mod wrong_types;
 
 use std::time::Duration;
 

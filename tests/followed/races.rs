@@ -350,3 +350,40 @@ fn call_without_a_record_that_ends_well_loses_its_mark() {
     let stopped = site.trial.stop(&mut worker);
     assert_eq!(crate::support::trial::count(&stopped, "succeeded"), 1);
 }
+
+#[test]
+fn call_that_is_snoozed_while_it_is_looked_for_is_removed() {
+    let mut site = Site::new();
+    let (proxy, gate) = (site.trial.server.proxy(), site.trial.gate("gate"));
+    let mut worker = site.trial.worker(&[]);
+    let handle = site.enqueue(tasks::snoozes::call("a".into(), gate.clone()).with_id());
+    site.trial.wait_runs(1);
+    let canceller = site.behind(&proxy, &handle);
+    let marked = proxy.trap(Side::Reply, Requests::script("cancel"), Fault::Hold);
+    let found = site.cancel_across(canceller, &marked, |site| {
+        open(&gate);
+        wait::until("it to be in the timetable", PATIENCE, || site.trial.state().later.len() == 1);
+    });
+    assert_eq!(found, Cancelled::Scheduled);
+    site.assert_clean();
+    site.trial.stop(&mut worker);
+}
+
+#[test]
+fn call_that_moves_up_while_it_is_looked_for_is_found() {
+    let mut site = Site::new();
+    let proxy = site.trial.server.proxy();
+    let calls: Vec<_> = (0..1100).map(|n| tasks::snoozes::call(n.to_string(), "".into()).with_id()).collect();
+    site.runtime.block_on(site.client.enqueue_many(calls)).unwrap();
+    let messages = site.trial.state().waiting;
+    let id = delayed::inspect::MessageSummary::of(&messages[550], 0).call_id.unwrap().parse().unwrap();
+    let handle = site.client.handle_of::<()>(&"q".parse().unwrap(), id);
+    let canceller = site.behind(&proxy, &handle);
+    let page = proxy.trap(Side::Reply, Requests::command("LRANGE"), Fault::Hold);
+    let found = site.cancel_across(canceller, &page, |site| {
+        let taken: Vec<Vec<u8>> = site.trial.redis.lpop("q", std::num::NonZeroUsize::new(200)).unwrap();
+        assert_eq!(taken.len(), 200);
+    });
+    assert_eq!(found, Cancelled::Waiting);
+    assert_eq!(site.trial.redis.zcard::<_, u64>("q_cancelled").unwrap(), 1);
+}

@@ -1,6 +1,7 @@
 //! Hooks for the outcome of a run, in every isolation.
 
 use delayed::__private::protocol::encode::{Meta, native};
+use redis::Commands;
 
 use super::{ISOLATIONS, burst, inside, with_layers};
 use crate::support::trial::{Trial, call, count, mark};
@@ -55,6 +56,25 @@ fn burials_without_a_run_have_no_failure() {
     ];
     assert_eq!(lines.iter().map(|line| begins(line)).collect::<Vec<_>>(), expected);
     assert!(lines.iter().all(|line| line.ends_with("None None true false")), "{lines:?}");
+}
+
+#[test]
+fn burial_hook_is_told_of_calls_that_a_sweep_buries() {
+    let mut trial = Trial::new();
+    let poison = inside("trial.mark", "a", &[("tenant", "acme")]);
+    let dead = "a".repeat(16);
+    let died = redis::Script::new(
+        "local at = redis.call('TIME')[1] - 60
+        redis.call('HSET', KEYS[1], redis.sha1hex(ARGV[1]), '2 ' .. at .. '000 =;' .. ARGV[2] .. ':0!2 q:w q:v')",
+    );
+    let () = died.key("q_deaths").arg(&poison).arg(&dead).invoke(&mut trial.redis).unwrap();
+    let () = trial.redis.hset("q_processing", format!("q:{dead}:0"), poison).unwrap();
+    let (stopped, log) = run(&mut trial, "inline");
+    assert_eq!((trial.reasons(), count(&stopped, "succeeded")), (vec!["lost".to_owned()], 0), "{log}");
+    let lines = trial.ledger.lines();
+    let [line] = lines.as_slice() else { panic!("expected one burial: {lines:?}\n{log}") };
+    assert!(line.starts_with("burial trial.mark q 1 lost Some(\""), "{line}");
+    assert!(line.ends_with(") Some(\"acme\") None true false"), "{line}");
 }
 
 #[test]

@@ -46,7 +46,11 @@ fn takes_five_hundred_also_from_a_full_redis() {
 
 #[test]
 fn changes_nothing_when_it_is_refused() {
-    changes_nothing_it_may_not(&[DUE, LATER], |bench| bench.scheduled("x"), |bench| cancel(bench, &["x"]));
+    changes_nothing_it_may_not(
+        &[DUE, LATER, CANCELLED],
+        |bench| bench.scheduled("x"),
+        |bench| cancel(bench, &["x"]),
+    );
 }
 
 #[test]

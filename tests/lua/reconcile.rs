@@ -41,7 +41,7 @@ fn tells_what_was_applied_and_what_each_slot_owns() {
     );
     bench.refuses(STALE, "a call that was on its way", |bench| {
         bench.call::<u64>("retry", |call| {
-            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).arg(6).arg(slot(0)).arg("a");
+            call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).arg(6).arg(slot(0)).arg("a").arg("");
         })
     });
 }

@@ -3,7 +3,7 @@ use super::*;
 fn retry(bench: &mut Bench, seq: u64, id: &str, message: &str) -> RedisResult<u64> {
     bench.call("retry", |call| {
         call.key(QUEUE).key(TOKENS).key(PROCESSING).key(WORKER).key(DEATHS);
-        call.arg(seq).arg(id).arg(message);
+        call.arg(seq).arg(id).arg(message).arg("");
     })
 }
 

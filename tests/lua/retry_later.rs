@@ -5,7 +5,7 @@ const ID: &[u8; 16] = &[7; 16];
 fn retry_later(bench: &mut Bench, seq: u64, id: &str, message: &str, delay: u64) -> RedisResult<i64> {
     bench.call("retry_later", |call| {
         call.key(PROCESSING).key(WORKER).key(DEATHS).key(DUE).key(LATER).key(TIMETABLE);
-        call.arg(seq).arg(id).arg(message).arg(&ID[..]).arg(delay);
+        call.arg(seq).arg(id).arg(message).arg(&ID[..]).arg(delay).arg("");
     })
 }
 

@@ -278,7 +278,7 @@ impl Pair {
                     (self.seq(*worker, *number), worker * SLOTS + slot, self.another());
                 let reply = self.bench.call("retry", |call| {
                     call.key(QUEUE).key(TOKENS).key(PROCESSING).key(worker_key(*worker)).key(DEATHS);
-                    call.arg(seq).arg(wire_id(wire)).arg(text(message));
+                    call.arg(seq).arg(wire_id(wire)).arg(text(message)).arg("");
                 });
                 let expected = self.world.retry(usize::from(*worker), seq, wire, message);
                 (reply, expected.map(|owned| int(usize::from(owned))))

@@ -111,6 +111,27 @@ fn say_steps(ctx: &Context) {
     ctx.progress(0.5, "too soon after that");
 }
 
+/// Fails at its first attempt, and says what it does.
+#[delayed::task(name = "followed.second_time", queue = "q", keep = "1h", retry = 1)]
+pub(crate) async fn second_time(ctx: Context) -> Result<u32, String> {
+    ctx.log(format!("attempt {}", ctx.attempt()));
+    if ctx.attempt() == 1 {
+        return Err("not yet".into());
+    }
+    ctx.progress(0.75, "nearly\u{1b}there");
+    Ok(ctx.attempt())
+}
+
+/// Wants to go on in an hour, once the file is there.
+#[delayed::task(name = "followed.snoozes", queue = "q")]
+pub(crate) async fn snoozes(n: String, gate: PathBuf) -> Result<(), TaskError> {
+    note(&n);
+    while !gate.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Err(TaskError::snooze(Duration::from_secs(3600)))
+}
+
 /// Takes its process down.
 #[delayed::task(
     name = "followed.dies_apart",

@@ -269,3 +269,52 @@ fn earlier_errors_of_a_call_are_shown_with_its_dead_letter() {
     let expected = call("trial.mark_or_retry", &["a".into(), 99.into()]);
     assert_eq!(trial.state().waiting, [expected], "expected its past to be forgotten");
 }
+
+#[test]
+fn dead_letter_has_the_errors_of_the_last_ten_attempts() {
+    let mut trial = Trial::new();
+    let meta = Meta { retry: Some(13), backoff: Some("none".parse().unwrap()), ..Meta::default() };
+    let mut worker = worker(&trial, "exponential:1h..2h", &[]);
+    trial.push(&[native("trial.waits", &rmp_serde::to_vec(&("a", 99)).unwrap(), &meta)]);
+    wait::until("the dead letter", PATIENCE, || trial.dead() == 1);
+    trial.stop(&mut worker);
+    trial.ledger.assert_each_once((1..=14).map(|attempt| format!("a {attempt}")));
+    let mut command = trial.command(DELAYED);
+    command.args(["dead", "list", "--json", "--queue", QUEUE, "--redis", &trial.server.url()]);
+    let letters: Value = serde_json::from_str(&Program::spawn(&mut command).last_words()).unwrap();
+    let letter = &letters[0];
+    assert_eq!((&letter["attempt"], &letter["attempts"]), (&json!(14), &json!(13)), "{letter}");
+    assert_eq!(letter["detail"], "not yet 14", "{letter}");
+    let errors = letter["errors"].as_array().unwrap();
+    let details: Vec<&str> = errors.iter().map(|error| error["detail"].as_str().unwrap()).collect();
+    let expected: Vec<String> = (4..=13).map(|attempt| format!("not yet {attempt}")).collect();
+    assert_eq!(details, expected, "expected those of the last ten attempts before the one that buried it");
+    assert!(errors.is_sorted_by_key(|error| error["at_ms"].as_u64()), "{letter}");
+}
+
+#[test]
+fn lost_worker_consumes_no_attempt() {
+    let mut trial = Trial::new();
+    let gate = trial.gate("gate");
+    let failed_once = native(
+        "trial.gated_failing",
+        &rmp_serde::to_vec(&("a", &gate)).unwrap(),
+        &Meta { attempts: 1, retry: Some(2), ..Meta::default() },
+    );
+    trial.push(&[&failed_once]);
+    let mut first = worker(&trial, "none", &["--lease", "1s"]);
+    trial.wait_runs(1);
+    first.kill9();
+    let mut sweeper = trial.sweeper(&["--interval", "50ms"]);
+    wait::until("the call to wait again", PATIENCE, || trial.state().waiting.len() == 1);
+    assert_eq!(trial.state().waiting, [failed_once], "expected its bytes as they were");
+    sweeper.kill9();
+    std::fs::write(&gate, "").unwrap();
+    let mut second = worker(&trial, "none", &[]);
+    wait::until("the dead letter", PATIENCE, || trial.dead() == 1);
+    trial.stop(&mut second);
+    // The lost run, and both attempts that were left.
+    assert_eq!(trial.ledger.executions()["+a"], 3);
+    let attempt = trial.state().dead[0]["attempt"].clone();
+    assert_eq!(attempt, b"3");
+}

@@ -1,7 +1,9 @@
 """Plans the cancellation of a call, wherever it is: without any I/O.
 
-A waiting call is marked before it is looked for among those that run: so whoever claims it later
-finds the mark, and whoever has claimed it before is found.
+A call is marked before it is looked for: so nobody who claims it later runs it. It can only be
+owned already, or move from there to the timetable or back into the queue. So the slots are
+searched, then the timetable once more, and then the queue, from its tail on, as others take from
+its head.
 """
 
 from __future__ import annotations
@@ -32,6 +34,9 @@ MAX_KILLS = 100
 SEARCHED, PAGE = 100_000, 500
 """How many waiting messages are searched for a call without a record, and how many at a time."""
 
+TOLD, MOVED, DEAD = 1, 0, -1
+"""What `lua/kill.lua` answers: the request stands, the slot owns another message, nobody hears."""
+
 CANCELS = "\x18"
 """What the name begins with of who cancels, in a kill request."""
 
@@ -40,23 +45,34 @@ def cancel(queue: str, id: UUID) -> Plan[CallState | None]:
     """Cancel a call, and return the state in which it was found; None: there is no such call."""
     due, later, _ = keys_of_timetable(queue)
     marks, by = f"{queue}_cancelled", f"{socket.gethostname()}/{os.getpid()}"
-    states = yield "EVAL", CANCEL, 3, due, later, marks, queue, by, id.bytes
-    state = CallState.parse(states[0])
-    if state and (state.is_final or state in (CallState.SCHEDULED, CallState.RETRYING)):
+    command = "EVAL", CANCEL, 3, due, later, marks, queue, by, id.bytes
+    state = CallState.parse((yield command)[0])
+    if _is_over(state):
         return state
     owner = yield from _owner(queue, id)
-    if owner:
-        if (yield from _tell_worker(queue, *owner, by)):
-            return CallState.RUNNING
-    elif state is None and not (yield from _may_wait(queue, id)):
-        yield "ZREM", marks, id.bytes
-        return None
+    told = (yield from _tell_worker(queue, *owner, by)) if owner else MOVED
+    if told == TOLD:
+        return CallState.RUNNING
+    if told == MOVED and state is None:
+        state = CallState.parse((yield command)[0])
+        if _is_over(state):
+            return state
+        if not (yield from _may_wait(queue, id)):
+            yield "ZREM", marks, id.bytes
+            return None
     # It may have ended in between.
     state = Record.of_reply((yield read_command(queue, id))).state
     if state is None or not state.is_final or state is CallState.CANCELLED:
         return CallState.WAITING
     yield "ZREM", marks, id.bytes
     return state
+
+
+def _is_over(state: CallState | None) -> bool:
+    """Whether the script has done all, or came too late."""
+    return state is not None and (
+        state.is_final or state in (CallState.SCHEDULED, CallState.RETRYING)
+    )
 
 
 def _owner(queue: str, id: UUID) -> Plan[tuple[bytes, bytes] | None]:
@@ -71,25 +87,26 @@ def _owner(queue: str, id: UUID) -> Plan[tuple[bytes, bytes] | None]:
             return None
 
 
-def _tell_worker(queue: str, wire_id: bytes, message: bytes, by: str) -> Plan[bool]:
-    """Leave a kill request for the worker of a slot, and return whether it stands.
+def _tell_worker(queue: str, wire_id: bytes, message: bytes, by: str) -> Plan[int]:
+    """Leave a kill request for the worker of a slot, and return what became of it.
 
-    A worker of another language hears of none; what it puts back is not run again.
+    A dead worker hears of none, and neither does one of another language; what it puts back is not
+    run again.
     """
     slot = re.fullmatch(rb"(%b:[a-z2-7]{16}):[0-9]+" % re.escape(queue.encode()), wire_id)
     if not slot:
-        return False
+        return DEAD
     worker = slot[1]
     keys = f"{queue}_processing", worker, wire_id, worker + b":kill", wire_id + b":told"
     digest = hashlib.sha1(message, usedforsecurity=False).hexdigest()
     stands = yield "EVAL", KILL, 5, *keys, wire_id, digest, CANCELS + by, EXPIRY_MS, MAX_KILLS
-    return bool(stands == 1)
+    return int(stands)
 
 
 def _may_wait(queue: str, id: UUID) -> Plan[bool]:
     """Find out whether a call waits, or may wait: behind more messages than are searched."""
-    for first in range(0, SEARCHED, PAGE):
-        page = yield "LRANGE", queue, first, first + PAGE - 1
+    for behind in range(0, SEARCHED, PAGE):
+        page = yield "LRANGE", queue, -behind - PAGE, -behind - 1
         if any(_is_of(message, id) for message in page):
             return True
         if len(page) < PAGE:

@@ -20,6 +20,8 @@ pub(crate) struct RetryLaterRequest<'a> {
     pub(crate) message: &'a [u8],
     pub(crate) id: CallId,
     pub(crate) delay: Duration,
+    /// What the record of its call keeps of failed attempts; empty: nothing.
+    pub(crate) errors: &'a [u8],
 }
 
 /// What `retry_later` answered.
@@ -42,14 +44,15 @@ impl Broker {
     ) -> Result<Scheduled, BrokerError> {
         let script_keys =
             [&keys.processing, ask.worker_key, &keys.deaths, &keys.due, &keys.later, &keys.timetable];
-        let bytes = ask.wire_id.len() + ask.message.len() + 64;
-        let mut command = script::RETRY_LATER.command(&script_keys, 5, bytes);
+        let bytes = ask.wire_id.len() + ask.message.len() + ask.errors.len() + 64;
+        let mut command = script::RETRY_LATER.command(&script_keys, 6, bytes);
         command
             .arg(ask.seq)
             .arg(ask.wire_id)
             .arg(ask.message)
             .arg(&ask.id.as_bytes()[..])
-            .arg(milliseconds(ask.delay));
+            .arg(milliseconds(ask.delay))
+            .arg(ask.errors);
         match script::RETRY_LATER.run(&mut self.commands.clone(), command).await? {
             Value::Int(1) => Ok(Scheduled::Done),
             Value::Int(0) => Ok(Scheduled::Lost),

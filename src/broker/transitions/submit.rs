@@ -8,8 +8,10 @@ use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::script::{self, milliseconds};
 use crate::broker::transitions::schedule::argument;
+use crate::broker::wrong_key;
 use crate::protocol::call_id::CallId;
-use crate::protocol::keys::QueueKeys;
+use crate::protocol::keys::{self, QueueKeys};
+use crate::protocol::names::QueueName;
 use crate::protocol::tracking::Tracking;
 use crate::task::Due;
 
@@ -72,8 +74,21 @@ impl Broker {
                 .arg(call.task)
                 .arg(call.message);
         }
-        let reply = script::SUBMIT.run(&mut self.commands.clone(), command).await?;
+        let reply = match script::SUBMIT.run(&mut self.commands.clone(), command).await {
+            Err(error) => return Err(self.named(keys, calls, error).await),
+            Ok(reply) => reply,
+        };
         script::SUBMIT.array(reply)?.into_iter().map(Submitted::read).collect()
+    }
+
+    /// The same error, with the record or the lock that holds another type, if that is the problem of a single call.
+    async fn named(&self, keys: &QueueKeys, calls: &[Submission<'_>], error: BrokerError) -> BrokerError {
+        let ([call], Ok(queue)) = (calls, QueueName::parse(&keys.queue)) else { return error };
+        let record = keys::record(&queue, call.tracking.id);
+        let lock = call.tracking.lock.map(|lock| keys::lock(&queue, &lock));
+        let lock = lock.as_ref().map(|lock| (lock.as_str(), "string"));
+        let keys: Vec<_> = [(record.as_str(), "hash")].into_iter().chain(lock).collect();
+        wrong_key::named(error, &keys, &mut self.commands.clone()).await
     }
 }
 

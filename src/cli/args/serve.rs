@@ -60,6 +60,9 @@ pub(in crate::cli) struct WorkerFlags {
     /// Leave it to others to bring back what dead workers owned
     #[arg(long)]
     pub(in crate::cli) no_sweep: bool,
+    /// List the last N finished calls of each queue that keep no record, for `calls list`
+    #[arg(long, value_name = "N")]
+    pub(in crate::cli) keep_finished: Option<u32>,
     #[command(flatten)]
     pub(in crate::cli) isolated: Isolated,
 }

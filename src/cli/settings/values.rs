@@ -38,6 +38,7 @@ pub(in crate::cli) fn value(config: &Config, key: &str) -> Value {
         "worker.backoff" => config.worker.backoff.to_string().into(),
         "worker.sweep" => config.worker.sweep.into(),
         "worker.burst" => config.worker.burst.into(),
+        "worker.keep_finished" => config.worker.keep_finished.into(),
         "worker.isolation" => config.worker.isolation.as_str().into(),
         "worker.timeout" => config.worker.timeout.map(output::duration).into(),
         "worker.grace" => time(config.worker.timeouts().grace()),

@@ -10,12 +10,13 @@ use crate::protocol::keys::QueueKeys;
 use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
 
-/// How many dead letters are searched for a call without a record.
+/// How many dead letters or finished calls are searched for a call without a record.
 const LETTERS: usize = 100_000;
 
 impl Inspector {
     /// Returns a call of a queue: in the timetable, waiting, running, dead, or known by its record. Its arguments are cut at
-    /// `limit` characters. A call without a record is searched among the first 100,000 waiting messages and dead letters.
+    /// `limit` characters. A call without a record is searched among the first 100,000 waiting messages, dead letters and
+    /// listed finished calls.
     ///
     /// # Errors
     /// Redis cannot be reached, or a key of the queue has a wrong type.
@@ -33,7 +34,7 @@ impl Inspector {
             Some((wire_id, message)) => {
                 Some(CallRecord::owned(queue, wire_id, MessageSummary::of(&message, limit)))
             }
-            None => self.broker.find_waiting(&keys, id).await?.message().map(|message| {
+            None => self.broker.find_waiting(&keys, id).await?.map(|message| {
                 CallRecord::of_message(queue, CallState::Waiting, MessageSummary::of(&message, limit))
             }),
         };
@@ -43,7 +44,10 @@ impl Inspector {
             (Some(call), Some(record)) => Ok(Some(call.with_record(&record))),
             (Some(call), None) => Ok(Some(call)),
             (None, Some(record)) => Ok(CallRecord::of_record(queue, id, &record)),
-            (None, None) => self.buried_call(queue, id, limit).await,
+            (None, None) => match self.buried_call(queue, id, limit).await? {
+                Some(call) => Ok(Some(call)),
+                None => self.finished_call(queue, id).await,
+            },
         }
     }
 
@@ -74,6 +78,21 @@ impl Inspector {
             Some(letter) => Some(CallRecord::buried(queue, letter).with_record(&record)),
             None => CallRecord::of_record(queue, id, &record),
         })
+    }
+
+    /// A call without a record among those that workers have listed.
+    async fn finished_call(&self, queue: &QueueName, id: CallId) -> Result<Option<CallRecord>, Error> {
+        let (keys, mut before) = (QueueKeys::new(queue), "+".to_owned());
+        for _ in 0..LETTERS / CHUNK {
+            let page = self.broker.finished(&keys, &before, CHUNK).await?;
+            let mut calls = page.iter().filter_map(|entry| CallRecord::finished(queue, entry));
+            if let Some(call) = calls.find(|call| call.call_id() == Some(id)) {
+                return Ok(Some(call));
+            }
+            let Some(last) = page.last() else { break };
+            before.clone_from(&last.id);
+        }
+        Ok(None)
     }
 
     /// A call without a record among the dead letters.

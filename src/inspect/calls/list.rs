@@ -1,5 +1,6 @@
 //! Lists the calls of a queue by state, in pages.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
 use crate::broker::{MAX_SCHEDULED, digest};
@@ -92,7 +93,8 @@ impl Listing<'_> {
 impl Inspector {
     /// Returns calls of a queue: first those that workers own, then those that wait, oldest first, those in the timetable, earliest
     /// first, those that succeeded, were cancelled or expired, newest first, and dead letters, oldest first. Of calls that
-    /// succeeded, were cancelled or expired only those with a record are known.
+    /// succeeded, were cancelled or expired only those with a record are known, and those that a worker with
+    /// [`keep_finished`](crate::config::WorkerConfig::keep_finished) has listed.
     ///
     /// Reads 500 calls at a time, until it has found `count`: those of one task or id may be the last of many.
     ///
@@ -197,7 +199,38 @@ impl Inspector {
         Ok(())
     }
 
+    /// Lists calls with a record, and those that a worker with `keep_finished` has listed, by their ends.
     async fn list_done(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
+        let count = listing.skip.saturating_add(listing.filter.count.saturating_sub(listing.calls.len()));
+        let filter = CallFilter { start: 0, count, ..listing.filter.clone() };
+        let part = || Listing { queue: listing.queue, filter: &filter, skip: 0, calls: Vec::new() };
+        let (mut kept, mut others) = (part(), part());
+        self.list_recorded(&mut kept).await?;
+        self.list_finished(&mut others).await?;
+        let mut calls = kept.calls;
+        if !others.calls.is_empty() {
+            calls.append(&mut others.calls);
+            calls.sort_by_key(|call| Reverse(call.ended_ms));
+        }
+        calls.into_iter().for_each(|call| listing.add(call));
+        Ok(())
+    }
+
+    async fn list_finished(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
+        let (keys, queue) = (QueueKeys::new(listing.queue), listing.queue);
+        let mut before = "+".to_owned();
+        while !listing.is_full() {
+            let page = self.broker.finished(&keys, &before, PAGE).await?;
+            let Some(last) = page.last() else { break };
+            before.clone_from(&last.id);
+            page.iter()
+                .filter_map(|entry| CallRecord::finished(queue, entry))
+                .for_each(|call| listing.add(call));
+        }
+        Ok(())
+    }
+
+    async fn list_recorded(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
         let (keys, queue) = (QueueKeys::new(listing.queue), listing.queue);
         let mut start = 0;
         while !listing.is_full()

@@ -49,9 +49,14 @@ impl FailedAttempt {
         }
         Self { at_ms, reason: reason.to_owned(), detail }
     }
+
+    /// Reads what a message or a record has of failed attempts. None of what cannot be read.
+    pub(crate) fn decode_all(bytes: &[u8]) -> Vec<Self> {
+        from_slice(bytes).unwrap_or_default()
+    }
 }
 
-impl Message<'_> {
+impl<'a> Message<'a> {
     /// How long the call waits after a failed attempt, when the message says so. None: what its task says holds.
     #[must_use]
     pub fn backoff(&self) -> Option<Backoff> {
@@ -63,7 +68,12 @@ impl Message<'_> {
     /// The last failed attempts, oldest first: up to ten.
     #[must_use]
     pub fn errors(&self) -> Vec<FailedAttempt> {
-        self.meta.find(b"e").and_then(|errors| from_slice(errors).ok()).unwrap_or_default()
+        self.encoded_errors().map(FailedAttempt::decode_all).unwrap_or_default()
+    }
+
+    /// The same as they stand in the message, and in a record.
+    pub(crate) fn encoded_errors(&self) -> Option<&'a [u8]> {
+        self.meta.find(b"e")
     }
 
     /// When its first attempt failed, when the message says so; in milliseconds since 1970.

@@ -87,8 +87,9 @@ impl WorkerBuilder {
     }
 
     /// Adds a hook for calls that become dead letters, after that for the failure, if the call has run. It is also called for
-    /// calls that did not run: unknown tasks, arguments that do not fit, deadlines that have passed, malformed messages. Not for
-    /// calls that a sweeper buries because they took their workers down. See [`on_failure`](Self::on_failure).
+    /// calls that did not run: unknown tasks, arguments that do not fit, deadlines that have passed, malformed messages; and
+    /// for calls that a sweep of this worker buries because they took their workers down, after it has buried them, from another
+    /// thread of the runtime. Not for those that other sweepers bury. See [`on_failure`](Self::on_failure).
     #[must_use]
     pub fn on_burial(mut self, hook: impl Fn(&RunReport<'_>) + Send + Sync + 'static) -> Self {
         self.hooks.push(When::Burial, hook);

@@ -68,6 +68,9 @@ impl EventLoop {
         } else {
             self.record(&run, &outcome, &settlement);
         }
+        if let Some(finished) = &self.finished {
+            finished.note(&run, outcome.is_success(), &settlement);
+        }
         self.queues.settle(queue, slot, settlement);
     }
 

@@ -7,6 +7,7 @@ use crate::broker::{
     Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, FinishedCall, PickUpRequest,
     Place, ReconcileRequest, Reconciled, RetryLaterRequest, Scheduled, Token, Waiter,
 };
+use crate::protocol::message::Message;
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::settlement::Settlement;
 
@@ -169,11 +170,13 @@ impl Sender {
                 let wire_id = queue.wire_id(*slot);
                 match settlement {
                     Settlement::Retry { message } => {
-                        self.broker.retry(keys, worker_key, seq, wire_id, message).await.map(Effect::Settled)
+                        let errors = recorded_errors(message);
+                        let moved = self.broker.retry(keys, worker_key, seq, wire_id, message, errors).await;
+                        moved.map(Effect::Settled)
                     }
                     Settlement::RetryLater { message, id, delay } => {
-                        let ask =
-                            RetryLaterRequest { worker_key, seq, wire_id, message, id: *id, delay: *delay };
+                        let (id, delay, errors) = (*id, *delay, recorded_errors(message));
+                        let ask = RetryLaterRequest { worker_key, seq, wire_id, message, id, delay, errors };
                         Ok(match self.broker.retry_later(keys, &ask).await? {
                             Scheduled::Done => Effect::Settled(true),
                             Scheduled::Lost => Effect::Settled(false),
@@ -225,6 +228,13 @@ impl Sender {
             }
         }
     }
+}
+
+/// What a message says of its failed attempts, encoded, if its call keeps a record; else nothing.
+fn recorded_errors(message: &[u8]) -> &[u8] {
+    let message = Message::decode(message).ok();
+    let kept = message.filter(|message| message.tracking().is_some_and(|it| it.keep_ms.is_some()));
+    kept.and_then(|message| message.encoded_errors()).unwrap_or_default()
 }
 
 /// How the call of a slot ended, as `finish` takes it.

@@ -189,6 +189,7 @@ for i = 3, #ARGV do
   if redis.call('HDEL', KEYS[2], id) == 1 then
     local options = options_of(message) or {}
     state = state == 'retrying' and state or 'scheduled'
+    redis.pcall('ZREM', KEYS[3], id) -- of a cancellation before this one
     note_end(queue, id, options.s, options.u, now, 'cancelled', 'by', by)
   elseif not ENDED[state] then
     redis.call('ZADD', KEYS[3], now, id)

@@ -20,7 +20,9 @@ pub(super) fn shown(call: &CallRecord) -> String {
         ("task", Some(or_dash(message.task.clone()))),
         ("arguments", message.arguments_text.clone()),
         ("attempt", call.attempt.map(|attempt| attempt.to_string())),
+        ("worker", call.worker.clone()),
         ("slot", call.wire_id.clone()),
+        ("progress", progress(call)),
         ("result", result),
         ("no result", call.result_problem.clone()),
         ("reason", call.reason.clone()),
@@ -41,7 +43,17 @@ pub(super) fn shown(call: &CallRecord) -> String {
         let name = if nth == 1 { "errors" } else { "" };
         (name, Some(format!("{} {}: {}", output::moment(error.at_ms), error.reason, error.detail)))
     }));
+    lines.extend(
+        (1..).zip(&call.log).map(|(nth, line)| (if nth == 1 { "log" } else { "" }, Some(line.clone()))),
+    );
     let lines = lines.into_iter().filter_map(|(name, text)| Some((name, text?)));
     let lines = lines.map(|(name, text)| format!("{name:<10} {}", output::clean(&text)));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// How much is done, and what the run does: `40 %: reading`.
+fn progress(call: &CallRecord) -> Option<String> {
+    let share = call.progress.map(|share| format!("{:.0} %", share * 100.0));
+    let parts: Vec<String> = share.into_iter().chain(call.progress_text.clone()).collect();
+    (!parts.is_empty()).then(|| parts.join(": "))
 }
