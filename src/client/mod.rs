@@ -342,11 +342,7 @@ fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
     let most = call.most_waiting().unwrap_or(0);
     let has_options = call.is_tracked() || call.is_front() || most > 0;
     let id = call.call_id().or_else(|| (due.is_some() || call.is_tracked()).then(CallId::new));
-    let bytes = match id {
-        Some(id) if call.call_id().is_none() => call.clone().id(id).encode(),
-        _ => call.encode(),
-    }
-    .map_err(refused)?;
+    let bytes = call.encode_as(id).map_err(refused)?;
     let (size, limit) = (bytes.len(), link.config.client.max_message);
     if size > limit {
         return Err(Error::TooLarge { task: call.task().to_owned(), size, limit });

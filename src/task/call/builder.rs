@@ -1,0 +1,150 @@
+//! Sets the options of a call.
+
+use std::time::{Duration, SystemTime};
+
+use super::due::Due;
+use super::options::CallOptions;
+use super::{Call, Kind};
+use crate::protocol::backoff::Backoff;
+use crate::protocol::call_id::CallId;
+use crate::protocol::encode::Meta;
+use crate::protocol::meta;
+use crate::task::unique::Unique;
+
+impl<R> Call<R> {
+    pub(super) fn with(mut self, change: impl FnOnce(&mut CallOptions)) -> Self {
+        change(self.options.get_or_insert_default());
+        self
+    }
+
+    /// Changes what only a message of ours has a field for.
+    fn with_meta(self, change: impl FnOnce(&mut Meta)) -> Self {
+        if self.is_native() { self.with(|options| change(&mut options.meta)) } else { self }
+    }
+
+    /// Runs the call this long after it was enqueued, by the clock of Redis, in whole milliseconds. Until then it is in the
+    /// timetable of its queue, under its [`id`](Self::id) or a new one: see [`Enqueued::id`](crate::Enqueued::id). Replaces an
+    /// earlier `after` or [`at`](Self::at).
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn remind(who: String) {} }
+    /// use std::time::Duration;
+    ///
+    /// let call = tasks::remind::call("ann".into()).after(Duration::from_secs(60));
+    /// let python = delayed::PyTask::new("mails:remind").arg("ann").queue("mail").after(Duration::from_secs(60));
+    /// # drop((call, python));
+    /// ```
+    pub fn after(self, delay: Duration) -> Self {
+        self.with(|options| options.due = Some(Due::After(delay)))
+    }
+
+    /// Runs the call at this moment, by the clock of Redis, or at once if it has passed. See [`after`](Self::after).
+    pub fn at(self, moment: SystemTime) -> Self {
+        self.with(|options| options.due = Some(Due::At(moment)))
+    }
+
+    /// Keeps a record of the call for this long after its end: its state, its times, and what it returned. Then
+    /// [`Handle::wait`](crate::Handle::wait) gives the result, and `calls show` shows it. In whole milliseconds.
+    ///
+    /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
+    pub fn keep(self, time: Duration) -> Self {
+        self.with_meta(|meta| meta.keep_ms = Some(meta::milliseconds(time)))
+    }
+
+    /// Makes the call unique among those of the same task with the same arguments, or the same
+    /// [`unique_key`](Self::unique_key). One that comes second is not enqueued: its [`Handle`](crate::Handle) is that of the
+    /// first, and says so.
+    ///
+    /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn index(page: u64) {} }
+    /// use std::time::Duration;
+    /// use delayed::Unique;
+    ///
+    /// let once = tasks::index::call(7).unique(Unique::UntilDone);
+    /// let at_most_hourly = tasks::index::call(7).unique(Unique::For(Duration::from_secs(3600)));
+    /// let last_one_wins = tasks::index::call(7).unique(Unique::Replace).after(Duration::from_secs(5));
+    /// # drop((once, at_most_hourly, last_one_wins));
+    /// ```
+    pub fn unique(self, unique: Unique) -> Self {
+        self.with(|options| options.unique = Some(unique))
+    }
+
+    /// Compares unique calls of the task by this key, instead of by their arguments. Without [`unique`](Self::unique), and
+    /// without that option of the task, the key holds [until the call has ended](Unique::UntilDone).
+    pub fn unique_key(self, key: impl Into<String>) -> Self {
+        self.with(|options| {
+            options.unique.get_or_insert(Unique::UntilDone);
+            options.unique_key = Some(key.into());
+        })
+    }
+
+    /// Puts the call at the head of its queue: it runs before those that wait. No effect on a scheduled call.
+    pub fn front(self) -> Self {
+        self.with(|options| options.is_front = true)
+    }
+
+    /// Refuses the call if this many already wait in its queue: see [`Error::QueueFull`](crate::Error::QueueFull). No effect
+    /// on a scheduled call.
+    pub fn max_len(self, most: u64) -> Self {
+        self.with(|options| options.max_len = Some(most.max(1)))
+    }
+
+    /// Sets how often the call is retried, in place of the task's `retry`. A negative number: without limit.
+    ///
+    /// No effect on a [`GoTask`](crate::GoTask): Go's worker does not retry.
+    pub fn retry(mut self, retry: i64) -> Self {
+        if let Kind::Python(task) = &mut self.kind {
+            task.set_retry(retry);
+        }
+        self.with_meta(|meta| meta.retry = Some(retry))
+    }
+
+    /// Sets the number of attempts, at least 1: [`retry`](Self::retry) plus one.
+    ///
+    /// No effect on a [`GoTask`](crate::GoTask): Go's worker does not retry.
+    pub fn max_attempts(self, attempts: u32) -> Self {
+        self.retry(i64::from(attempts.max(1)) - 1)
+    }
+
+    /// Sets how long the call waits after each failed attempt, in place of the task's and the worker's `backoff`.
+    ///
+    /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
+    pub fn backoff(self, backoff: Backoff) -> Self {
+        self.with_meta(|meta| meta.backoff = Some(backoff))
+    }
+
+    /// Sets how long one run may take, in place of the task's `timeout`. In whole milliseconds, at least 1.
+    ///
+    /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with_meta(|meta| meta.timeout_ms = Some(meta::milliseconds(timeout).max(1)))
+    }
+
+    /// Sets the moment after which the call is useless: it does not begin later, and a run that has begun is asked to end. By the
+    /// clocks of the two hosts. A call that is too late becomes a dead letter, and is not retried.
+    ///
+    /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
+    pub fn deadline(self, deadline: SystemTime) -> Self {
+        self.with_meta(|meta| meta.deadline_ms = Some(meta::since_1970(deadline)))
+    }
+
+    /// Sets the id, which the task can read from its [`Context`](crate::Context).
+    ///
+    /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
+    pub fn id(self, id: CallId) -> Self {
+        self.with_meta(|meta| meta.id = Some(id))
+    }
+
+    /// Sets a new id: see [`call_id`](Self::call_id).
+    pub fn with_id(self) -> Self {
+        self.id(CallId::new())
+    }
+
+    /// The id, if the call has one.
+    #[must_use]
+    pub fn call_id(&self) -> Option<CallId> {
+        self.options.as_ref().and_then(|options| options.meta.id)
+    }
+}
