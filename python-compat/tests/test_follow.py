@@ -327,7 +327,7 @@ def test_a_result_is_decoded(fields: dict[str, bytes | None], expected: Any) -> 
         ({"state": b"succeeded", "unencodable": b"no"}, ResultError, "cannot be read: no"),
         ({"state": b"succeeded", "too_large": b"1048581"}, ResultTooLargeError, "1048581 bytes"),
         ({"state": b"dead", "reason": b"failed", "error": b"\xff!"}, CallFailedError, "(failed): "),
-        ({"state": b"expired"}, CallExpiredError, "deadline passed"),
+        ({"state": b"expired"}, CallExpiredError, "expired before"),
         ({"state": b"cancelled", "by": b"ann"}, CallCancelledError, "was cancelled by ann"),
         ({"state": b"running"}, CallTimeoutError, "it is running"),
         ({"state": b"of a later version"}, CallNotFoundError, "no record"),

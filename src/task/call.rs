@@ -3,6 +3,7 @@
 mod annotations;
 mod builder;
 mod due;
+mod expiry;
 mod into_call;
 mod options;
 mod queue_choice;
@@ -13,6 +14,8 @@ use std::marker::PhantomData;
 
 #[cfg(feature = "broker")]
 pub(crate) use self::due::Due;
+#[cfg(feature = "cli")]
+pub(crate) use self::expiry::Expiry;
 pub use self::into_call::IntoCall;
 use self::options::CallOptions;
 pub use self::queue_choice::QueueChoice;

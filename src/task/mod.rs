@@ -23,6 +23,8 @@ pub(crate) mod trace;
 
 #[cfg(feature = "broker")]
 pub(crate) use self::call::Due;
+#[cfg(feature = "cli")]
+pub(crate) use self::call::Expiry;
 pub use self::call::{Call, IntoCall, QueueChoice};
 pub use self::cancellation::Cancellation;
 pub use self::context::{Context, Scope};

@@ -104,7 +104,7 @@ async fn span(_n: String, _ms: u64) {}
 /// A call of our queue: a plain one, or one that keeps a record, is unique or scheduled. The last kind is to be cancelled.
 fn ours(n: u64) -> Call {
     let call = span::call(n.to_string(), length(n)).queue(OURS);
-    let call = call.retry(3).with_id().deadline(SystemTime::now() + DEADLINE);
+    let call = call.retry(3).with_id().expires_at(SystemTime::now() + DEADLINE);
     match n % 5 {
         0 => call,
         1 => call.keep(KEEP),

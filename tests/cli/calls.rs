@@ -113,7 +113,7 @@ fn calls_are_listed_by_state_with_and_without_record() {
     let fail = task("fail");
     keep(&redis, &task("add"), "[1, 2]", &[]);
     keep(&redis, &fail, r#"["no way"]"#, &["--retry", "0"]);
-    keep(&redis, &task("add"), "[3, 4]", &["--deadline", "1ms"]);
+    keep(&redis, &task("add"), "[3, 4]", &["--expires", "1ms"]);
     on(&redis, WORKER, &["enqueue", &fail, r#"["no way"]"#, "--id"]).expect(0);
     assert_eq!(states(&redis, &[]), ["waiting"; 4]);
     burst(&redis);

@@ -69,34 +69,34 @@ fn call_may_have_headers() {
 }
 
 #[test]
-fn call_may_set_its_timeout_and_its_deadline() {
+fn call_may_set_its_timeout_and_when_it_expires() {
     let redis = TestRedis::start();
     let add = task("add");
     let send = |words: &[&str]| {
         on(&redis, WORKER, &[&["enqueue", &add, "[1, 2]"], words].concat()).expect(0);
         let peeked = on(&redis, DELAYED, &["peek", "default", "--count", "1000", "--json"]).json();
         let last = peeked.as_array().unwrap().last().unwrap().clone();
-        (last["timeout_ms"].as_u64(), last["deadline_ms"].as_u64())
+        (last["timeout_ms"].as_u64(), last["expires_ms"].as_u64())
     };
     let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     assert_eq!(send(&["--timeout", "1m 30s"]), (Some(90_000), None));
-    assert_eq!(send(&["--deadline", "2096-10-02T07:06:40Z"]), (None, Some(4_000_000_000_000)));
-    assert_eq!(send(&["--deadline", "2096-10-02T09:06:40.5+02:00"]), (None, Some(4_000_000_000_500)));
+    assert_eq!(send(&["--expires", "2096-10-02T07:06:40Z"]), (None, Some(4_000_000_000_000)));
+    assert_eq!(send(&["--expires", "2096-10-02T09:06:40.5+02:00"]), (None, Some(4_000_000_000_500)));
     let before = now();
-    let (timeout, deadline) = send(&["--deadline", "1h", "--timeout", "1us"]);
+    let (timeout, expires) = send(&["--expires", "1h", "--timeout", "1us"]);
     let range = before + 3_600_000..=now() + 3_600_001;
-    assert!(timeout == Some(1) && range.contains(&deadline.unwrap()), "{timeout:?} {deadline:?} {range:?}");
+    assert!(timeout == Some(1) && range.contains(&expires.unwrap()), "{timeout:?} {expires:?} {range:?}");
     on(&redis, DELAYED, &["peek", "default"]).expect(0).says("90s").says("in 59m").says("in 2");
     let refuse = |words: &[&str], text: &str| {
         on(&redis, WORKER, &[&["enqueue", &add, "[1, 2]"], words].concat()).expect(2).says(text);
     };
-    refuse(&["--deadline", "tomorrow"], "neither a time from now such as `1h` nor a moment");
+    refuse(&["--expires", "tomorrow"], "neither a time from now such as `1h` nor a moment");
     for past in ["2000-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "0s"] {
-        refuse(&["--deadline", past], "a call with no time left is never run");
+        refuse(&["--expires", past], "a call with no time left is never run");
     }
     refuse(&["--timeout", "soon"], "not a duration");
     refuse(&["--timeout", "1s", "--as", "go"], "leave out --timeout");
-    refuse(&["--deadline", "1s", "--as", "python"], "leave out --deadline");
+    refuse(&["--expires", "1s", "--as", "python"], "leave out --expires");
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn with_all() -> TestRedis {
     let redis = TestRedis::start();
     let path = "a_crate_with_a_long_name::tasks::a_task_with_a_long_name";
     for options in
-        [&["--after", "1h"][..], &["--id"], &["--id", "--timeout", "30s", "--deadline", "1h", "--retry", "3"]]
+        [&["--after", "1h"][..], &["--id"], &["--id", "--timeout", "30s", "--expires", "1h", "--retry", "3"]]
     {
         let words =
             [&["enqueue", path, "[\"a text of several words\", 2]", "--queue", "a_long_queue"], options];

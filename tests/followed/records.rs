@@ -78,7 +78,7 @@ fn waiter_is_told_why_there_is_no_result() {
         redis::cmd("XRANGE").arg(&["q_dead", "-", "+"]).query(&mut site.trial.redis).unwrap();
     assert_eq!(letters.first().map(|(id, _)| id), Some(letter));
     let past = SystemTime::now() - Duration::from_secs(1);
-    let error = site.wait(&site.enqueue(tasks::charge::call(1).deadline(past))).unwrap_err();
+    let error = site.wait(&site.enqueue(tasks::charge::call(1).expires_at(past))).unwrap_err();
     assert!(matches!(error, WaitError::Expired), "{error:?}");
     let unknown = site.client.handle_of::<u8>(&"q".parse().unwrap(), CallId::new());
     assert!(matches!(site.wait(&unknown).unwrap_err(), WaitError::NotFound));

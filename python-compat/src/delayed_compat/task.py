@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -56,8 +57,10 @@ class RustTask:
         max_attempts: How many runs there may be in all, at least 1: `retry` and one more.
         backoff: How long it waits after each failed attempt: a `Backoff` or its text.
         timeout: How long one run may go on, at least 1 ms.
-        deadline: When it is of no use any more. A run that has not begun by then does not begin,
-            and one that has is asked to end. A call that is too late becomes a dead letter.
+        expires: How long after it could run it expires: after it was made, or after it is due. A
+            run that has not begun by then does not begin, and one that has is asked to end. A call
+            that has expired becomes a dead letter.
+        expires_at: The moment at which it expires.
         after: How long after it was enqueued it is due, by the clock of Redis; 0 or more.
         at: When it is due, by the clock of Redis; at once where that has passed.
         id: The call's id: a UUID, its 16 bytes, or its text. A call without one that is scheduled,
@@ -91,7 +94,8 @@ class RustTask:
         max_attempts: int | None = None,
         backoff: Backoff | str | None = None,
         timeout: Duration | None = None,
-        deadline: Moment | None = None,
+        expires: Duration | None = None,
+        expires_at: Moment | None = None,
         after: Duration | None = None,
         at: Moment | None = None,
         id: CallId | None = None,
@@ -117,7 +121,7 @@ class RustTask:
                 self._id = new_id()
             meta = {
                 "b": None if backoff is None else backoff_text(backoff),
-                "d": None if deadline is None else moment_ms(deadline, "deadline"),
+                "d": _expires_ms(expires, expires_at, self._due),
                 "h": headers_of(headers) or None,
                 "i": None if self._id is None else self._id.bytes,
                 "s": keep_ms,
@@ -252,6 +256,18 @@ def _due(after: Any, at: Any) -> str | None:
     if after is not None:
         return f"+{delay_ms(after, 'after')}"
     return None if at is None else str(moment_ms(at, "at", is_due=True))
+
+
+def _expires_ms(expires: Any, expires_at: Any, due: str | None) -> int | None:
+    """Return when a call expires, in milliseconds since 1970."""
+    if expires is not None and expires_at is not None:
+        raise InvalidTaskError("expires and expires_at are both given; give one of them")
+    if expires is None:
+        return None if expires_at is None else moment_ms(expires_at, "expires_at")
+    now, left = time.time_ns() // 1_000_000, span_ms(expires, "expires")
+    if due is None:
+        return now + left
+    return left + (now + int(due) if due.startswith("+") else max(now, int(due)))
 
 
 def _lock(

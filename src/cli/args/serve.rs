@@ -9,7 +9,7 @@ use crate::config::{Backoff, Prefetch, QueueWeight, Unknown, parse_size};
 use crate::isolation::Isolation;
 use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
-use crate::task::Unique;
+use crate::task::{Expiry, Unique};
 
 /// `worker`
 #[derive(Debug, clap::Args)]
@@ -174,7 +174,7 @@ pub(in crate::cli) struct Dev {
 Examples:
   {program} enqueue my_crate::tasks::add '[1, 2]'
   {program} enqueue my_crate::tasks::add '{\"a\": 1, \"b\": 2}' --retry 3 --id
-  {program} enqueue my_crate::tasks::add '[1, 2]' --timeout 30s --deadline 1h
+  {program} enqueue my_crate::tasks::add '[1, 2]' --timeout 30s --expires 1h
   {program} enqueue my_crate::tasks::add '[1, 2]' --after 10m
   {program} enqueue my_crate::tasks::add '[1, 2]' --wait=30s
   {program} enqueue my_crate::tasks::index '[7]' --unique until-done
@@ -198,9 +198,10 @@ pub(in crate::cli) struct Enqueue {
     /// How long one run may go on, whatever its task says
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(in crate::cli) timeout: Option<Duration>,
-    /// Until when it is of use: a time from now, or a moment such as 2030-01-31T12:00:00Z
-    #[arg(long, value_name = "WHEN", value_parser = moment)]
-    pub(in crate::cli) deadline: Option<SystemTime>,
+    /// When it expires, and does not run any more: a time from now (or from its due time), or a moment such as
+    /// 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "WHEN", value_parser = expiry)]
+    pub(in crate::cli) expires: Option<Expiry>,
     /// Run it that long from now
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "at")]
     pub(in crate::cli) after: Option<Duration>,
@@ -285,12 +286,12 @@ fn size(text: &str) -> Result<String, String> {
     parse_size(text).map(|_| text.to_owned())
 }
 
-fn moment(text: &str) -> Result<SystemTime, String> {
-    let now = SystemTime::now();
-    let from_now = humantime::parse_duration(text).ok().and_then(|time| now.checked_add(time));
+fn expiry(text: &str) -> Result<Expiry, String> {
+    let time = humantime::parse_duration(text).ok().map(|time| (Expiry::After(time), !time.is_zero()));
     let moment = || text.parse::<jiff::Timestamp>().ok().map(SystemTime::from);
-    match from_now.or_else(moment) {
-        Some(moment) if moment > now => Ok(moment),
+    let moment = || moment().map(|moment| (Expiry::At(moment), moment > SystemTime::now()));
+    match time.or_else(moment) {
+        Some((expiry, true)) => Ok(expiry),
         Some(_) => Err("a call with no time left is never run: give it some, such as `1h`".into()),
         None => {
             Err("neither a time from now such as `1h` nor a moment such as `2030-01-31T12:00:00Z`".into())

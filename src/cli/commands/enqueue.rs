@@ -47,7 +47,7 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     };
     let due = args.after.map(Due::After).or(args.at.map(Due::At));
     let due = due.map(Due::check).transpose().map_err(|error| Failure::usage(error.to_string()))?;
-    let options = Options::new(&args, task);
+    let options = Options::new(&args, task, due);
     let id = args.id.map(|id| id.unwrap_or_else(CallId::new));
     let id = id.or_else(|| (due.is_some() || options.is_tracked()).then(CallId::new));
     let (message, tracking) = match args.language {
@@ -126,7 +126,7 @@ fn native(
     check_path(&args.path).map_err(|error| Failure::usage(error.to_string()))?;
     let meta = Meta {
         attempts: 0,
-        deadline_ms: args.deadline.map(meta::since_1970),
+        expires_ms: options.expires_ms,
         id,
         backoff: args.backoff,
         by_place: false,
@@ -201,7 +201,7 @@ fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {
         ("a lock: leave out --unique", args.unique.is_some()),
         ("a lock: leave out --unique-key", args.unique_key.is_some()),
         ("a timeout: leave out --timeout", args.timeout.is_some()),
-        ("a deadline: leave out --deadline", args.deadline.is_some()),
+        ("an expiry: leave out --expires", args.expires.is_some()),
     ];
     match options.into_iter().find(|(_, given)| *given) {
         None => Ok(()),

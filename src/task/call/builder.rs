@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::due::Due;
+use super::expiry::Expiry;
 use super::options::CallOptions;
 use super::{Call, Kind};
 use crate::protocol::backoff::Backoff;
@@ -122,12 +123,26 @@ impl<R> Call<R> {
         self.with_meta(|meta| meta.timeout_ms = Some(meta::milliseconds(timeout).max(1)))
     }
 
-    /// Sets the moment after which the call is useless: it does not begin later, and a run that has begun is asked to end. By the
-    /// clocks of the two hosts. A call that is too late becomes a dead letter, and is not retried.
+    /// Lets the call expire this long after it could run: after its enqueue, or after its due time if it is [scheduled](Self::after).
+    /// It does not begin later, and a run that has begun is asked to end. In place of the task's `expires`; replaces an earlier
+    /// `expires` or [`expires_at`](Self::expires_at). By the clocks of the two hosts, in whole milliseconds.
+    ///
+    /// A call that has expired becomes a dead letter, and is not retried.
     ///
     /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
-    pub fn deadline(self, deadline: SystemTime) -> Self {
-        self.with_meta(|meta| meta.deadline_ms = Some(meta::since_1970(deadline)))
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn quote(symbol: String) {} }
+    /// let call = tasks::quote::call("ACME".into()).expires(std::time::Duration::from_secs(600));
+    /// # drop(call);
+    /// ```
+    pub fn expires(self, time: Duration) -> Self {
+        self.with(|options| options.expires = Some(Expiry::After(time)))
+    }
+
+    /// Lets the call expire at this moment: see [`expires`](Self::expires).
+    pub fn expires_at(self, moment: SystemTime) -> Self {
+        self.with(|options| options.expires = Some(Expiry::At(moment)))
     }
 
     /// Sets the id, which the task can read from its [`Context`](crate::Context).

@@ -1,6 +1,7 @@
 //! Holds the options of a call, and encodes a message with them.
 
 use super::due::Due;
+use super::expiry::Expiry;
 use crate::protocol::annotations::Annotations;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Meta};
@@ -13,6 +14,7 @@ use crate::task::unique::Unique;
 #[derive(Debug, Clone, Default)]
 pub(super) struct CallOptions {
     pub(super) due: Option<Due>,
+    pub(super) expires: Option<Expiry>,
     pub(super) unique: Option<Unique>,
     pub(super) unique_key: Option<String>,
     pub(super) is_front: bool,
@@ -25,12 +27,12 @@ pub(super) struct CallOptions {
 impl CallOptions {
     /// Those of each call of a task; `None` if there are none.
     pub(super) fn of_task(task: &TaskOptions) -> Option<Box<Self>> {
-        let TaskOptions { unique, keep, .. } = *task;
-        if unique.is_none() && keep.is_none() {
+        let TaskOptions { unique, keep, expires, .. } = *task;
+        if unique.is_none() && keep.is_none() && expires.is_none() {
             return None;
         }
         let meta = Meta { keep_ms: keep.map(meta::milliseconds), ..Meta::default() };
-        Some(Box::new(Self { unique, meta, ..Self::default() }))
+        Some(Box::new(Self { unique, expires: expires.map(Expiry::After), meta, ..Self::default() }))
     }
 
     /// Encodes a message of ours.
@@ -44,7 +46,8 @@ impl CallOptions {
         self.annotations.trace.check()?;
         let lock = self.lock(task, payload);
         let keep_ms = self.keep_ms(lock);
-        let meta = Meta { id, keep_ms, lock, ..self.meta };
+        let expires_ms = self.expires.map(|expires| expires.ms(self.due));
+        let meta = Meta { id, expires_ms, keep_ms, lock, ..self.meta };
         Ok(encode::annotated(task, payload, &meta, &self.annotations))
     }
 

@@ -87,7 +87,7 @@ impl WorkerBuilder {
     }
 
     /// Adds a hook for calls that become dead letters, after that for the failure, if the call has run. It is also called for
-    /// calls that did not run: unknown tasks, arguments that do not fit, deadlines that have passed, malformed messages. Not for
+    /// calls that did not run: unknown tasks, arguments that do not fit, calls that have expired, malformed messages. Not for
     /// calls that a sweeper buries because they took their workers down. See [`on_failure`](Self::on_failure).
     #[must_use]
     pub fn on_burial(mut self, hook: impl Fn(&RunReport<'_>) + Send + Sync + 'static) -> Self {
