@@ -149,6 +149,15 @@ def test_an_id_is_enqueued_once(face: Face, conn: redis.Redis) -> None:
     assert (conn.llen("mail"), conn.hlen("mail_later")) == (1, 0)
 
 
+def test_a_text_is_an_id(face: Face, conn: redis.Redis) -> None:
+    handle = face.enqueue(kept(1, id="order:7"))
+    assert str(handle.id) == "33fe6d75-c3fc-59bb-bf42-d06fc16bdf64"
+    with pytest.raises(CallExistsError, match="is waiting in mail already"):
+        face.enqueue(kept(2, id="order:7"))
+    assert face.handle("order:7").state() is CallState.WAITING
+    assert face.cancel("order:7") is CallState.WAITING
+
+
 def test_a_full_queue_refuses_and_the_front_is_the_head(face: Face, conn: redis.Redis) -> None:
     face.enqueue(RustTask(PATH, (1,), max_len=1))
     with pytest.raises(QueueFullError, match="mail is full: 1 messages wait") as caught:

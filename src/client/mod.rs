@@ -253,10 +253,10 @@ impl Client {
         ground.handle.block_on(async { ground.session(until).await?.cancel(call.queue(), id, until).await })
     }
 
-    /// The handle of a call that was enqueued elsewhere. `R` is what its task returns.
+    /// The handle of a call that was enqueued elsewhere: by its [`CallId`], or by the text that its sender gave. `R` is what its task returns.
     #[must_use]
-    pub fn handle_of<R>(&self, queue: &QueueName, id: CallId) -> Handle<R> {
-        Handle::new(self.clone(), queue.clone(), Some(id), None)
+    pub fn handle_of<R>(&self, queue: &QueueName, id: impl Into<CallId>) -> Handle<R> {
+        Handle::new(self.clone(), queue.clone(), Some(id.into()), None)
     }
 
     async fn record(&self, queue: &QueueName, id: CallId) -> Result<Option<Record>, Error> {
@@ -341,7 +341,7 @@ fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
     let due = call.due().map_err(refused)?;
     let most = call.most_waiting().unwrap_or(0);
     let has_options = call.is_tracked() || call.is_front() || most > 0;
-    let id = call.call_id().or_else(|| (due.is_some() || call.is_tracked()).then(CallId::new));
+    let id = call.own_id().or_else(|| (due.is_some() || call.is_tracked()).then(CallId::new));
     let bytes = call.encode_as(id).map_err(refused)?;
     let (size, limit) = (bytes.len(), link.config.client.max_message);
     if size > limit {

@@ -15,7 +15,8 @@ fn a_call_is_sent_as_go_would_send_it_and_can_carry_options() {
     on(&redis, WORKER, &["enqueue", &add, "[1, 2]"]).expect(0).says("enqueued").says("(1, 2) to default");
     on(&redis, WORKER, &["enqueue", &add, r#"{"b": 2, "a": 1}"#]).expect(0);
     on(&redis, WORKER, &["enqueue", &add, "[-0, 0]", "--queue", "zero"]).expect(0).says("(0, 0) to zero");
-    let sent = on(&redis, WORKER, &["enqueue", &add, "[1, 2]", "--id", "--retry", "-1", "--json"]).json();
+    let sent =
+        on(&redis, WORKER, &["enqueue", &add, "[1, 2]", "--with-id", "--retry", "-1", "--json"]).json();
     assert_eq!(
         (&sent["queue"], &sent["arguments"], &sent["arguments_text"], &sent["waiting"]),
         (&"default".into(), &serde_json::json!([1, 2]), &"(1, 2)".into(), &3.into())
@@ -270,7 +271,9 @@ fn calls_for_other_languages_are_sent_in_their_forms() {
     on(&redis, DELAYED, &["enqueue", "m.F", r#"{"x": 1}"#, "--as", "go"])
         .expect(2)
         .says("no arguments by name");
-    on(&redis, DELAYED, &["enqueue", "m:f", "--id", "--as", "python"]).expect(2).says("leave out --id");
+    on(&redis, DELAYED, &["enqueue", "m:f", "--with-id", "--as", "python"])
+        .expect(2)
+        .says("leave out --with-id");
     assert_eq!(
         send(&["enqueue", "m::f", r#"{"x": 1}"#, "--retry", "2"]),
         b"\x93\xa4m::f\xc4\x01\x90\x82\xa1k\x81\xa1x\x01\xa1r\x02"

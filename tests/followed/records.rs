@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use delayed::{CallId, CallState, Error, WaitError};
+use delayed::{CallId, CallState, Client, Error, WaitError};
 use redis::Commands;
 
 use super::tasks::{self, Receipt};
@@ -137,11 +137,11 @@ fn two_waiters_of_one_call_and_many_calls_at_once_all_hear() {
 #[test]
 fn same_id_enqueued_by_fifty_senders_is_taken_once() {
     let mut site = Site::new();
-    let id = CallId::new();
+    let id = CallId::from("order:7");
     let senders: Vec<_> = (0..50)
         .map(|n| {
-            let client = site.client.clone();
-            site.runtime.spawn(async move { client.enqueue(tasks::charge::call(n).id(id)).await })
+            let client = Client::lazy(&site.trial.server.url());
+            site.runtime.spawn(async move { client.enqueue(tasks::charge::call(n).id("order:7")).await })
         })
         .collect();
     let mut taken = 0;
@@ -157,6 +157,8 @@ fn same_id_enqueued_by_fifty_senders_is_taken_once() {
     site.trial.wait_settled();
     let error = site.try_enqueue(tasks::charge::call(0).id(id)).unwrap_err();
     assert!(matches!(&error, Error::Exists { state, .. } if state == "succeeded"), "{error}");
+    let handle = site.client.handle_of::<Receipt>(&"q".parse().unwrap(), "order:7");
+    assert_eq!((handle.id(), site.state(&handle)), (Some(id), Some(CallState::Succeeded)));
     site.trial.stop(&mut worker);
 }
 

@@ -130,13 +130,10 @@ fn a_python_task_is_what_python_makes() {
     let points = vec![Point { x: 1, y: 2 }];
     assert_eq!(bytes(PyTask::new("m:f").arg(&points)), b"\x92\xa3m:f\x91\x91\x82\xa1x\x01\xa1y\x02");
     assert_eq!(bytes(PyTask::new("m:f").arg(vec![1_u8, 2])), b"\x92\xa3m:f\x91\xc4\x02\x01\x02");
-    let call = Call::from(PyTask::new("m:f"))
-        .retry(-1)
-        .id(CallId::new())
-        .timeout(Duration::MAX)
-        .expires_at(UNIX_EPOCH);
+    let call =
+        Call::from(PyTask::new("m:f")).retry(-1).id("order:7").timeout(Duration::MAX).expires_at(UNIX_EPOCH);
     assert_eq!(call.encode().unwrap(), b"\x94\xa3m:f\x90\x80\xff");
-    assert_eq!((call.task(), call.call_id()), ("m:f", None));
+    assert_eq!((call.task(), call.call_id()), ("m:f", Some("order:7".into())));
 }
 
 #[test]

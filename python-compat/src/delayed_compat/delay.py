@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # a Python 3.9 has no ParamSpec
             max_attempts: int | None = None,
             backoff: Backoff | str | None = None,
             timeout: Duration | None = None,
+            expires: Duration | None = None,
             after: Duration | None = None,
             keep: Duration | None = None,
             unique: Unique | None = None,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:  # a Python 3.9 has no ParamSpec
             max_attempts: int | None = None,
             backoff: Backoff | str | None = None,
             timeout: Duration | None = None,
+            expires: Duration | None = None,
             after: Duration | None = None,
             keep: Duration | None = None,
             unique: Unique | None = None,
@@ -111,8 +113,9 @@ def delayed(queue: OriginalQueue | AsyncQueue) -> Any:
         queue: Where `delay` enqueues. With a `Queue` it returns a `Handle`, with an `AsyncQueue` an
             `AsyncHandle` that is to be awaited.
 
-    The decorator takes `path`, and `retry`, `max_attempts`, `backoff`, `timeout`, `after`, `keep`,
-    `unique`, `unique_key`, `front` and `max_len` as `RustTask` does; without `path` only `retry`.
+    The decorator takes `path`, and `retry`, `max_attempts`, `backoff`, `timeout`, `expires`,
+    `after`, `keep`, `unique`, `unique_key`, `front` and `max_len` as `RustTask` does; without
+    `path` only `retry`.
 
     Raises:
         InvalidTaskError: The decorator, for options that are not allowed; `delay`, for arguments

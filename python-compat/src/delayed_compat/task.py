@@ -63,8 +63,9 @@ class RustTask:
         expires_at: The moment at which it expires.
         after: How long after it was enqueued it is due, by the clock of Redis; 0 or more.
         at: When it is due, by the clock of Redis; at once where that has passed.
-        id: The call's id: a UUID, its 16 bytes, or its text. A call without one that is scheduled,
-            keeps a record or is unique gets one.
+        id: The call's id: a UUID, its 16 bytes or its text, or any other text, such as `order:7`,
+            which is the same id in each language. A call without one that is scheduled, keeps a
+            record or is unique gets one.
         headers: Texts that the Rust task reads by name and that are no arguments, such as a tenant:
             at most 32 with 4096 bytes, names and values together.
         traceparent: The trace that the call belongs to, as W3C Trace Context writes it.

@@ -173,7 +173,7 @@ pub(in crate::cli) struct Dev {
 #[command(after_help = "\
 Examples:
   {program} enqueue my_crate::tasks::add '[1, 2]'
-  {program} enqueue my_crate::tasks::add '{\"a\": 1, \"b\": 2}' --retry 3 --id
+  {program} enqueue my_crate::tasks::add '{\"a\": 1, \"b\": 2}' --retry 3 --id order:7
   {program} enqueue my_crate::tasks::add '[1, 2]' --timeout 30s --expires 1h
   {program} enqueue my_crate::tasks::add '[1, 2]' --after 10m
   {program} enqueue my_crate::tasks::add '[1, 2]' --wait=30s
@@ -231,9 +231,12 @@ pub(in crate::cli) struct Enqueue {
     /// A header of the call, such as tenant=acme; repeatable
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     pub(in crate::cli) headers: Vec<(String, String)>,
-    /// Give the call an id: this one, or a new one
-    #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
-    pub(in crate::cli) id: Option<Option<CallId>>,
+    /// Give the call this id: a UUID, or a text such as order:7
+    #[arg(long, value_name = "ID", value_parser = call_id)]
+    pub(in crate::cli) id: Option<CallId>,
+    /// Give the call a new id
+    #[arg(long, conflicts_with = "id")]
+    pub(in crate::cli) with_id: bool,
     /// Who is to run it; `rust` sends a call also when its task is not in this program
     #[arg(long = "as", value_name = "LANGUAGE")]
     pub(in crate::cli) language: Option<Language>,
@@ -284,6 +287,14 @@ fn isolation(text: &str) -> Result<String, String> {
 /// Checks an amount of bytes, and keeps it as it was written.
 fn size(text: &str) -> Result<String, String> {
     parse_size(text).map(|_| text.to_owned())
+}
+
+/// Reads the id of a call, or a text that stands for it.
+pub(super) fn call_id(text: &str) -> Result<CallId, String> {
+    if text.is_empty() {
+        return Err("is empty: give a UUID, or a text such as `order:7`".into());
+    }
+    Ok(text.into())
 }
 
 fn expiry(text: &str) -> Result<Expiry, String> {

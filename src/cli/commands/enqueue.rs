@@ -48,8 +48,8 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     let due = args.after.map(Due::After).or(args.at.map(Due::At));
     let due = due.map(Due::check).transpose().map_err(|error| Failure::usage(error.to_string()))?;
     let options = Options::new(&args, task, due);
-    let id = args.id.map(|id| id.unwrap_or_else(CallId::new));
-    let id = id.or_else(|| (due.is_some() || options.is_tracked()).then(CallId::new));
+    let needs_id = args.with_id || due.is_some() || options.is_tracked();
+    let id = args.id.or_else(|| needs_id.then(CallId::new));
     let (message, tracking) = match args.language {
         None | Some(Language::Rust) => native(&args, &given, task, id, &options)?,
         Some(Language::Python) => (python(&args, given)?, None),
@@ -192,8 +192,10 @@ fn go(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
 }
 
 fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {
+    let is_scheduled = args.after.is_some() || args.at.is_some();
     let options = [
-        ("an id: leave out --id", args.id.is_some()),
+        ("an id while it is not scheduled: leave out --id", args.id.is_some() && !is_scheduled),
+        ("an id: leave out --with-id", args.with_id),
         ("headers: leave out --header", !args.headers.is_empty()),
         ("a back-off: leave out --backoff", args.backoff.is_some()),
         ("a record: leave out --keep", args.keep.is_some()),

@@ -145,11 +145,25 @@ impl<R> Call<R> {
         self.with(|options| options.expires = Some(Expiry::At(moment)))
     }
 
-    /// Sets the id, which the task can read from its [`Context`](crate::Context).
+    /// Sets the id, which the task can read from its [`Context`](crate::Context): a [`CallId`], or a text such as `order:7`, which
+    /// is [the same id](CallId) in each language.
     ///
-    /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
-    pub fn id(self, id: CallId) -> Self {
-        self.with_meta(|meta| meta.id = Some(id))
+    /// A call with an id that exists is refused, together with the state of that call: [`Error::Exists`](crate::Error::Exists). An id
+    /// exists while it is in the timetable, and as long as its record is [kept](Self::keep). Without `keep` or
+    /// [`unique`](Self::unique), the ids of calls that wait or run are not compared.
+    ///
+    /// A [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask) has an id only while it is [scheduled](Self::after): its message has no
+    /// field for it.
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn ship(order: u64) {} }
+    /// use std::time::Duration;
+    ///
+    /// let call = tasks::ship::call(7).id("order:7").keep(Duration::from_secs(86400));
+    /// assert_eq!(call.call_id(), Some("order:7".into()));
+    /// ```
+    pub fn id(self, id: impl Into<CallId>) -> Self {
+        self.with(|options| options.meta.id = Some(id.into()))
     }
 
     /// Sets a new id: see [`call_id`](Self::call_id).

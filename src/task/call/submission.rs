@@ -20,6 +20,13 @@ impl<R> Call<R> {
         self.options.as_ref().and_then(|options| options.due).map(Due::check).transpose()
     }
 
+    /// The id that its sender has given it; none for one that is to be of no use, since its message has no field for it.
+    pub(crate) fn own_id(&self) -> Option<CallId> {
+        self.call_id().filter(|_| {
+            self.is_native() || self.options.as_ref().is_some_and(|options| options.due.is_some())
+        })
+    }
+
     /// How the call is followed, under this id; `None`: not at all.
     pub(crate) fn tracking(&self, id: CallId) -> Option<Tracking> {
         let Kind::Native { task, payload: Ok(payload) } = &self.kind else { return None };
