@@ -13,8 +13,9 @@ from uuid import UUID
 
 import msgpack
 import pytest
+from delayed import task as original
 
-from delayed_compat import Backoff, InvalidTaskError, RustTask
+from delayed_compat import Backoff, GoTask, InvalidTaskError, PyTask, RustTask
 from delayed_compat.task import submission_of
 
 VECTORS = Path(__file__).parents[2] / "tests" / "wire" / "native.json"
@@ -261,12 +262,35 @@ NOT_FINITE = [math.nan, math.inf, -math.inf, 1.7e308]
         ({"max_len": 0}, "max_len is 0; give a whole number from 1 on"),
         ({"max_len": True}, "max_len is a bool"),
         ({"max_len": 2**63}, "max_len is .*, beyond 64 bits"),
+        ({"max_len": 1, "overflow": "drop"}, "overflow is 'drop'; give 'reject' or 'bury_oldest'"),
+        ({"overflow": "reject"}, "overflow says what happens at max_len; give that, too"),
     ],
 )
 def test_an_option_that_cannot_be_meant_is_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidTaskError, match=said) as caught:
         RustTask(PATH, **options)
     assert str(caught.value).startswith("RustTask 'demo::tasks::add': ")
+
+
+@pytest.mark.parametrize("make", [PyTask, GoTask])
+def test_a_foreign_call_takes_the_options_of_its_place(make: Any) -> None:
+    plain = make("m:f", (1,))
+    assert (plain.needs_script, plain.id) == (False, None)
+    assert plain.serialize() == vars(original)[make.__name__]("m:f", (1,)).serialize()
+    placed = make("m:f", (1,), after=1, id="mail:7")
+    assert (placed.is_scheduled, placed.id) == (True, RustTask(PATH, id="mail:7").id)
+    assert pickle.loads(pickle.dumps(placed)).id == placed.id
+    with pytest.raises(InvalidTaskError, match=f"{make.__name__} 'm:f' has options"):
+        make("m:f", front=True).serialize()
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"id": ID}, "only a scheduled call has an id"),
+        ({"max_len": 0}, "max_len is 0"),
+        ({"front": 1}, "front is a int"),
+        ({"after": 1, "at": 1}, "both given"),
+    ]
+    for options, said in refused:
+        with pytest.raises(InvalidTaskError, match=f"{make.__name__} 'm:f': .*{said}"):
+            make("m:f", **options)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ pub use self::layer::NextEnqueue;
 pub(crate) use self::patience::Patience;
 pub use self::session::Enqueued;
 
-use crate::broker::Record;
+use crate::broker::{Bound, Record};
 use crate::client::bulk::Bulk;
 use crate::client::link::Link;
 use crate::config::{Config, RedisConfig};
@@ -81,8 +81,7 @@ struct Options {
     tracking: Tracking,
     front: bool,
     period: Duration,
-    /// How many calls may wait before it; 0: any number.
-    most: u64,
+    bound: Bound,
 }
 
 impl Client {
@@ -339,8 +338,8 @@ fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
     let queue = call.queue_name()?;
     let refused = |source| Error::Encode { task: call.task().to_owned(), source };
     let due = call.due().map_err(refused)?;
-    let most = call.most_waiting().unwrap_or(0);
-    let has_options = call.is_tracked() || call.is_front() || most > 0;
+    let bound = Bound::new(call.max_waiting(), call.overflow_choice(), &link.config.dead);
+    let has_options = call.is_tracked() || call.is_front() || bound != Bound::NONE;
     let id = call.own_id().or_else(|| (due.is_some() || call.is_tracked()).then(CallId::new));
     let bytes = call.encode_as(id).map_err(refused)?;
     let (size, limit) = (bytes.len(), link.config.client.max_message);
@@ -351,7 +350,7 @@ fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
         let id = id.unwrap_or_else(CallId::new);
         let tracking = call.tracking(id).unwrap_or(Tracking { id, keep_ms: None, lock: None });
         let (task, front, period) = (call.task().to_owned(), call.is_front(), call.period());
-        Box::new(Options { task, tracking, front, period, most })
+        Box::new(Options { task, tracking, front, period, bound })
     });
     Ok(Written { queue, id, due, options, bytes })
 }

@@ -388,13 +388,18 @@ fn call_goes_to_the_front_or_is_refused_where_too_many_wait() {
         .expect(4)
         .says("3 calls wait in default, which is as many as may");
     send(&["mail.Send", "[4]", "--max-len", "0"]).expect(2);
+    send(&["mail.Send", "[4]", "--overflow", "reject"]).expect(2).says("--max-len");
+    send(&["mail.Send", "[4]", "--max-len", "3", "--overflow", "drop"]).expect(2).says("bury-oldest");
+    let bury = ["mail.Send", "[4]", "--as", "go", "--max-len", "3", "--overflow", "bury-oldest"];
+    send(&bury).expect(0).says("; 3 waiting");
+    on(&redis, DELAYED, &["dead", "list"]).expect(0).says("overflow").says("mails:send");
     let id = "--id=018bcfe5-687b-7b5c-8a3e-0123456789ab";
     send(&["f", "[5]", "--keep", "1h", id, "--front"]).expect(0);
     send(&["f", "[5]", "--keep", "1h", id]).expect(4).says("exists in default and is waiting");
     let peeked = on(&redis, DELAYED, &["peek", "default", "--json"]).json();
     let arguments: Vec<_> =
         peeked.as_array().unwrap().iter().map(|call| call["arguments"][0].clone()).collect();
-    assert_eq!(arguments, [5, 2, 1, 3], "{peeked}");
+    assert_eq!(arguments, [5, 1, 3, 4], "{peeked}");
 }
 
 #[test]

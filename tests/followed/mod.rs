@@ -7,6 +7,7 @@ mod cancels;
 mod example;
 mod faults;
 mod inspected;
+mod overflow;
 mod python;
 mod races;
 mod records;

@@ -6,12 +6,13 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, overload
 
 from delayed.queue import Queue as OriginalQueue
+from delayed.task import PyTask
 
 from .backoff import Backoff
 from .errors import InvalidTaskError
 from .handle import AsyncHandle, Handle
 from .queue import AsyncQueue, Queue
-from .task import PyTask, RustTask
+from .task import Overflow, RustTask
 from .times import Duration
 from .unique import Unique
 
@@ -54,6 +55,7 @@ if TYPE_CHECKING:  # a Python 3.9 has no ParamSpec
             unique_key: str | None = None,
             front: bool = False,
             max_len: int | None = None,
+            overflow: Overflow | None = None,
         ) -> Delayed[P, R, S_co]: ...
 
         @overload
@@ -73,6 +75,7 @@ if TYPE_CHECKING:  # a Python 3.9 has no ParamSpec
             unique_key: str | None = None,
             front: bool = False,
             max_len: int | None = None,
+            overflow: Overflow | None = None,
         ) -> Callable[[Callable[P, R]], Delayed[P, R, S_co]]: ...
 
 
@@ -114,8 +117,8 @@ def delayed(queue: OriginalQueue | AsyncQueue) -> Any:
             `AsyncHandle` that is to be awaited.
 
     The decorator takes `path`, and `retry`, `max_attempts`, `backoff`, `timeout`, `expires`,
-    `after`, `keep`, `unique`, `unique_key`, `front` and `max_len` as `RustTask` does; without
-    `path` only `retry`.
+    `after`, `keep`, `unique`, `unique_key`, `front`, `max_len` and `overflow` as `RustTask`
+    does; without `path` only `retry`.
 
     Raises:
         InvalidTaskError: The decorator, for options that are not allowed; `delay`, for arguments

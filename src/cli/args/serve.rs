@@ -9,7 +9,7 @@ use crate::config::{Backoff, Prefetch, QueueWeight, Unknown, parse_size};
 use crate::isolation::Isolation;
 use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
-use crate::task::{Expiry, Unique};
+use crate::task::{Expiry, Overflow, Unique};
 
 /// `worker`
 #[derive(Debug, clap::Args)]
@@ -224,6 +224,9 @@ pub(in crate::cli) struct Enqueue {
     /// Refuse it if this many calls already wait in its queue
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(in crate::cli) max_len: Option<u64>,
+    /// What happens then: reject (the call), or bury-oldest (the oldest becomes a dead letter)
+    #[arg(long, value_name = "WHAT", requires = "max_len", value_parser = overflow)]
+    pub(in crate::cli) overflow: Option<Overflow>,
     /// Wait for its end, at most this long, and print what it returned, in JSON. It keeps a record for an hour, unless its task
     /// or --keep says otherwise
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = positive)]
@@ -331,6 +334,14 @@ pub(super) fn positive(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("is no time: give some, such as `30s`, or leave it out".into()),
         time => Ok(time),
+    }
+}
+
+fn overflow(text: &str) -> Result<Overflow, &'static str> {
+    match text {
+        "reject" => Ok(Overflow::Reject),
+        "bury-oldest" => Ok(Overflow::BuryOldest),
+        _ => Err("neither reject nor bury-oldest"),
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     };
     let due = args.after.map(Due::After).or(args.at.map(Due::At));
     let due = due.map(Due::check).transpose().map_err(|error| Failure::usage(error.to_string()))?;
-    let options = Options::new(&args, task, due);
+    let options = Options::new(&args, task, due, &program.settings.config.dead);
     let needs_id = args.with_id || due.is_some() || options.is_tracked();
     let id = args.id.or_else(|| needs_id.then(CallId::new));
     let (message, tracking) = match args.language {

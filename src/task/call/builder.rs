@@ -10,6 +10,7 @@ use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::Meta;
 use crate::protocol::meta;
+use crate::task::overflow::Overflow;
 use crate::task::unique::Unique;
 
 impl<R> Call<R> {
@@ -86,10 +87,27 @@ impl<R> Call<R> {
         self.with(|options| options.is_front = true)
     }
 
-    /// Refuses the call if this many already wait in its queue: see [`Error::QueueFull`](crate::Error::QueueFull). No effect
-    /// on a scheduled call.
+    /// Bounds the queue: if this many calls already wait there, the call is refused with
+    /// [`Error::QueueFull`](crate::Error::QueueFull), or what [`overflow`](Self::overflow) says. No effect on a scheduled call.
     pub fn max_len(self, most: u64) -> Self {
         self.with(|options| options.max_len = Some(most.max(1)))
+    }
+
+    /// Sets what happens if [`max_len`](Self::max_len) calls wait: no effect without that.
+    ///
+    /// With [`Overflow::BuryOldest`] the call that would run next becomes a dead letter, with the reason `overflow`, as do more of them
+    /// (up to 100) if the queue is longer than `max_len`. The dead letters are kept as the `dead` section of the client's
+    /// [`Config`](crate::config::Config) says. If they cannot be written, because their key holds another type, the call is refused.
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn thumbnail(image: String) {} }
+    /// use delayed::Overflow;
+    ///
+    /// let call = tasks::thumbnail::call("cat.png".into()).max_len(1000).overflow(Overflow::BuryOldest);
+    /// # drop(call);
+    /// ```
+    pub fn overflow(self, overflow: Overflow) -> Self {
+        self.with(|options| options.overflow = overflow)
     }
 
     /// Sets how often the call is retried, in place of the task's `retry`. A negative number: without limit.

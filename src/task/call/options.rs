@@ -7,6 +7,7 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Meta};
 use crate::protocol::meta;
 use crate::protocol::tracking::{Lock, LockMode};
+use crate::task::overflow::Overflow;
 use crate::task::registration::TaskOptions;
 use crate::task::unique::Unique;
 
@@ -19,6 +20,7 @@ pub(super) struct CallOptions {
     pub(super) unique_key: Option<String>,
     pub(super) is_front: bool,
     pub(super) max_len: Option<u64>,
+    pub(super) overflow: Overflow,
     /// Of our own form alone, as are the annotations.
     pub(super) meta: Meta,
     pub(super) annotations: Annotations,

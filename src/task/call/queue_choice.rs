@@ -14,7 +14,7 @@ impl QueueChoice {
     /// # Errors
     /// It is invalid.
     pub(super) fn name(&self) -> Result<QueueName, NameError> {
-        self.0.as_ref().map(Clone::clone).map_err(|error| NameError::clone(error))
+        self.0.clone().map_err(|error| *error)
     }
 }
 

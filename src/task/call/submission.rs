@@ -8,6 +8,7 @@ use super::{Call, Kind};
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::EncodeError;
 use crate::protocol::tracking::Tracking;
+use crate::task::overflow::Overflow;
 use crate::task::unique::Unique;
 
 #[cfg_attr(not(feature = "client"), allow(dead_code))]
@@ -48,8 +49,13 @@ impl<R> Call<R> {
     }
 
     /// How many calls may wait in its queue before it.
-    pub(crate) fn most_waiting(&self) -> Option<u64> {
+    pub(crate) fn max_waiting(&self) -> Option<u64> {
         self.options.as_ref()?.max_len
+    }
+
+    /// What happens if as many wait.
+    pub(crate) fn overflow_choice(&self) -> Overflow {
+        self.options.as_ref().map(|options| options.overflow).unwrap_or_default()
     }
 
     /// For how long its lock holds, where it holds for a time.

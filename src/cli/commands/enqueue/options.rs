@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::broker::Bound;
 use crate::cli::args::Enqueue;
 use crate::cli::exit::Failure;
+use crate::config::DeadConfig;
 use crate::protocol::call_id::CallId;
 use crate::protocol::meta;
 use crate::protocol::tracking::{Lock, LockMode, Tracking};
@@ -20,12 +22,16 @@ pub(super) struct Options {
     /// When it expires, in milliseconds since 1970.
     pub(super) expires_ms: Option<u64>,
     pub(super) front: bool,
-    /// How many calls may wait before it; 0: any number.
-    pub(super) most: u64,
+    pub(super) bound: Bound,
 }
 
 impl Options {
-    pub(super) fn new(args: &Enqueue, task: Option<&Registration>, due: Option<Due>) -> Self {
+    pub(super) fn new(
+        args: &Enqueue,
+        task: Option<&Registration>,
+        due: Option<Due>,
+        dead: &DeadConfig,
+    ) -> Self {
         let of_task = task.map(|task| &task.options);
         let keep = args.keep.or_else(|| of_task?.keep).or_else(|| args.wait.map(|_| KEEP));
         let expires = args.expires.or_else(|| of_task?.expires.map(Expiry::After));
@@ -36,7 +42,7 @@ impl Options {
             key: args.unique_key.clone(),
             expires_ms: expires.map(|expires| expires.ms(due)),
             front: args.front,
-            most: args.max_len.unwrap_or(0),
+            bound: Bound::new(args.max_len, args.overflow.unwrap_or_default(), dead),
         }
     }
 
