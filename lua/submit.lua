@@ -4,8 +4,8 @@
 -- ended, or is not known any more, is taken over, unless it holds for a time. A call that replaces takes the place of the
 -- holder's message in the timetable, with its id.
 --
--- Where the queue is full, a call is refused, or the oldest waiting ones become dead letters, up to 100 for each call. A marked
--- one among them is dropped instead. Where the key of the dead letters holds another type, the call is refused.
+-- Where the queue is full, a call is refused, or the oldest waiting one becomes a dead letter, and up to 100 more where too many
+-- wait. One that is marked is dropped instead. Where the key of the dead letters holds another type, the call is refused.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
@@ -33,7 +33,7 @@
 --! include tracked
 --! include record
 
-local FIRST, FIELDS, MOST_BURIED = 5, 9, 100
+local FIRST, FIELDS = 5, 9
 local now, most = now_ms(), tonumber(ARGV[2])
 local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
 local first_due = tonumber(first[2])
@@ -41,6 +41,7 @@ local waiting = redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 redis.call('HLEN', KEYS[4])
 local earliest, may_bury, unknown = nil, tonumber(ARGV[3]) > 0, nil
+local spare = 100 -- calls above the bound that are buried, too
 if may_bury then
   may_bury, unknown = count_letters(KEYS[6])
   if unknown then
@@ -103,7 +104,9 @@ end
 
 -- Makes room for a call in a full queue. Gives the error, if there is one.
 local function make_room()
-  for _ = 1, math.min(waiting - most + 1, MOST_BURIED) do
+  local more = math.min(waiting - most, spare)
+  spare = spare - more
+  for _ = 0, more do
     local failed = bury_oldest()
     if failed then
       return failed

@@ -315,7 +315,9 @@ fn expiry(text: &str) -> Result<Expiry, String> {
 
 fn any_moment(text: &str) -> Result<SystemTime, String> {
     let read = text.parse::<jiff::Timestamp>().map(SystemTime::from);
-    read.map_err(|_| "not a moment such as `2030-01-31T12:00:00+01:00`, with its offset or `Z`".into())
+    read.map_err(|_| {
+        "not a moment such as `2030-01-31T12:00:00+01:00`, with its offset or `Z`, up to the year 9999".into()
+    })
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -95,8 +95,8 @@ impl<R> Call<R> {
 
     /// Sets what happens if [`max_len`](Self::max_len) calls wait: no effect without that.
     ///
-    /// With [`Overflow::BuryOldest`] the call that would run next becomes a dead letter, with the reason `overflow`, as do more of them
-    /// (up to 100) if the queue is longer than `max_len`. The dead letters are kept as the `dead` section of the client's
+    /// With [`Overflow::BuryOldest`] the oldest waiting call becomes a dead letter with the reason `overflow`. If more wait than may, up
+    /// to 100 others of them do as well. The dead letters are kept as the `dead` section of the client's
     /// [`Config`](crate::config::Config) says. If they cannot be written, because their key holds another type, the call is refused.
     ///
     /// ```

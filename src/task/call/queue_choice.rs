@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use crate::protocol::names::{NameError, QueueName};
 
-/// What [`Call::queue`] takes.
+/// What [`Call::queue`](crate::Call::queue) takes.
 #[derive(Debug, Clone)]
 pub struct QueueChoice(Result<QueueName, Box<NameError>>);
 
