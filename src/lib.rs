@@ -161,8 +161,8 @@ pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};
 #[cfg(feature = "sweeper")]
 pub use crate::sweeper::{SweepReport, Sweeper};
 pub use crate::task::{
-    Call, Context, GoTask, IntoCall, MissingState, Next, PyTask, QueueChoice, Registry, RegistryError, State,
-    States, Task, TaskError, Unique,
+    Call, Context, GoTask, IntoCall, MissingState, Next, Overflow, PyTask, QueueChoice, Registry,
+    RegistryError, State, States, Task, TaskError, Unique,
 };
 #[cfg(feature = "worker")]
 #[doc(inline)]

@@ -107,6 +107,16 @@ fn call_allocates_its_boxed_future_and_its_arguments_alone() {
     }
 }
 
+#[test]
+fn plain_call_allocates_its_payload_and_its_message_alone() {
+    drop(numbers::call(7, true)); // makes the default queue
+    let before = OF_THREAD.get();
+    let call = black_box(numbers::call(7, true));
+    assert_eq!(OF_THREAD.get() - before, 1, "allocations of the call");
+    drop(black_box(call.encode().unwrap()));
+    assert_eq!(OF_THREAD.get() - before, 2, "allocations of the call and its message");
+}
+
 const WARM: u64 = 5_000;
 const MEASURED: u64 = 20_000;
 static RUNS: AtomicU64 = AtomicU64::new(0);

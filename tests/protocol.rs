@@ -4,6 +4,7 @@
 mod wire {
     mod go;
     mod hostile;
+    mod ids;
     mod native;
     mod properties;
     mod python;

@@ -12,8 +12,8 @@ use syn::punctuated::Punctuated;
 use crate::mistakes::Mistakes;
 use crate::values::{Backoff, Item};
 
-const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `unique`, `keep`, `isolation`, \
-     `timeout`, `grace`, and for a process of its own `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, \
+const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `unique`, `keep`, `expires`, \
+     `isolation`, `timeout`, `grace`, and for a process of its own `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, \
      `private_network` and `private_mounts`";
 const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry for ever";
 const ATTEMPTS: &str = "write `max_attempts = 4`";
@@ -53,6 +53,7 @@ pub(crate) struct Options {
     backoff: Option<Backoff>,
     unique: Option<Unique>,
     keep: Option<Duration>,
+    expires: Option<Duration>,
     isolation: Option<Isolation>,
     timeout: Option<Duration>,
     grace: Option<Duration>,
@@ -141,6 +142,7 @@ impl Options {
             "backoff" => self.backoff = item.backoff(mistakes),
             "unique" => self.unique = item.text("unique = \"until_done\"", unique, mistakes),
             "keep" => self.keep = item.time("1h", mistakes),
+            "expires" => self.expires = item.time("10m", mistakes),
             "isolation" => self.isolation = item.text("isolation = \"fork\"", isolation, mistakes),
             "timeout" => self.timeout = item.time("30s", mistakes),
             "grace" => self.grace = item.time("2s", mistakes),
@@ -186,6 +188,7 @@ impl Options {
         });
         let isolation = isolation.iter();
         let keep = self.keep.iter().map(duration_tokens);
+        let expires = self.expires.iter().map(duration_tokens);
         let unique = self.unique.map(unique_tokens);
         let unique = unique.iter();
         let times = [("with_timeout", self.timeout), ("with_grace", self.grace)];
@@ -212,6 +215,7 @@ impl Options {
                 #(.with_backoff(#backoff))*
                 #(.with_retry_for(#retry_for))*
                 #(.with_keep(#keep))*
+                #(.with_expires(#expires))*
                 #(.with_unique(#unique))*
                 #(.with_isolation(::delayed::__private::Isolation::#isolation))*
                 #timeouts

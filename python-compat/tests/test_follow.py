@@ -20,8 +20,11 @@ import msgpack
 import pytest
 import redis
 import redis.asyncio
+from delayed.task import GoTask as OriginalGoTask
+from delayed.task import PyTask as OriginalPyTask
 
 from delayed_compat import (
+    AlreadyScheduledError,
     AsyncQueue,
     CallCancelledError,
     CallExistsError,
@@ -151,6 +154,15 @@ def test_an_id_is_enqueued_once(face: Face, conn: redis.Redis) -> None:
     assert (conn.llen("mail"), conn.hlen("mail_later")) == (1, 0)
 
 
+def test_a_text_is_an_id(face: Face, conn: redis.Redis) -> None:
+    handle = face.enqueue(kept(1, id="order:7"))
+    assert str(handle.id) == "33fe6d75-c3fc-59bb-bf42-d06fc16bdf64"
+    with pytest.raises(CallExistsError, match="is waiting in mail already"):
+        face.enqueue(kept(2, id="order:7"))
+    assert face.handle("order:7").state() is CallState.WAITING
+    assert face.cancel("order:7") is CallState.WAITING
+
+
 def test_a_full_queue_refuses_and_the_front_is_the_head(face: Face, conn: redis.Redis) -> None:
     face.enqueue(RustTask(PATH, (1,), max_len=1))
     with pytest.raises(QueueFullError, match="mail is full: 1 messages wait") as caught:
@@ -162,6 +174,40 @@ def test_a_full_queue_refuses_and_the_front_is_the_head(face: Face, conn: redis.
     assert (head, tail) == (RustTask(PATH, (3,)).serialize(), RustTask(PATH, (1,)).serialize())
     assert conn.llen("mail_noti") == 2
     assert conn.keys("mail:c:*") == []
+
+
+def test_a_full_queue_buries_the_oldest(face: Face, conn: redis.Redis) -> None:
+    old = face.enqueue(kept(1))
+    options: dict[str, Any] = {"max_len": 2, "overflow": "bury_oldest"}
+    tasks: list[Any] = [
+        PyTask("m:f", (1,), **options),
+        GoTask("p.F", 2, **options),
+        kept(3, **options),
+    ]
+    assert face.enqueue_many(tasks) == 3
+    assert conn.lrange("mail", 0, 0) == [OriginalGoTask("p.F", 2).serialize()]
+    assert (conn.llen("mail"), conn.llen("mail_noti"), conn.xlen("mail_dead")) == (2, 2, 2)
+    letters: Any = conn.xrange("mail_dead")
+    reasons = [letter[b"reason"] for _, letter in letters]
+    assert reasons == [b"overflow"] * 2
+    with pytest.raises(CallFailedError, match="overflow") as caught:
+        old.result()
+    assert caught.value.letter == letters[0][0].decode()
+    with pytest.raises(QueueFullError):
+        face.enqueue(PyTask("m:f", max_len=2))
+
+
+def test_a_foreign_call_is_placed_as_a_rust_one(face: Face, conn: redis.Redis) -> None:
+    face.enqueue(PyTask("m:f", (1,)))
+    assert face.enqueue(PyTask("m:f", (2,), front=True)).id is None
+    handle = face.enqueue(PyTask("m:f", (3,), after=timedelta(hours=1), id="mail:7"))
+    with pytest.raises(AlreadyScheduledError):
+        face.enqueue(GoTask("p.F", after=1, id="mail:7"))
+    expected = [OriginalPyTask("m:f", (n,)).serialize() for n in (1, 2, 3)]
+    assert conn.lrange("mail", 0, -1) == [expected[1], expected[0]]
+    assert handle.id
+    assert conn.hgetall("mail_later") == {handle.id.bytes: expected[2]}
+    assert face.cancel("mail:7") is CallState.SCHEDULED
 
 
 def test_a_unique_call_gets_the_handle_of_the_first(face: Face, conn: redis.Redis) -> None:
@@ -352,7 +398,7 @@ def test_a_result_is_decoded(fields: dict[str, bytes | None], expected: Any) -> 
         ({"state": b"succeeded", "unencodable": b"no"}, ResultError, "cannot be read: no"),
         ({"state": b"succeeded", "too_large": b"1048581"}, ResultTooLargeError, "1048581 bytes"),
         ({"state": b"dead", "reason": b"failed", "error": b"\xff!"}, CallFailedError, "(failed): "),
-        ({"state": b"expired"}, CallExpiredError, "deadline passed"),
+        ({"state": b"expired"}, CallExpiredError, "expired before"),
         ({"state": b"cancelled", "by": b"ann"}, CallCancelledError, "was cancelled by ann"),
         ({"state": b"running"}, CallTimeoutError, "it is running"),
         ({"state": b"of a later version"}, CallNotFoundError, "no record"),

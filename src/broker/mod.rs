@@ -54,7 +54,7 @@ pub(crate) use self::server::ServerFacts;
 pub(crate) use self::target::Target;
 pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
-    Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishedCall, Foreign,
+    Bound, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishedCall, Foreign,
     MAX_BATCH, MAX_FINISHED, MAX_SCHEDULED, MAX_SUBMITTED, NewKillRequest, Owned, Paused, PickUpRequest,
     Place, Promoted, Ready, ReconcileRequest, Reconciled, Requested, RetryLaterRequest, Revived, Said,
     Scheduled, Started, Submission, Submitted,

@@ -85,8 +85,8 @@ pub enum WaitError {
         /// The id of the dead letter.
         letter: String,
     },
-    /// The deadline of the call passed before it could run.
-    #[error("the deadline of the call passed before it could run")]
+    /// The call expired before it could run.
+    #[error("the call expired before it could run")]
     Expired,
     /// The call was cancelled.
     #[error("the call was cancelled by {by}")]

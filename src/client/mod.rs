@@ -26,7 +26,7 @@ pub use self::layer::NextEnqueue;
 pub(crate) use self::patience::Patience;
 pub use self::session::Enqueued;
 
-use crate::broker::Record;
+use crate::broker::{Bound, Record};
 use crate::client::bulk::Bulk;
 use crate::client::link::Link;
 use crate::config::{Config, RedisConfig};
@@ -81,8 +81,7 @@ struct Options {
     tracking: Tracking,
     front: bool,
     period: Duration,
-    /// How many calls may wait before it; 0: any number.
-    most: u64,
+    bound: Bound,
 }
 
 impl Client {
@@ -253,10 +252,10 @@ impl Client {
         ground.handle.block_on(async { ground.session(until).await?.cancel(call.queue(), id, until).await })
     }
 
-    /// The handle of a call that was enqueued elsewhere. `R` is what its task returns.
+    /// The handle of a call that was enqueued elsewhere: by its [`CallId`], or by the text that its sender gave. `R` is what its task returns.
     #[must_use]
-    pub fn handle_of<R>(&self, queue: &QueueName, id: CallId) -> Handle<R> {
-        Handle::new(self.clone(), queue.clone(), Some(id), None)
+    pub fn handle_of<R>(&self, queue: &QueueName, id: impl Into<CallId>) -> Handle<R> {
+        Handle::new(self.clone(), queue.clone(), Some(id.into()), None)
     }
 
     async fn record(&self, queue: &QueueName, id: CallId) -> Result<Option<Record>, Error> {
@@ -339,14 +338,10 @@ fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
     let queue = call.queue_name()?;
     let refused = |source| Error::Encode { task: call.task().to_owned(), source };
     let due = call.due().map_err(refused)?;
-    let most = call.most_waiting().unwrap_or(0);
-    let has_options = call.is_tracked() || call.is_front() || most > 0;
-    let id = call.call_id().or_else(|| (due.is_some() || call.is_tracked()).then(CallId::new));
-    let bytes = match id {
-        Some(id) if call.call_id().is_none() => call.clone().id(id).encode(),
-        _ => call.encode(),
-    }
-    .map_err(refused)?;
+    let bound = Bound::new(call.max_waiting(), call.overflow_choice(), &link.config.dead);
+    let has_options = call.is_tracked() || call.is_front() || bound != Bound::NONE;
+    let id = call.own_id().or_else(|| (due.is_some() || call.is_tracked()).then(CallId::new));
+    let bytes = call.encode_as(id).map_err(refused)?;
     let (size, limit) = (bytes.len(), link.config.client.max_message);
     if size > limit {
         return Err(Error::TooLarge { task: call.task().to_owned(), size, limit });
@@ -355,7 +350,7 @@ fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
         let id = id.unwrap_or_else(CallId::new);
         let tracking = call.tracking(id).unwrap_or(Tracking { id, keep_ms: None, lock: None });
         let (task, front, period) = (call.task().to_owned(), call.is_front(), call.period());
-        Box::new(Options { task, tracking, front, period, most })
+        Box::new(Options { task, tracking, front, period, bound })
     });
     Ok(Written { queue, id, due, options, bytes })
 }

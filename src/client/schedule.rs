@@ -66,7 +66,7 @@ pub(super) async fn many(
         let part = &calls[chunk.clone()];
         let sent = match part.first().and_then(|first| first.options.as_ref()) {
             None => send(broker, part, begin()).await,
-            Some(options) => submit::many(broker, part, options.most, begin()).await,
+            Some(options) => submit::many(broker, part, options.bound, begin()).await,
         };
         match sent {
             Ok(results) => {
@@ -103,10 +103,10 @@ async fn send(broker: &Broker, calls: &[Later], until: Until) -> Result<Vec<Resu
 
 /// The calls from `at` on that fit into one request: of one queue and one kind, limited in number and size.
 fn chunk_from(calls: &[Later], at: usize) -> Range<usize> {
-    let most = |call: &Later| call.options.as_ref().map(|options| options.most);
-    let (queue, kind) = (&calls[at].queue, most(&calls[at]));
+    let bound = |call: &Later| call.options.as_ref().map(|options| options.bound);
+    let (queue, kind) = (&calls[at].queue, bound(&calls[at]));
     let limit = if kind.is_some() { MAX_SUBMITTED } else { MAX_SCHEDULED };
-    let alike = |call: &&Later| call.queue == *queue && most(call) == kind;
+    let alike = |call: &&Later| call.queue == *queue && bound(call) == kind;
     let count = calls[at..].iter().take_while(alike).take(limit).count();
     next_chunk(at, at + count, |index| calls[index].bytes.len())
 }

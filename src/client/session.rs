@@ -67,11 +67,11 @@ impl Session {
         let Written { queue, id, due, options, bytes } = written;
         self.register(&queue, until).await?;
         if let Some(options) = options {
-            let (most, is_large) = (options.most, bytes.len() > ALWAYS_TAKEN);
+            let (bound, is_large) = (options.bound, bytes.len() > ALWAYS_TAKEN);
             let call = Later { place: 0, queue: queue.clone(), id, due, options: Some(options), bytes };
             let submitted = match is_large {
-                true => Box::pin(submit::one(self.apart(), &call, most, until)).await,
-                false => Box::pin(self.submitter.submit(call, most, until)).await,
+                true => Box::pin(submit::one(self.apart(), &call, bound, until)).await,
+                false => Box::pin(self.submitter.submit(call, bound, until)).await,
             };
             return submit::enqueued(queue, id, submitted?);
         }

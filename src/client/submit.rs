@@ -1,6 +1,6 @@
 //! Submits calls that keep a record, are unique, or go to the head or into a queue with a bound.
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind, Submission, Submitted};
+use crate::broker::{Bound, Broker, BrokerError, BrokerErrorKind, Submission, Submitted};
 use crate::client::patience::Until;
 use crate::client::schedule::Later;
 use crate::client::session::Enqueued;
@@ -14,10 +14,10 @@ use crate::protocol::names::QueueName;
 pub(super) async fn one(
     broker: &Broker,
     call: &Later,
-    most: u64,
+    bound: Bound,
     until: Until,
 ) -> Result<Submitted, BrokerError> {
-    let submitted = several(broker, std::slice::from_ref(call), most, until).await?;
+    let submitted = several(broker, std::slice::from_ref(call), bound, until).await?;
     submitted
         .into_iter()
         .next()
@@ -28,23 +28,23 @@ pub(super) async fn one(
 pub(super) async fn several(
     broker: &Broker,
     calls: &[Later],
-    most: u64,
+    bound: Bound,
     until: Until,
 ) -> Result<Vec<Submitted>, BrokerError> {
     let Some(first) = calls.first() else { return Ok(Vec::new()) };
     let keys = keys(&first.queue);
     let submissions: Vec<Submission<'_>> = calls.iter().filter_map(Later::submission).collect();
-    until.retry(async |end| broker.by(end).submit(&keys, most, &submissions).await).await
+    until.retry(async |end| broker.by(end).submit(&keys, bound, &submissions).await).await
 }
 
 /// Submits calls of one queue, with one bound. Gives what became of each.
 pub(super) async fn many(
     broker: &Broker,
     calls: &[Later],
-    most: u64,
+    bound: Bound,
     until: Until,
 ) -> Result<Vec<Result<(), Error>>, BrokerError> {
-    let submitted = several(broker, calls, most, until).await?;
+    let submitted = several(broker, calls, bound, until).await?;
     let result = |(call, submitted): (&Later, _)| enqueued(call.queue.clone(), call.id, submitted).map(drop);
     Ok(calls.iter().zip(submitted).map(result).collect())
 }

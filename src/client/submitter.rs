@@ -7,7 +7,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout_at;
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind, MAX_SUBMITTED, Submitted};
+use crate::broker::{Bound, Broker, BrokerError, BrokerErrorKind, MAX_SUBMITTED, Submitted};
 use crate::client::patience::Until;
 use crate::client::schedule::Later;
 use crate::client::submit;
@@ -22,8 +22,7 @@ const BYTES: usize = 1 << 20;
 /// A call that waits to be sent.
 struct Pending {
     call: Later,
-    /// How many calls may wait before it.
-    most: u64,
+    bound: Bound,
     until: Until,
     answer: oneshot::Sender<Result<Submitted, BrokerError>>,
 }
@@ -50,16 +49,16 @@ impl Submitter {
     pub(super) async fn submit(
         &self,
         call: Later,
-        most: u64,
+        bound: Bound,
         until: Until,
     ) -> Result<Submitted, BrokerError> {
         if let Ok(_permit) = self.requests.try_acquire() {
-            return submit::one(&self.broker, &call, most, until).await;
+            return submit::one(&self.broker, &call, bound, until).await;
         }
         let gone = |kind| BrokerError::new("submit", kind, "the client's runtime has ended");
         let late = |kind| BrokerError::new("submit", kind, "no reply came in time");
         let (answer, answered) = oneshot::channel();
-        let sent = self.pending.send(Pending { call, most, until, answer });
+        let sent = self.pending.send(Pending { call, bound, until, answer });
         match timeout_at(until.end.into(), sent).await {
             Ok(sent) => sent.map_err(|_| gone(BrokerErrorKind::Unreachable))?,
             Err(_) => return Err(late(BrokerErrorKind::Unreachable)),
@@ -105,7 +104,7 @@ fn alike(pending: &[Pending]) -> usize {
     let mut bytes = 0;
     let fits = |call: &&Pending| {
         bytes += call.call.bytes.len();
-        call.call.queue == pending[0].call.queue && call.most == pending[0].most && bytes <= BYTES
+        call.call.queue == pending[0].call.queue && call.bound == pending[0].bound && bytes <= BYTES
     };
     pending.iter().take_while(fits).count().max(1)
 }
@@ -114,10 +113,10 @@ fn alike(pending: &[Pending]) -> usize {
 /// by one then.
 async fn send_alike(broker: &Broker, pending: Vec<Pending>) {
     let Some(until) = pending.iter().map(|call| call.until).max_by_key(|until| until.end) else { return };
-    let most = pending[0].most;
+    let bound = pending[0].bound;
     let (calls, answers): (Vec<Later>, Vec<_>) =
         pending.into_iter().map(|pending| (pending.call, pending.answer)).unzip();
-    match submit::several(broker, &calls, most, until).await {
+    match submit::several(broker, &calls, bound, until).await {
         Ok(submitted) => {
             // The caller may have gone.
             answers
@@ -127,7 +126,7 @@ async fn send_alike(broker: &Broker, pending: Vec<Pending>) {
         }
         Err(error) if calls.len() > 1 && error.kind() == BrokerErrorKind::WrongType => {
             for (call, answer) in calls.iter().zip(answers) {
-                let _ = answer.send(submit::one(broker, call, most, until).await);
+                let _ = answer.send(submit::one(broker, call, bound, until).await);
             }
         }
         Err(error) => answers.into_iter().for_each(|answer| drop(answer.send(Err(error.clone())))),

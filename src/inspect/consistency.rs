@@ -165,7 +165,7 @@ impl Inspector {
             return Ok(None);
         }
         let (who, does) = match foreign().find(|worker| is_go(&worker.id)) {
-            Some(_) => ("Go", "runs a call without its id, retries, timeout, deadline and arguments by name"),
+            Some(_) => ("Go", "runs a call without its id, retries, timeout, expiry and arguments by name"),
             None => ("Python", "drops a call"),
         };
         let calls = plural(count as u64, "call has", "calls have");

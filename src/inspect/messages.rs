@@ -43,8 +43,8 @@ pub struct MessageSummary {
     pub errors: Vec<FailedAttempt>,
     /// The id of the call.
     pub call_id: Option<String>,
-    /// The deadline, in milliseconds since 1970.
-    pub deadline_ms: Option<u64>,
+    /// When it expires, in milliseconds since 1970.
+    pub expires_ms: Option<u64>,
     /// The timeout of one run, in milliseconds.
     pub timeout_ms: Option<u64>,
     /// The headers, by name.
@@ -73,7 +73,7 @@ impl MessageSummary {
             backoff: None,
             errors: Vec::new(),
             call_id: None,
-            deadline_ms: None,
+            expires_ms: None,
             timeout_ms: None,
             headers: BTreeMap::new(),
             traceparent: None,
@@ -104,7 +104,7 @@ impl MessageSummary {
                 backoff: message.backoff().map(|backoff| backoff.to_string()),
                 errors: message.errors(),
                 call_id: message.id().map(|id| id.to_string()),
-                deadline_ms: message.deadline_ms(),
+                expires_ms: message.expires_ms(),
                 timeout_ms: message.timeout_ms(),
                 headers: message.annotations().headers.into(),
                 traceparent: message.traceparent().map(str::to_owned),

@@ -5,7 +5,19 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// The id of a call: 16 bytes, a UUID of version 7. Written as `018bcfe5-687b-7b5c-8a3e-0123456789ab`.
+/// The id of a call: 16 bytes, a UUID. A new one is of version 7, that of a text of version 5. Written as
+/// `018bcfe5-687b-7b5c-8a3e-0123456789ab`.
+///
+/// A text becomes the same id in Rust, in Python, on the command line, and on each host: a UUID is taken as it is, and any other
+/// text is hashed.
+///
+/// ```
+/// use delayed::CallId;
+///
+/// assert_eq!(CallId::from("order:7").to_string(), "33fe6d75-c3fc-59bb-bf42-d06fc16bdf64");
+/// let uuid = "018bcfe5-687b-7b5c-8a3e-0123456789ab";
+/// assert_eq!(CallId::from(uuid).to_string(), uuid);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId([u8; 16]);
 
@@ -15,6 +27,9 @@ pub struct CallId([u8; 16]);
 pub struct CallIdError {
     text: String,
 }
+
+/// The namespace of the ids that are hashed from texts: the UUID of version 5 of `delayed` in that of DNS names.
+const NAMESPACE: Uuid = Uuid::from_u128(0x2510_aeec_3d9c_5138_86ed_7110_3aea_cdb2);
 
 impl CallId {
     /// A new id. Later ones of the same process are greater.
@@ -56,8 +71,47 @@ impl CallId {
     /// # Errors
     /// Anything but 32 hexadecimal digits.
     pub fn parse(text: &str) -> Result<Self, CallIdError> {
-        let refused = |_| CallIdError { text: text.chars().take(64).collect() };
-        Uuid::try_parse(text).map(|uuid| Self(uuid.into_bytes())).map_err(refused)
+        // With braces, or as a URN, it is not how an id is displayed.
+        let uuid = if matches!(text.len(), 32 | 36) { Uuid::try_parse(text).ok() } else { None };
+        let refused = || CallIdError { text: text.chars().take(64).collect() };
+        uuid.map(|uuid| Self(uuid.into_bytes())).ok_or_else(refused)
+    }
+
+    /// The id of a text that is no UUID.
+    fn hashed(text: &str) -> Self {
+        let mut sha1 = sha1_smol::Sha1::new();
+        sha1.update(NAMESPACE.as_bytes());
+        sha1.update(text.as_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&sha1.digest().bytes()[..16]);
+        Self(uuid::Builder::from_sha1_bytes(bytes).into_uuid().into_bytes())
+    }
+
+    /// Whether it was hashed from a text.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code))]
+    pub(crate) fn is_hashed(&self) -> bool {
+        self.0[6] >> 4 == 5
+    }
+}
+
+impl From<&str> for CallId {
+    /// The id that this text stands for: see [`CallId`].
+    fn from(text: &str) -> Self {
+        Self::parse(text).unwrap_or_else(|_| Self::hashed(text))
+    }
+}
+
+impl From<String> for CallId {
+    /// The id that this text stands for: see [`CallId`].
+    fn from(text: String) -> Self {
+        Self::from(text.as_str())
+    }
+}
+
+impl From<&String> for CallId {
+    /// The id that this text stands for: see [`CallId`].
+    fn from(text: &String) -> Self {
+        Self::from(text.as_str())
     }
 }
 

@@ -23,7 +23,7 @@ pub enum CallState {
     Dead,
     /// It was cancelled.
     Cancelled,
-    /// Its deadline passed before it could run.
+    /// It expired before it could run.
     Expired,
 }
 

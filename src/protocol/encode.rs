@@ -137,8 +137,8 @@ pub struct Meta {
     pub attempts: u32,
     /// How long it waits after a failed attempt. None: what the task says holds.
     pub backoff: Option<Backoff>,
-    /// Until when a run of it is of use, in milliseconds since 1970.
-    pub deadline_ms: Option<u64>,
+    /// When it expires, in milliseconds since 1970.
+    pub expires_ms: Option<u64>,
     /// The id of the call.
     pub id: Option<CallId>,
     /// Whether the payload is an array of arguments by place, as Python sends them: each is one value, also those of a
@@ -195,7 +195,7 @@ fn with_keywords(
     let said = [
         meta.attempts > 0,
         meta.backoff.is_some(),
-        meta.deadline_ms.is_some(),
+        meta.expires_ms.is_some(),
         !annotations.headers.is_empty(),
         meta.id.is_some(),
         meta.by_place,
@@ -219,9 +219,9 @@ fn with_keywords(
         message.extend_from_slice(meta::BACKOFF);
         text(&mut message, &backoff.to_string());
     }
-    if let Some(deadline) = meta.deadline_ms {
-        message.extend_from_slice(meta::DEADLINE);
-        message.extend_from_slice(integer(deadline).as_slice());
+    if let Some(expires) = meta.expires_ms {
+        message.extend_from_slice(meta::EXPIRES);
+        message.extend_from_slice(integer(expires).as_slice());
     }
     if !annotations.headers.is_empty() {
         message.extend_from_slice(meta::HEADERS);

@@ -44,7 +44,7 @@ pub struct Message<'a> {
     attempts: u32,
     retry: Option<i64>,
     id: Option<CallId>,
-    deadline_ms: Option<u64>,
+    expires_ms: Option<u64>,
     timeout_ms: Option<u64>,
     meta: Pairs<'a>,
 }
@@ -77,7 +77,7 @@ impl<'a> Message<'a> {
             attempts: 0,
             retry: None,
             id: None,
-            deadline_ms: None,
+            expires_ms: None,
             timeout_ms: None,
             meta: Pairs::default(),
         };
@@ -151,7 +151,7 @@ impl<'a> Message<'a> {
             let refused = |key| move |expected| MessageError::Meta { key, expected, came: came(value) };
             match meta::name(key) {
                 Some(b"a") => self.attempts = meta::attempts(value).map_err(refused('a'))?,
-                Some(b"d") => self.deadline_ms = Some(meta::deadline(value).map_err(refused('d'))?),
+                Some(b"d") => self.expires_ms = Some(meta::expires(value).map_err(refused('d'))?),
                 Some(b"h") => Headers::check_value(value).map_err(refused('h'))?,
                 Some(b"i") => self.id = Some(meta::id(value).map_err(refused('i'))?),
                 Some(b"r") => self.retry = meta::retry(value).map_err(refused('r'))?,
@@ -215,10 +215,10 @@ impl<'a> Message<'a> {
         self.id
     }
 
-    /// Until when a run of it is of use, in milliseconds since 1970: it does not begin later, and is asked to end then.
+    /// When it expires, in milliseconds since 1970: it does not begin later, and is asked to end then.
     #[must_use]
-    pub fn deadline_ms(&self) -> Option<u64> {
-        self.deadline_ms
+    pub fn expires_ms(&self) -> Option<u64> {
+        self.expires_ms
     }
 
     /// How long one run may go on, in milliseconds, when the message says so. None: the task's own time holds.
@@ -230,20 +230,19 @@ impl<'a> Message<'a> {
     /// Whether what its task returns is kept.
     #[must_use]
     pub fn keeps_result(&self) -> bool {
-        self.id.is_some()
-            && self.meta.find(b"s").is_some_and(|keep| meta::deadline(keep).is_ok_and(|ms| ms > 0))
+        self.id.is_some() && self.meta.find(b"s").and_then(meta::keep).is_some_and(|ms| ms > 0)
     }
 
     /// How the call is followed: `None` for one without an id, a record or a lock.
     #[must_use]
     pub fn tracking(&self) -> Option<Tracking> {
         let id = self.id?;
-        let keep_ms = self.meta.find(b"s").and_then(|keep| meta::deadline(keep).ok());
+        let keep_ms = self.meta.find(b"s").and_then(meta::keep);
         let lock = self.meta.find(b"u").and_then(Lock::read);
         (keep_ms.is_some() || lock.is_some()).then_some(Tracking { id, keep_ms, lock })
     }
 
-    /// The bytes of the same message, its failed attempts and its deadline forgotten. Without any other meta it is what
+    /// The bytes of the same message, its failed attempts and its expiry forgotten. Without any other meta it is what
     /// Go makes.
     #[must_use]
     pub fn revived(&self) -> Vec<u8> {

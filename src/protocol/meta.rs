@@ -8,7 +8,7 @@ use crate::protocol::decode::{Head, Reader};
 /// The keys, as they are encoded.
 pub(crate) const ATTEMPTS: &[u8] = &[0xa1, b'a'];
 pub(crate) const BACKOFF: &[u8] = &[0xa1, b'b'];
-pub(crate) const DEADLINE: &[u8] = &[0xa1, b'd'];
+pub(crate) const EXPIRES: &[u8] = &[0xa1, b'd'];
 pub(crate) const ERRORS: &[u8] = &[0xa1, b'e'];
 pub(crate) const FIRST_FAILED: &[u8] = &[0xa1, b'f'];
 pub(crate) const HEADERS: &[u8] = &[0xa1, b'h'];
@@ -65,10 +65,18 @@ pub(crate) fn attempts(value: &[u8]) -> Result<u32, &'static str> {
 }
 
 /// Reads `d`.
-pub(crate) fn deadline(value: &[u8]) -> Result<u64, &'static str> {
+pub(crate) fn expires(value: &[u8]) -> Result<u64, &'static str> {
     match Reader::new(value).head() {
-        Ok(Head::Unsigned(deadline)) => Ok(deadline),
+        Ok(Head::Unsigned(moment)) => Ok(moment),
         _ => Err("a moment (milliseconds since 1970)"),
+    }
+}
+
+/// Reads `s`; `None` for anything else than a time.
+pub(crate) fn keep(value: &[u8]) -> Option<u64> {
+    match Reader::new(value).head() {
+        Ok(Head::Unsigned(keep)) => Some(keep),
+        _ => None,
     }
 }
 

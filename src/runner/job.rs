@@ -46,8 +46,8 @@ pub(crate) struct Job {
     pub(crate) message: Bytes,
     /// How long it may run.
     pub(crate) timeout: Option<Duration>,
-    /// When it must have ended.
-    pub(crate) deadline: Option<Instant>,
+    /// When its call expires.
+    pub(crate) expires: Option<Instant>,
     pub(crate) grace: Duration,
     pub(crate) limits: Limits,
     /// How quick the task is: runs of quick tasks are sent to a child a few at a time.
@@ -68,7 +68,7 @@ impl Job {
     /// When it is asked to end, if it starts now.
     pub(super) fn until(&self) -> Option<Instant> {
         let timeout = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        timeout.into_iter().chain(self.deadline).min()
+        timeout.into_iter().chain(self.expires).min()
     }
 
     /// Encodes the request for a child. A large message goes into a file beside the packet.
@@ -180,9 +180,9 @@ impl RunState {
         }
     }
 
-    /// Whether its deadline has passed. If so, it does not begin, which is reported.
-    pub(super) fn expires(&self) -> bool {
-        let late = self.job.deadline.and_then(|deadline| Instant::now().checked_duration_since(deadline));
+    /// Whether its call has expired. If so, it does not begin, which is reported.
+    pub(super) fn has_expired(&self) -> bool {
+        let late = self.job.expires.and_then(|expires| Instant::now().checked_duration_since(expires));
         if let Some(late) = late {
             self.finish(Some(Outcome::Expired { late }), Traces::default());
         }

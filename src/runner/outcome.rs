@@ -29,7 +29,7 @@ pub(crate) enum Outcome {
         /// The signal of which its process died; none for one that ran inline.
         signal: Option<i32>,
     },
-    /// Its deadline had passed before it could begin; it did not run.
+    /// The call expired before it could begin; it did not run.
     Expired {
         /// By how much.
         late: Duration,
@@ -194,7 +194,7 @@ impl fmt::Display for Outcome {
                 write!(f, "timed out ({limit}) after {after:.1?}")?;
                 signal.map_or(Ok(()), |signal| write!(f, ", ended by {}", signal_name(signal)))
             }
-            Self::Expired { late } => write!(f, "its deadline had passed {late:.1?} before it could begin"),
+            Self::Expired { late } => write!(f, "it expired {late:.1?} before it could begin"),
             Self::Cancelled { by } if by.is_empty() => f.write_str("cancelled"),
             Self::Cancelled { by } => write!(f, "cancelled by {by}"),
             Self::Killed { by } => write!(f, "killed by {by}"),

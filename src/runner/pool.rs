@@ -209,7 +209,7 @@ impl Pool {
         while state.waiting.front().is_some_and(|next| PooledChild::may_take(&given, next))
             && let Some(run_state) = state.waiting.pop_front()
         {
-            if run_state.expires() {
+            if run_state.has_expired() {
                 continue;
             }
             if let Some(command) = run_state.take_command() {

@@ -94,7 +94,7 @@ impl PooledChild {
 /// Whether a run may wait in a child for the one before it, or have one wait behind it.
 fn may_go_ahead(run_state: &RunState) -> bool {
     let job = &run_state.job;
-    let unhurried = job.deadline.is_none() && job.timeout.is_none_or(|timeout| timeout >= UNHURRIED);
+    let unhurried = job.expires.is_none() && job.timeout.is_none_or(|timeout| timeout >= UNHURRIED);
     job.speed.is_quick() && unhurried && job.message.len() <= SMALL
 }
 

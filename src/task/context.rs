@@ -148,7 +148,7 @@ impl Context {
         self.0.queue.as_str()
     }
 
-    /// The moment at which the run will be asked to end: the earliest of the end of its timeout, the deadline of its call, and,
+    /// The moment at which the run will be asked to end: the earliest of the end of its timeout, the expiry of its call, and,
     /// while the worker shuts down, the moment at which the call is put back into its queue. `None` if there is none of them. A
     /// shutdown can begin while the task runs; a task in a process of its own does not see it here.
     #[must_use]
@@ -156,7 +156,7 @@ impl Context {
         self.0.cancellation.deadline()
     }
 
-    /// Whether the run should end now: its timeout or deadline has passed, an operator kills it, or the worker shuts down and does
+    /// Whether the run should end now: its timeout has passed, its call has expired, an operator kills it, or the worker shuts down and does
     /// not wait any longer.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {

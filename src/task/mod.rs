@@ -11,6 +11,7 @@ pub(crate) mod handler;
 // Only a worker has runs to surround.
 #[cfg_attr(not(feature = "worker"), allow(dead_code))]
 mod layer;
+mod overflow;
 pub(crate) mod progress;
 mod registration;
 mod registry;
@@ -23,6 +24,8 @@ pub(crate) mod trace;
 
 #[cfg(feature = "broker")]
 pub(crate) use self::call::Due;
+#[cfg(feature = "cli")]
+pub(crate) use self::call::Expiry;
 pub use self::call::{Call, IntoCall, QueueChoice};
 pub use self::cancellation::Cancellation;
 pub use self::context::{Context, Scope};
@@ -33,6 +36,7 @@ pub use self::foreign::{GoTask, PyTask};
 #[cfg(feature = "worker")]
 pub(crate) use self::layer::Layers;
 pub use self::layer::Next;
+pub use self::overflow::Overflow;
 pub use self::registration::{Registration, Task, TaskOptions};
 pub use self::registry::{MissingState, Registry, RegistryError};
 pub use self::state::{State, StateType, States};

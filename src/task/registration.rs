@@ -32,6 +32,8 @@ pub struct TaskOptions {
     pub retry_for: Option<Duration>,
     /// For how long the records of its calls are kept after their ends; none: they have none.
     pub keep: Option<Duration>,
+    /// For how long after it could run a call is of use; none: for ever.
+    pub expires: Option<Duration>,
     /// Whether its calls are unique.
     pub unique: Option<Unique>,
     /// Where it runs; none is where the worker says.
@@ -50,6 +52,7 @@ impl TaskOptions {
         backoff: None,
         retry_for: None,
         keep: None,
+        expires: None,
         unique: None,
         isolation: None,
         timeouts: Timeouts::NONE,
@@ -84,6 +87,12 @@ impl TaskOptions {
     #[must_use]
     pub const fn with_keep(self, time: Duration) -> Self {
         Self { keep: Some(time), ..self }
+    }
+
+    /// With `expires = "…"`.
+    #[must_use]
+    pub const fn with_expires(self, time: Duration) -> Self {
+        Self { expires: Some(time), ..self }
     }
 
     /// With `unique = "…"`.

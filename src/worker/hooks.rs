@@ -188,7 +188,7 @@ impl<'a> RunReport<'a> {
         self.message.as_ref()?.annotations().headers.get(name).map(str::to_owned)
     }
 
-    /// How long the run took. `None` if the call did not run, for example because its deadline had passed.
+    /// How long the run took. `None` if the call did not run, for example because it had expired.
     #[must_use]
     pub fn duration(&self) -> Option<Duration> {
         self.duration

@@ -145,7 +145,7 @@ fn key(n: u64) -> Option<String> {
 
 fn ours(n: u64) -> Call {
     let mut call = span::call(n.to_string(), length(n)).queue(OURS);
-    call = call.retry(3).with_id().deadline(SystemTime::now() + DEADLINE);
+    call = call.retry(3).with_id().expires_at(SystemTime::now() + DEADLINE);
     if let Some(key) = key(n) {
         call = call.unique_key(key);
     }

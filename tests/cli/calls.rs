@@ -73,7 +73,8 @@ fn cancelled_call_never_runs_and_the_others_do() {
     calls(&redis, &["run", &second]).expect(0).says("enqueued 1 call");
     on(&redis, WORKER, &["worker", "--burst", "--queue", "default,other"]).expect(0).says("succeeded=1");
     calls(&redis, &["cancel"]).expect(2);
-    calls(&redis, &["cancel", "nonsense"]).expect(2);
+    calls(&redis, &["cancel", "nonsense"]).expect(6).says("a text that is no whole UUID");
+    calls(&redis, &["cancel", ""]).expect(2).says("give a UUID, or a text");
 }
 
 #[test]
@@ -114,8 +115,8 @@ fn calls_are_listed_by_state_with_and_without_record() {
     let fail = task("fail");
     keep(&redis, &task("add"), "[1, 2]", &[]);
     keep(&redis, &fail, r#"["no way"]"#, &["--retry", "0"]);
-    keep(&redis, &task("add"), "[3, 4]", &["--deadline", "1ms"]);
-    on(&redis, WORKER, &["enqueue", &fail, r#"["no way"]"#, "--id"]).expect(0);
+    keep(&redis, &task("add"), "[3, 4]", &["--expires", "1ms"]);
+    on(&redis, WORKER, &["enqueue", &fail, r#"["no way"]"#, "--with-id"]).expect(0);
     assert_eq!(states(&redis, &[]), ["waiting"; 4]);
     burst(&redis);
     assert_eq!(states(&redis, &[]), Vec::<String>::new());
@@ -219,9 +220,9 @@ fn running_call_is_shown_with_its_slot_and_cancelled() {
 fn waiting_calls_of_one_task_are_cancelled_and_never_run() {
     let redis = TestRedis::start();
     let [kept, other] = ["[1]", "[2]"].map(|arguments| keep(&redis, &task("record"), arguments, &[]));
-    let plain = on(&redis, WORKER, &["enqueue", &task("record"), "[3]", "--id", "--json"]).json();
+    let plain = on(&redis, WORKER, &["enqueue", &task("record"), "[3]", "--with-id", "--json"]).json();
     on(&redis, WORKER, &["enqueue", &task("record"), "[4]"]).expect(0);
-    on(&redis, WORKER, &["enqueue", &task("add"), "[1, 1]", "--id"]).expect(0);
+    on(&redis, WORKER, &["enqueue", &task("add"), "[1, 1]", "--with-id"]).expect(0);
     calls(&redis, &["cancel", &kept]).expect(0).says(&format!("{kept} in default waited, and will not run"));
     calls(&redis, &["cancel", "--all"]).expect(2).says("4 waiting calls would be cancelled");
     let cancelled = calls(&redis, &["cancel", "--task", &task("record")]).expect(0);
@@ -241,7 +242,7 @@ fn call_is_awaited_until_its_end_or_said_to_have_no_record() {
     let redis = TestRedis::start();
     let id = keep(&redis, "followed.charge", "[7]", &[]);
     let dead = keep(&redis, "followed.fail", r#"["no way"]"#, &[]);
-    let plain = on(&redis, WORKER, &["enqueue", &task("add"), "[1, 2]", "--id", "--json"]).json();
+    let plain = on(&redis, WORKER, &["enqueue", &task("add"), "[1, 2]", "--with-id", "--json"]).json();
     calls(&redis, &["wait", plain["id"].as_str().unwrap()]).expect(6).says("keeps no record").says("--keep");
     calls(&redis, &["wait", "018bcfe5-687b-7b5c-8a3e-0123456789ab"])
         .expect(6)
@@ -255,6 +256,23 @@ fn call_is_awaited_until_its_end_or_said_to_have_no_record() {
     );
     calls(&redis, &["wait", &dead]).expect(1).says("is dead: failed: no way; `dead show ").never_says("null");
     drop(worker);
+}
+
+#[test]
+fn text_is_the_id_of_a_call_in_each_command() {
+    let redis = TestRedis::start();
+    let send = |words: &[&str]| on(&redis, WORKER, &[&["enqueue"], words].concat());
+    let id = keep(&redis, "followed.charge", "[7]", &["--id", "order:7"]);
+    assert_eq!(id, "33fe6d75-c3fc-59bb-bf42-d06fc16bdf64");
+    send(&["followed.charge", "[7]", "--id", "order:7"]).expect(4).says("exists in q and is waiting");
+    calls(&redis, &["show", "order:7"]).expect(0).says(&id).says("state      waiting");
+    burst(&redis);
+    assert_eq!(calls(&redis, &["wait", "order:7"]).json(), json!({ "order": 7, "paid": "7 EUR" }));
+    send(&["mails:send", "--as", "python", "--id", "mail:7", "--after", "1h"]).expect(0);
+    calls(&redis, &["cancel", "mail:7"]).expect(0).says("was scheduled, and is removed");
+    send(&["mails:send", "--as", "python", "--id", "mail:7"]).expect(2).says("while it is not scheduled");
+    send(&["followed.charge", "[7]", "--id="]).expect(2).says("give a UUID, or a text");
+    send(&["followed.charge", "[7]", "--id", "a", "--with-id"]).expect(2);
 }
 
 #[test]

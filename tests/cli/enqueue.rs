@@ -15,7 +15,8 @@ fn a_call_is_sent_as_go_would_send_it_and_can_carry_options() {
     on(&redis, WORKER, &["enqueue", &add, "[1, 2]"]).expect(0).says("enqueued").says("(1, 2) to default");
     on(&redis, WORKER, &["enqueue", &add, r#"{"b": 2, "a": 1}"#]).expect(0);
     on(&redis, WORKER, &["enqueue", &add, "[-0, 0]", "--queue", "zero"]).expect(0).says("(0, 0) to zero");
-    let sent = on(&redis, WORKER, &["enqueue", &add, "[1, 2]", "--id", "--retry", "-1", "--json"]).json();
+    let sent =
+        on(&redis, WORKER, &["enqueue", &add, "[1, 2]", "--with-id", "--retry", "-1", "--json"]).json();
     assert_eq!(
         (&sent["queue"], &sent["arguments"], &sent["arguments_text"], &sent["waiting"]),
         (&"default".into(), &serde_json::json!([1, 2]), &"(1, 2)".into(), &3.into())
@@ -69,34 +70,34 @@ fn call_may_have_headers() {
 }
 
 #[test]
-fn call_may_set_its_timeout_and_its_deadline() {
+fn call_may_set_its_timeout_and_when_it_expires() {
     let redis = TestRedis::start();
     let add = task("add");
     let send = |words: &[&str]| {
         on(&redis, WORKER, &[&["enqueue", &add, "[1, 2]"], words].concat()).expect(0);
         let peeked = on(&redis, DELAYED, &["peek", "default", "--count", "1000", "--json"]).json();
         let last = peeked.as_array().unwrap().last().unwrap().clone();
-        (last["timeout_ms"].as_u64(), last["deadline_ms"].as_u64())
+        (last["timeout_ms"].as_u64(), last["expires_ms"].as_u64())
     };
     let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
     assert_eq!(send(&["--timeout", "1m 30s"]), (Some(90_000), None));
-    assert_eq!(send(&["--deadline", "2096-10-02T07:06:40Z"]), (None, Some(4_000_000_000_000)));
-    assert_eq!(send(&["--deadline", "2096-10-02T09:06:40.5+02:00"]), (None, Some(4_000_000_000_500)));
+    assert_eq!(send(&["--expires", "2096-10-02T07:06:40Z"]), (None, Some(4_000_000_000_000)));
+    assert_eq!(send(&["--expires", "2096-10-02T09:06:40.5+02:00"]), (None, Some(4_000_000_000_500)));
     let before = now();
-    let (timeout, deadline) = send(&["--deadline", "1h", "--timeout", "1us"]);
+    let (timeout, expires) = send(&["--expires", "1h", "--timeout", "1us"]);
     let range = before + 3_600_000..=now() + 3_600_001;
-    assert!(timeout == Some(1) && range.contains(&deadline.unwrap()), "{timeout:?} {deadline:?} {range:?}");
+    assert!(timeout == Some(1) && range.contains(&expires.unwrap()), "{timeout:?} {expires:?} {range:?}");
     on(&redis, DELAYED, &["peek", "default"]).expect(0).says("90s").says("in 59m").says("in 2");
     let refuse = |words: &[&str], text: &str| {
         on(&redis, WORKER, &[&["enqueue", &add, "[1, 2]"], words].concat()).expect(2).says(text);
     };
-    refuse(&["--deadline", "tomorrow"], "neither a time from now such as `1h` nor a moment");
+    refuse(&["--expires", "tomorrow"], "neither a time from now such as `1h` nor a moment");
     for past in ["2000-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "0s"] {
-        refuse(&["--deadline", past], "a call with no time left is never run");
+        refuse(&["--expires", past], "a call with no time left is never run");
     }
     refuse(&["--timeout", "soon"], "not a duration");
     refuse(&["--timeout", "1s", "--as", "go"], "leave out --timeout");
-    refuse(&["--deadline", "1s", "--as", "python"], "leave out --deadline");
+    refuse(&["--expires", "1s", "--as", "python"], "leave out --expires");
 }
 
 #[test]
@@ -270,7 +271,9 @@ fn calls_for_other_languages_are_sent_in_their_forms() {
     on(&redis, DELAYED, &["enqueue", "m.F", r#"{"x": 1}"#, "--as", "go"])
         .expect(2)
         .says("no arguments by name");
-    on(&redis, DELAYED, &["enqueue", "m:f", "--id", "--as", "python"]).expect(2).says("leave out --id");
+    on(&redis, DELAYED, &["enqueue", "m:f", "--with-id", "--as", "python"])
+        .expect(2)
+        .says("leave out --with-id");
     assert_eq!(
         send(&["enqueue", "m::f", r#"{"x": 1}"#, "--retry", "2"]),
         b"\x93\xa4m::f\xc4\x01\x90\x82\xa1k\x81\xa1x\x01\xa1r\x02"
@@ -385,13 +388,18 @@ fn call_goes_to_the_front_or_is_refused_where_too_many_wait() {
         .expect(4)
         .says("3 calls wait in default, which is as many as may");
     send(&["mail.Send", "[4]", "--max-len", "0"]).expect(2);
+    send(&["mail.Send", "[4]", "--overflow", "reject"]).expect(2).says("--max-len");
+    send(&["mail.Send", "[4]", "--max-len", "3", "--overflow", "drop"]).expect(2).says("bury-oldest");
+    let bury = ["mail.Send", "[4]", "--as", "go", "--max-len", "3", "--overflow", "bury-oldest"];
+    send(&bury).expect(0).says("; 3 waiting");
+    on(&redis, DELAYED, &["dead", "list"]).expect(0).says("overflow").says("mails:send");
     let id = "--id=018bcfe5-687b-7b5c-8a3e-0123456789ab";
     send(&["f", "[5]", "--keep", "1h", id, "--front"]).expect(0);
     send(&["f", "[5]", "--keep", "1h", id]).expect(4).says("exists in default and is waiting");
     let peeked = on(&redis, DELAYED, &["peek", "default", "--json"]).json();
     let arguments: Vec<_> =
         peeked.as_array().unwrap().iter().map(|call| call["arguments"][0].clone()).collect();
-    assert_eq!(arguments, [5, 2, 1, 3], "{peeked}");
+    assert_eq!(arguments, [5, 1, 3, 4], "{peeked}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::support::wait;
 /// A worker that runs a call of this task, and the slot that owns it.
 fn running(redis: &TestRedis, name: &str) -> (Program, Value) {
     let worker = start(redis, &["worker", "--queue", "default", "--queue", "reports"]);
-    on(redis, WORKER, &["enqueue", &task(name), "--id"]).expect(0);
+    on(redis, WORKER, &["enqueue", &task(name), "--with-id"]).expect(0);
     let run = wait::until_some("a run", PATIENCE, || {
         let workers = on(redis, DELAYED, &["workers", "--json"]).json();
         let run = &workers[0]["running"][0];
@@ -78,7 +78,7 @@ fn what_is_not_to_be_killed_has_its_codes() {
     on(&redis, DELAYED, &["tasks", "kill", "q:abcdefghijklmn27:0"])
         .expect(6)
         .says("`workers` shows what runs");
-    let sent = on(&redis, WORKER, &["enqueue", &task("never_ends"), "--id", "--json"]).json();
+    let sent = on(&redis, WORKER, &["enqueue", &task("never_ends"), "--with-id", "--json"]).json();
     let id = sent["id"].as_str().unwrap();
     on(&redis, DELAYED, &["tasks", "kill", id]).expect(6).says("it waits in default");
     let () = redis.connection().hset("default_processing", "4711", b"\x92\xa1f\x91\x01").unwrap();

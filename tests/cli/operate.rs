@@ -19,7 +19,7 @@ fn with_dead_letters() -> TestRedis {
     for n in ["[\"one\"]", "[\"two\"]"] {
         on(&redis, WORKER, &["enqueue", &task("fail"), n]).expect(0);
     }
-    on(&redis, WORKER, &["enqueue", &task("panic"), "--id"]).expect(0);
+    on(&redis, WORKER, &["enqueue", &task("panic"), "--with-id"]).expect(0);
     let () = redis.connection().rpush("default", "junk\u{1b}").unwrap();
     let () = redis.connection().rpush("default_noti", "1").unwrap();
     let mut worker = start(&redis, &["worker", "--burst"]);

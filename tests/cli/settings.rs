@@ -176,7 +176,7 @@ fn mistakes_in_settings_are_named_with_their_place() {
     run(&["config", "--config", "none.toml"]).expect(5).says("none.toml cannot be read");
     for (words, told) in [
         (&["enqueue", "f", "--timeout", "0s"][..], "a run needs some time"),
-        (&["enqueue", "f", "--deadline", "0s"], "a call with no time left is never run"),
+        (&["enqueue", "f", "--expires", "0s"], "a call with no time left is never run"),
         (&["peek", "default", "--count", "0"], "nothing would be shown: use 1 or more"),
         (&["dead", "list", "--count", "0"], "nothing would be shown: use 1 or more"),
     ] {

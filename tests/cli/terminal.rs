@@ -68,9 +68,11 @@ fn printed(redis: &TestRedis, width: u16, variables: &[(&str, &str)], words: &[&
 fn with_all() -> TestRedis {
     let redis = TestRedis::start();
     let path = "a_crate_with_a_long_name::tasks::a_task_with_a_long_name";
-    for options in
-        [&["--after", "1h"][..], &["--id"], &["--id", "--timeout", "30s", "--deadline", "1h", "--retry", "3"]]
-    {
+    for options in [
+        &["--after", "1h"][..],
+        &["--with-id"],
+        &["--with-id", "--timeout", "30s", "--expires", "1h", "--retry", "3"],
+    ] {
         let words =
             [&["enqueue", path, "[\"a text of several words\", 2]", "--queue", "a_long_queue"], options];
         super::on(&redis, DELAYED, &words.concat()).expect(0);

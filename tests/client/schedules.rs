@@ -63,6 +63,41 @@ fn call_with_an_id_that_is_scheduled_is_refused() {
 }
 
 #[test]
+fn foreign_call_is_scheduled_under_the_id_of_a_text() {
+    let mut trial = Trial::new();
+    let client = Client::lazy(&trial.server.url());
+    let call = || PyTask::new("mails.tasks:send").queue(QUEUE).id("mail:7");
+    let handle = client.enqueue_blocking(call().after(HOUR)).unwrap();
+    assert_eq!(handle.id(), Some("mail:7".into()));
+    let error = client.enqueue_blocking(call().after(HOUR)).unwrap_err();
+    assert!(matches!(error, Error::AlreadyScheduled { .. }), "{error}");
+    let waits = client.enqueue_blocking(call()).unwrap();
+    assert_eq!(waits.id(), None, "expected no id that its message does not have");
+    let found = client.handle_of::<()>(handle.queue(), "mail:7");
+    assert_eq!(client.cancel_blocking(&found).unwrap(), Cancelled::Scheduled);
+    let state = trial.state();
+    assert_eq!((state.later.len(), state.waiting.len()), (0, 1), "{state:#?}");
+}
+
+#[test]
+fn call_for_1969_is_due_now_and_for_the_year_10000_refused() {
+    let mut trial = Trial::new();
+    let client = Client::lazy(&trial.server.url());
+    let past = SystemTime::UNIX_EPOCH - HOUR * 24 * 30;
+    client.enqueue_blocking(marking(0).at(past)).unwrap();
+    let mut worker = trial.worker(&[]);
+    trial.wait_settled();
+    trial.ledger.assert_each_once(["0"]);
+    trial.stop(&mut worker);
+    let year_10000 = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800);
+    let error = client.enqueue_blocking(marking(1).at(year_10000)).unwrap_err();
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("a hundred years"), "{error}");
+    let century = SystemTime::now() + HOUR * 24 * 36_524;
+    client.enqueue_blocking(marking(2).at(century)).unwrap();
+    assert_eq!(trial.state().later.len(), 1);
+}
+
+#[test]
 fn bulk_schedules_what_is_to_run_later_and_tells_of_each() {
     let mut trial = Trial::new();
     let client = Client::lazy(&trial.server.url());

@@ -8,6 +8,7 @@ mod example;
 mod faults;
 mod finished;
 mod inspected;
+mod overflow;
 mod python;
 mod races;
 mod records;

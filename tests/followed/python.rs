@@ -60,7 +60,7 @@ fn python_hears_how_its_calls_ended() {
     let mut worker = site.trial.worker(&[]);
     for queue in QUEUES {
         let wait = json!({"wait": 60});
-        let late = json!({"wait": 60, "deadline": {"$time": "2001-01-01T00:00:00Z"}});
+        let late = json!({"wait": 60, "expires_at": {"$time": "2001-01-01T00:00:00Z"}});
         let alone = json!({"wait": 60, "keep": null, "unique": "until_done"});
         let said = site.python(
             queue,

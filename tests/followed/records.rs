@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use delayed::{CallId, CallState, Error, WaitError};
+use delayed::{CallId, CallState, Client, Error, WaitError};
 use redis::Commands;
 
 use super::tasks::{self, Receipt};
@@ -78,7 +78,7 @@ fn waiter_is_told_why_there_is_no_result() {
         redis::cmd("XRANGE").arg(&["q_dead", "-", "+"]).query(&mut site.trial.redis).unwrap();
     assert_eq!(letters.first().map(|(id, _)| id), Some(letter));
     let past = SystemTime::now() - Duration::from_secs(1);
-    let error = site.wait(&site.enqueue(tasks::charge::call(1).deadline(past))).unwrap_err();
+    let error = site.wait(&site.enqueue(tasks::charge::call(1).expires_at(past))).unwrap_err();
     assert!(matches!(error, WaitError::Expired), "{error:?}");
     let unknown = site.client.handle_of::<u8>(&"q".parse().unwrap(), CallId::new());
     assert!(matches!(site.wait(&unknown).unwrap_err(), WaitError::NotFound));
@@ -137,7 +137,7 @@ fn two_waiters_of_one_call_and_many_calls_at_once_all_hear() {
 #[test]
 fn same_id_enqueued_by_fifty_senders_is_taken_once() {
     let mut site = Site::new();
-    let id = CallId::new();
+    let id = CallId::from("order:7");
     // Each with a connection of its own, so that no two share a script call.
     let url = site.trial.server.url();
     let connects = (0..50).map(|_| delayed::Client::connect(&url));
@@ -145,7 +145,7 @@ fn same_id_enqueued_by_fifty_senders_is_taken_once() {
     let senders: Vec<_> = (0..)
         .zip(clients)
         .map(|(n, client)| {
-            site.runtime.spawn(async move { client.enqueue(tasks::charge::call(n).id(id)).await })
+            site.runtime.spawn(async move { client.enqueue(tasks::charge::call(n).id("order:7")).await })
         })
         .collect();
     let mut taken = 0;
@@ -161,6 +161,8 @@ fn same_id_enqueued_by_fifty_senders_is_taken_once() {
     site.trial.wait_settled();
     let error = site.try_enqueue(tasks::charge::call(0).id(id)).unwrap_err();
     assert!(matches!(&error, Error::Exists { state, .. } if state == "succeeded"), "{error}");
+    let handle = site.client.handle_of::<Receipt>(&"q".parse().unwrap(), "order:7");
+    assert_eq!((handle.id(), site.state(&handle)), (Some(id), Some(CallState::Succeeded)));
     site.trial.stop(&mut worker);
 }
 

@@ -107,7 +107,7 @@ fn every_end_of_a_call_frees_its_lock() {
     let dead = site.enqueue(tasks::fail::call("no".into()).unique(Unique::UntilDone));
     site.wait(&dead).unwrap_err();
     let expired = tasks::charge::call(1).unique(Unique::UntilDone);
-    let expired = site.enqueue(expired.deadline(std::time::SystemTime::UNIX_EPOCH));
+    let expired = site.enqueue(expired.expires_at(std::time::SystemTime::UNIX_EPOCH));
     site.wait(&expired).unwrap_err();
     let scheduled = site.enqueue(tasks::charge::call(2).unique(Unique::UntilDone).after(HOUR));
     assert_eq!(site.locks(), 1);

@@ -176,7 +176,7 @@ fn what_we_send_arrives_in_go() {
 #[test]
 fn go_worker_ignores_call_options_and_doctor_says_so() {
     let mut site = Site::new();
-    enqueue(&site, "rust", "main.Add", &["[1, 2]", "--retry", "3", "--id", "--timeout", "1s"]);
+    enqueue(&site, "rust", "main.Add", &["[1, 2]", "--retry", "3", "--with-id", "--timeout", "1s"]);
     let worker = site.worker(Go, "notes", &[]);
     assert_eq!(site.wait_for("notes", 1), ["1+2=3"]);
     let mut doctor = Program::start(DELAYED, ["doctor", "--redis", &site.server.url()]);

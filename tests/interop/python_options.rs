@@ -66,7 +66,7 @@ fn python_decides_how_a_call_is_retried_and_limited() {
         flaky(5, r#""max_attempts": 2, "backoff": "none""#),
         // The task's own would be one retry.
         flaky(7, r#""retry": 0"#),
-        add(1, r#""deadline": {"$time": "2001-01-01T00:00:00Z"}"#),
+        add(1, r#""expires_at": {"$time": "2001-01-01T00:00:00Z"}"#),
         line("rust", "demo::hold", r#""args": [8], "timeout": 0.05, "retry": 0"#),
     ];
     site.produce(Python, &calls);

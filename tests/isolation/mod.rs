@@ -20,11 +20,11 @@ macro_rules! both {
 
 mod child;
 mod crashes;
-mod deadlines;
 mod descriptors;
 mod embedder;
 mod escapes;
 mod example;
+mod expiries;
 mod families;
 mod fork_fails;
 mod inline;

@@ -43,7 +43,7 @@ fn without_usage(line: &str) -> String {
 #[test]
 fn burials_without_a_run_have_no_failure() {
     let mut trial = Trial::new();
-    let late = native("trial.mark", b"\xa1a", &Meta { deadline_ms: Some(1), ..Meta::default() });
+    let late = native("trial.mark", b"\xa1a", &Meta { expires_ms: Some(1), ..Meta::default() });
     trial.push(&[b"\x93\x05".to_vec(), call("nobody", &[]), call("trial.mark", &[]), late]);
     run(&mut trial, "inline");
     let lines = trial.ledger.lines();

@@ -1,6 +1,6 @@
 //! Which bytes does a call become?
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use delayed::__private::protocol::message::{Form, Message};
 use delayed::{Call, CallId, GoTask, PyTask};
@@ -20,6 +20,9 @@ mod tasks {
     pub(super) fn add(a: i64, b: i64) -> i64 {
         a + b
     }
+
+    #[delayed::task(name = "e", expires = "10m")]
+    pub(super) fn expiring() {}
 
     #[delayed::task(name = "n")]
     pub(super) fn nothing() {}
@@ -63,11 +66,36 @@ fn options_travel_in_the_meta() {
     let call = tasks::nothing::call().timeout(Duration::from_micros(1_500_001));
     assert_eq!(call.encode().unwrap(), b"\x93\xa1n\xc4\x01\xc0\x81\xa1t\xcd\x05\xdd", "rounded up");
     assert_eq!(tasks::nothing::call().timeout(Duration::ZERO).encode().unwrap()[6..], *b"\x81\xa1t\x01");
-    let deadline = |moment| tasks::nothing::call().deadline(moment).encode().unwrap();
-    assert_eq!(deadline(UNIX_EPOCH + Duration::from_secs(1))[6..], *b"\x81\xa1d\xcd\x03\xe8");
-    assert_eq!(deadline(UNIX_EPOCH - Duration::from_secs(1))[6..], *b"\x81\xa1d\0");
+    let expires = |moment| tasks::nothing::call().expires_at(moment).encode().unwrap();
+    assert_eq!(expires(UNIX_EPOCH + Duration::from_secs(1))[6..], *b"\x81\xa1d\xcd\x03\xe8");
+    assert_eq!(expires(UNIX_EPOCH - Duration::from_secs(1))[6..], *b"\x81\xa1d\0");
     let call = tasks::nothing::call().with_id();
     assert!(call.call_id().is_some());
+}
+
+#[test]
+fn call_expires_after_its_enqueue_or_its_due_time() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let left = |call: Call| {
+        let bytes = call.encode().unwrap();
+        let expires = Message::decode(&bytes).unwrap().expires_ms().map(Duration::from_millis);
+        expires
+            .map(|expires| expires.saturating_sub(UNIX_EPOCH.elapsed().unwrap()).as_millis().div_ceil(60_000))
+    };
+    let (now, plain) = (SystemTime::now(), tasks::nothing::call);
+    for (call, minutes) in [
+        (plain(), None),
+        (plain().expires(5 * MINUTE), Some(5)),
+        (plain().expires(5 * MINUTE).after(60 * MINUTE), Some(65)),
+        (plain().at(now + 60 * MINUTE).expires(5 * MINUTE), Some(65)),
+        (plain().at(UNIX_EPOCH).expires(5 * MINUTE), Some(5)),
+        (plain().expires(MINUTE).expires_at(now + 7 * MINUTE).after(60 * MINUTE), Some(7)),
+        (tasks::expiring::call(), Some(10)),
+        (tasks::expiring::call().expires(MINUTE), Some(1)),
+    ] {
+        let told = format!("{call:?}");
+        assert_eq!(left(call), minutes, "{told}");
+    }
 }
 
 #[test]
@@ -102,13 +130,10 @@ fn a_python_task_is_what_python_makes() {
     let points = vec![Point { x: 1, y: 2 }];
     assert_eq!(bytes(PyTask::new("m:f").arg(&points)), b"\x92\xa3m:f\x91\x91\x82\xa1x\x01\xa1y\x02");
     assert_eq!(bytes(PyTask::new("m:f").arg(vec![1_u8, 2])), b"\x92\xa3m:f\x91\xc4\x02\x01\x02");
-    let call = Call::from(PyTask::new("m:f"))
-        .retry(-1)
-        .id(CallId::new())
-        .timeout(Duration::MAX)
-        .deadline(UNIX_EPOCH);
+    let call =
+        Call::from(PyTask::new("m:f")).retry(-1).id("order:7").timeout(Duration::MAX).expires_at(UNIX_EPOCH);
     assert_eq!(call.encode().unwrap(), b"\x94\xa3m:f\x90\x80\xff");
-    assert_eq!((call.task(), call.call_id()), ("m:f", None));
+    assert_eq!((call.task(), call.call_id()), ("m:f", Some("order:7".into())));
 }
 
 #[test]
@@ -118,7 +143,7 @@ fn a_go_task_is_what_go_makes() {
     assert_eq!(bytes(GoTask::new("f").arg(1)), b"\x92\xa1f\xc4\x01\x01");
     assert_eq!(bytes(GoTask::new("f").arg(Point { x: 1, y: 2 })), b"\x92\xa1f\xc4\x03\x92\x01\x02");
     assert_eq!(bytes(GoTask::new("f").arg(1).arg("x")), b"\x92\xa1f\xc4\x04\x92\x01\xa1x");
-    let call = Call::from(GoTask::new("f")).retry(3).with_id().timeout(Duration::MAX).deadline(UNIX_EPOCH);
+    let call = Call::from(GoTask::new("f")).retry(3).with_id().timeout(Duration::MAX).expires_at(UNIX_EPOCH);
     let bytes = call.encode().unwrap();
     assert_eq!(Message::decode(&bytes).unwrap().form(), Form::Payload);
 }

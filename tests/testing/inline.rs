@@ -47,7 +47,7 @@ async fn a_call_that_cannot_run_is_dead() {
     };
     assert_eq!(reason(GoTask::new("shop.end").arg(7).into()).await, "arguments");
     assert_eq!(reason(GoTask::new("mails.Send").into()).await, "unknown");
-    let late = shop::end::call("well".into()).deadline(SystemTime::UNIX_EPOCH);
+    let late = shop::end::call("well".into()).expires_at(SystemTime::UNIX_EPOCH);
     assert_eq!(reason(late).await, "expired");
     let hangs = shop::end::call("hangs".into()).timeout(Duration::from_millis(1)).retry(0);
     assert_eq!(reason(hangs).await, "timed_out");

@@ -26,12 +26,12 @@ fn every_message_is_read_and_written() {
         assert_eq!((message.task(), form), (&*case.path, &*string(&json["form"])), "{}", case.name);
         let id = json["id"].as_str().map(|id| CallId::parse(id).unwrap());
         let retry = json["retry"].as_i64();
-        let (deadline_ms, timeout_ms) = (json["deadline_ms"].as_u64(), json["timeout_ms"].as_u64());
+        let (expires_ms, timeout_ms) = (json["expires_ms"].as_u64(), json["timeout_ms"].as_u64());
         let attempts = u32::try_from(json["attempts"].as_u64().unwrap()).unwrap();
         let said = (message.attempts(), message.retry(), message.id());
         assert_eq!(said, (attempts, retry, id), "{}", case.name);
-        let times = (message.deadline_ms(), message.timeout_ms());
-        assert_eq!(times, (deadline_ms, timeout_ms), "{}", case.name);
+        let times = (message.expires_ms(), message.timeout_ms());
+        assert_eq!(times, (expires_ms, timeout_ms), "{}", case.name);
         let backoff = json["backoff"].as_str().map(|text| text.parse().unwrap());
         assert_eq!(message.backoff(), backoff, "{}", case.name);
         let annotations = annotations(json);
@@ -54,7 +54,7 @@ fn every_message_is_read_and_written() {
         let retried = Message::decode(&retried).unwrap();
         let said = (retried.attempts(), retried.retry(), retried.id());
         assert_eq!(said, (attempts + 1, retry, id), "{}", case.name);
-        assert_eq!((retried.deadline_ms(), retried.timeout_ms()), times, "{}", case.name);
+        assert_eq!((retried.expires_ms(), retried.timeout_ms()), times, "{}", case.name);
         assert_eq!(retried.annotations(), annotations, "{}", case.name);
         read_all(&retried, &given, &case.name);
 
@@ -62,15 +62,14 @@ fn every_message_is_read_and_written() {
         let revived = message.revived();
         let revived = Message::decode(&revived).unwrap();
         assert_eq!((revived.attempts(), revived.retry(), revived.id()), (0, retry, id), "{}", case.name);
-        assert_eq!((revived.deadline_ms(), revived.timeout_ms()), (None, timeout_ms), "{}", case.name);
+        assert_eq!((revived.expires_ms(), revived.timeout_ms()), (None, timeout_ms), "{}", case.name);
         assert_eq!(revived.annotations(), annotations, "{}", case.name);
         read_all(&revived, &given, &case.name);
 
         if json["encoded"] == true {
             let by_place = json["kwargs"].is_object();
             let (keep_ms, lock) = (json["keep_ms"].as_u64(), lock);
-            let meta =
-                Meta { attempts, backoff, deadline_ms, id, by_place, retry, keep_ms, timeout_ms, lock };
+            let meta = Meta { attempts, backoff, expires_ms, id, by_place, retry, keep_ms, timeout_ms, lock };
             assert_eq!(written(json, &case.path, &given, &meta, &annotations), case.bytes, "{}", case.name);
         }
     }

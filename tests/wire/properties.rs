@@ -129,13 +129,13 @@ fn hold_for(bytes: &[u8]) {
         (next.task(), next.attempts(), next.retry(), next.id()),
         (message.task(), message.attempts().saturating_add(1), message.retry(), message.id())
     );
-    assert_eq!((next.deadline_ms(), next.timeout_ms()), (message.deadline_ms(), message.timeout_ms()));
+    assert_eq!((next.expires_ms(), next.timeout_ms()), (message.expires_ms(), message.timeout_ms()));
     same_arguments(&message, &next);
     let revived = next.revived();
     let revived = Message::decode(&revived).expect("the revived is a message");
     assert_eq!((revived.attempts(), revived.retry(), revived.id()), (0, message.retry(), message.id()));
     // Of our form only: what others sent is put back to the byte, and has neither.
-    assert_eq!((revived.deadline_ms(), revived.timeout_ms()), (None, message.timeout_ms()));
+    assert_eq!((revived.expires_ms(), revived.timeout_ms()), (None, message.timeout_ms()));
     same_arguments(&message, &revived);
 }
 
@@ -221,18 +221,18 @@ proptest! {
         times in (any::<Option<u64>>(), proptest::option::of(1_u64..)),
         tracked in (any::<Option<u64>>(), proptest::option::of(".*")),
     ) {
-        let (deadline_ms, timeout_ms) = times;
+        let (expires_ms, timeout_ms) = times;
         let (keep_ms, key) = tracked;
         let lock = key.map(|key| Lock::of_key(LockMode::UntilDone, &path, &key));
         let id = id.map(CallId::from_bytes);
-        let meta = Meta { attempts, backoff: None, deadline_ms, id, by_place, retry, keep_ms, timeout_ms, lock };
+        let meta = Meta { attempts, backoff: None, expires_ms, id, by_place, retry, keep_ms, timeout_ms, lock };
         let bytes = native(&path, &payload, &meta);
         let message = Message::decode(&bytes).unwrap();
         prop_assert_eq!(message.task(), path);
         let said = Meta {
             attempts: message.attempts(),
             backoff: message.backoff(),
-            deadline_ms: message.deadline_ms(),
+            expires_ms: message.expires_ms(),
             id: message.id(),
             by_place,
             retry: message.retry(),

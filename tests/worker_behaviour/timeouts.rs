@@ -161,7 +161,7 @@ fn a_function_that_blocks_keeps_its_slot_and_the_worker_says_so() {
 fn the_call_comes_before_the_task_and_that_before_the_worker() {
     let mut trial = Trial::new();
     let plain = Meta::default;
-    let until = |seconds: u64| Meta { deadline_ms: Some(now_ms() + seconds * 1000), ..plain() };
+    let until = |seconds: u64| Meta { expires_ms: Some(now_ms() + seconds * 1000), ..plain() };
     let of_call = |seconds: u64| Meta { timeout_ms: Some(seconds * 1000), ..plain() };
     let push = |trial: &mut Trial, name: &str, task: &str, meta: Meta| {
         trial.push(&[timed(task, &[name], meta)]);
@@ -177,8 +177,8 @@ fn the_call_comes_before_the_task_and_that_before_the_worker() {
     push(&mut trial, "call", "timed.left", of_call(2000));
     push(&mut trial, "call blocking", "timed.left_blocking", of_call(2000));
     push(&mut trial, "call unsaid", "timed.left_unsaid", of_call(100));
-    push(&mut trial, "deadline", "timed.left", until(700));
-    push(&mut trial, "late deadline", "timed.left", until(7000));
+    push(&mut trial, "expiry", "timed.left", until(700));
+    push(&mut trial, "late expiry", "timed.left", until(7000));
     push(&mut trial, "both", "timed.left", Meta { timeout_ms: Some(200_000), ..until(700) });
     trial.stop(&mut worker);
     trial.ledger.assert_each_once([
@@ -189,8 +189,8 @@ fn the_call_comes_before_the_task_and_that_before_the_worker() {
         "call 2000s",
         "call blocking 2000s",
         "call unsaid 100s",
-        "deadline 700s",
-        "late deadline 1000s",
+        "expiry 700s",
+        "late expiry 1000s",
         "both 200s",
     ]);
     trial.assert_only(&[]);
@@ -209,9 +209,9 @@ fn the_workers_end_is_a_deadline_too_when_it_is_the_earliest() {
 }
 
 #[test]
-fn a_call_whose_deadline_has_passed_does_not_run() {
+fn call_that_has_expired_does_not_run() {
     let mut trial = Trial::new();
-    let late = Meta { deadline_ms: Some(now_ms() - 1500), retry: Some(-1), ..Meta::default() };
+    let late = Meta { expires_ms: Some(now_ms() - 1500), retry: Some(-1), ..Meta::default() };
     trial.push(&[timed("trial.mark", &["late"], late), timed("timed.left_blocking", &["late"], late)]);
     trial.push(&marks(3));
     let mut worker = trial.worker(&["--burst"]);
@@ -220,10 +220,7 @@ fn a_call_whose_deadline_has_passed_does_not_run() {
     let state = trial.state();
     for (reason, detail) in letters(&state) {
         assert_eq!(reason, "expired");
-        assert!(
-            detail.starts_with("its deadline had passed ") && detail.ends_with("could begin"),
-            "{detail}"
-        );
+        assert!(detail.starts_with("it expired ") && detail.ends_with("could begin"), "{detail}");
     }
     let counts = ["buried", "retried", "failed"].map(|name| count(&stopped, name));
     assert_eq!((state.dead.len(), counts), (2, [2, 0, 0]), "{stopped}");
@@ -237,18 +234,18 @@ fn a_call_whose_deadline_has_passed_does_not_run() {
 }
 
 #[test]
-fn a_retry_does_not_outlive_its_deadline() {
+fn retry_does_not_outlive_its_expiry() {
     let mut trial = Trial::new();
     let mut worker = trial.worker(&[]);
-    let deadline_ms = now_ms() + 300;
-    let meta = Meta { deadline_ms: Some(deadline_ms), retry: Some(-1), ..Meta::default() };
+    let expires_ms = now_ms() + 300;
+    let meta = Meta { expires_ms: Some(expires_ms), retry: Some(-1), ..Meta::default() };
     trial.push(&[timed("timed.hangs", &["a"], meta)]);
     trial.wait_settled();
-    assert!(now_ms() >= deadline_ms, "expected it to be tried until then");
+    assert!(now_ms() >= expires_ms, "expected it to be tried until then");
     let stopped = trial.stop(&mut worker);
     let state = trial.state();
     let letter = Message::decode(&state.dead[0]["message"]).unwrap();
-    assert_eq!((letters(&state)[0].0.as_str(), letter.deadline_ms()), ("expired", Some(deadline_ms)));
+    assert_eq!((letters(&state)[0].0.as_str(), letter.expires_ms()), ("expired", Some(expires_ms)));
     let runs = trial.ledger.executions()["+a"];
     assert_eq!((u64::from(runs), letter.attempts()), (count(&stopped, "retried"), runs), "{stopped}");
     trial.assert_only(&["q_dead"]);

@@ -21,9 +21,10 @@ from .errors import (
     ResultTooLargeError,
     WaitError,
 )
+from .foreign import GoTask, PyTask
 from .handle import AsyncHandle, Handle
 from .queue import AsyncQueue, Queue
-from .task import GoTask, PyTask, RustTask
+from .task import RustTask
 
 __all__ = [
     "AlreadyScheduledError",

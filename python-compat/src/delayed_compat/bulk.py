@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
-from typing import Any, Union
+from typing import Any, Callable, Union
 from uuid import UUID
 
+from delayed.task import GoTask, PyTask
+
+from . import foreign
 from .call_state import CallState
 from .conflict import Conflict, Held, Replaced
 from .errors import (
@@ -23,7 +26,7 @@ from .errors import (
 )
 from .link import Argument
 from .scripts import ENQUEUE_MANY, SCHEDULE, SUBMIT
-from .task import GoTask, PyTask, RustTask, entry_of, submission_of
+from .task import Bound, RustTask, entry_of, submission_of
 
 __all__ = ["Bulk", "Request", "Task", "keys_of_timetable"]
 
@@ -48,6 +51,12 @@ SUFFIXES = (
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\\s"
 )
+
+MAX_LETTERS = 100_000
+"""Dead letters of a queue that are kept when the oldest message of a full queue becomes one."""
+
+MAX_AGE = 90 * 24 * 60 * 60 * 1000
+"""For how many milliseconds they are kept."""
 
 Task = Union[GoTask, PyTask, RustTask]
 
@@ -85,10 +94,11 @@ class Bulk:
         self._queue, self._chunk = queue, chunk
         self._messages: list[tuple[int, bytes]] = []
         self._entries: list[tuple[int, Sequence[Argument]]] = []
-        self._submissions: list[tuple[int, int, Sequence[Argument]]] = []
+        self._submissions: list[tuple[int, Bound, Sequence[Argument]]] = []
         for place, task in enumerate(tasks):
-            entry = entry_of(task) if isinstance(task, RustTask) else None
-            submission = submission_of(task) if isinstance(task, RustTask) else None
+            has_options = isinstance(task, (RustTask, foreign.GoTask, foreign.PyTask))
+            entry = _encoded(task, place, entry_of) if has_options else None
+            submission = _encoded(task, place, submission_of) if has_options else None
             if submission:
                 self._submissions.append((place, *submission))
             elif entry:
@@ -127,8 +137,10 @@ class Bulk:
         for bound, calls in groupby(self._submissions, lambda submission: submission[1]):
             for part in _parts(list(calls), min(self._chunk, MAX_SUBMITTED)):
                 flat = [argument for *_, submission in part for argument in submission]
-                keys = (queue, f"{queue}_noti", *keys_of_timetable(queue))
-                arguments = (SUBMIT, 5, *keys, due_channel, bound, *flat)
+                timetable, dead = keys_of_timetable(queue), (f"{queue}_dead", f"{queue}_deaths")
+                keys = (queue, f"{queue}_noti", *timetable, *dead)
+                limits = (MAX_LETTERS if bound.buries else 0, MAX_AGE)
+                arguments = (SUBMIT, 7, *keys, due_channel, bound.max_len, *limits, *flat)
                 yield Request(_Kind.SUBMIT, [place for place, *_ in part], arguments)
 
     def applied(self, request: Request, reply: Any) -> None:
@@ -218,12 +230,16 @@ def _message(task: Any, at: int) -> bytes:
         raise InvalidTaskError(
             f"task {at} is a {type(task).__qualname__}; give a RustTask, a PyTask or a GoTask"
         )
+    message: bytes | None = _encoded(task, at, lambda task: task.serialize())
+    if not message:
+        raise InvalidTaskError(f"task {at} ({task._func_path!r}) has no serialised form")
+    return message
+
+
+def _encoded(task: Any, at: int, encode: Callable[[Any], Any]) -> Any:
     try:
-        message = task.serialize()
+        return encode(task)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidTaskError(
             f"task {at} ({task._func_path!r}) cannot be serialised: {error}"
         ) from error
-    if not message:
-        raise InvalidTaskError(f"task {at} ({task._func_path!r}) has no serialised form")
-    return message

@@ -25,7 +25,7 @@ class CallState(str, Enum):
     CANCELLED = "cancelled"
     """It was cancelled."""
     EXPIRED = "expired"
-    """Its deadline passed before it could run."""
+    """It expired before it could run."""
 
     def __str__(self) -> str:
         return self.value

@@ -6,12 +6,13 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, overload
 
 from delayed.queue import Queue as OriginalQueue
+from delayed.task import PyTask
 
 from .backoff import Backoff
 from .errors import InvalidTaskError
 from .handle import AsyncHandle, Handle
 from .queue import AsyncQueue, Queue
-from .task import PyTask, RustTask
+from .task import Overflow, RustTask
 from .times import Duration
 from .unique import Unique
 
@@ -47,12 +48,14 @@ if TYPE_CHECKING:  # a Python 3.9 has no ParamSpec
             max_attempts: int | None = None,
             backoff: Backoff | str | None = None,
             timeout: Duration | None = None,
+            expires: Duration | None = None,
             after: Duration | None = None,
             keep: Duration | None = None,
             unique: Unique | None = None,
             unique_key: str | None = None,
             front: bool = False,
             max_len: int | None = None,
+            overflow: Overflow | None = None,
         ) -> Delayed[P, R, S_co]: ...
 
         @overload
@@ -65,12 +68,14 @@ if TYPE_CHECKING:  # a Python 3.9 has no ParamSpec
             max_attempts: int | None = None,
             backoff: Backoff | str | None = None,
             timeout: Duration | None = None,
+            expires: Duration | None = None,
             after: Duration | None = None,
             keep: Duration | None = None,
             unique: Unique | None = None,
             unique_key: str | None = None,
             front: bool = False,
             max_len: int | None = None,
+            overflow: Overflow | None = None,
         ) -> Callable[[Callable[P, R]], Delayed[P, R, S_co]]: ...
 
 
@@ -111,8 +116,9 @@ def delayed(queue: OriginalQueue | AsyncQueue) -> Any:
         queue: Where `delay` enqueues. With a `Queue` it returns a `Handle`, with an `AsyncQueue` an
             `AsyncHandle` that is to be awaited.
 
-    The decorator takes `path`, and `retry`, `max_attempts`, `backoff`, `timeout`, `after`, `keep`,
-    `unique`, `unique_key`, `front` and `max_len` as `RustTask` does; without `path` only `retry`.
+    The decorator takes `path`, and `retry`, `max_attempts`, `backoff`, `timeout`, `expires`,
+    `after`, `keep`, `unique`, `unique_key`, `front`, `max_len` and `overflow` as `RustTask`
+    does; without `path` only `retry`.
 
     Raises:
         InvalidTaskError: The decorator, for options that are not allowed; `delay`, for arguments

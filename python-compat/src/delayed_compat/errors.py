@@ -200,10 +200,10 @@ class CallFailedError(WaitError):
 
 
 class CallExpiredError(WaitError):
-    """The deadline of the call passed before it could run."""
+    """The call expired before it could run."""
 
     def _said(self) -> str:
-        return "expired: its deadline passed before it could run"
+        return "expired before it could run"
 
 
 class CallCancelledError(WaitError):

@@ -101,7 +101,7 @@ class Handle(_Handle):
             CallTimeoutError: When it has not ended in time; it goes on.
             CallFailedError: When it became a dead letter.
             CallCancelledError: When it was cancelled.
-            CallExpiredError: When its deadline passed before it could run.
+            CallExpiredError: When it expired before it could run.
             CallNotFoundError: When it keeps no record, or keeps one no more.
             ResultTooLargeError: When it succeeded, and its result has more than 1 MiB.
             ResultError: When it succeeded, and its result cannot be read.

@@ -14,6 +14,7 @@ from .bulk import QUEUES, Bulk, Task
 from .call_id import CallId, parse_id
 from .call_state import CallState
 from .errors import InvalidTaskError
+from .foreign import GoTask, PyTask
 from .handle import AsyncHandle, Handle
 from .link import AsyncLink, Link, is_refusal
 from .task import RustTask
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import redis.asyncio
 
 __all__ = ["AsyncQueue", "Queue", "Task"]
+
+_WITH_ID = (RustTask, PyTask, GoTask)
 
 
 class Queue(OriginalQueue):
@@ -47,7 +50,7 @@ class Queue(OriginalQueue):
         ) -> None: ...
 
     def enqueue(self, task: Task, release: bool = False) -> Handle:
-        """Enqueue one task, as the original does, or with the options of a `RustTask`.
+        """Enqueue one task, as the original does, or with the options that it has.
 
         Args:
             task: A `RustTask`, a `PyTask` or a `GoTask`.
@@ -60,12 +63,12 @@ class Queue(OriginalQueue):
             redis.RedisError: When Redis failed while a task without such options was enqueued.
             CallExistsError: When there is a call with the id of one that keeps a record or is
                 unique; `AlreadyScheduledError` when the timetable has the id of a scheduled one.
-            QueueFullError: When `max_len` messages wait.
+            QueueFullError: When `max_len` messages wait, unless `overflow` makes room.
             EnqueueError: When Redis failed while a call was scheduled or submitted; `in_doubt` is 1
                 where that may have happened. To enqueue the same `RustTask` again never enqueues it
                 twice as long as it is scheduled or has a record.
         """
-        if not isinstance(task, RustTask) or not task.needs_script:
+        if not getattr(task, "needs_script", False):
             original: Any = super()  # its annotation knows no RustTask
             original.enqueue(task, release)
             return Handle(self._link, self._name, _known_id(task))
@@ -74,7 +77,7 @@ class Queue(OriginalQueue):
         bulk.check_one()
         if release:
             self.release()  # type: ignore[no-untyped-call]
-        return Handle(self._link, self._name, *(bulk.conflict or (task.id,)))
+        return Handle(self._link, self._name, *(bulk.conflict or (_known_id(task),)))
 
     def enqueue_many(self, tasks: Iterable[Task], chunk: int = 1000) -> int:
         """Enqueue all `tasks`, a chunk at a time, and return how many they were.
@@ -105,7 +108,7 @@ class Queue(OriginalQueue):
         bulk.check()
         return bulk.total
 
-    def handle(self, call: RustTask | CallId) -> Handle:
+    def handle(self, call: RustTask | PyTask | GoTask | CallId) -> Handle:
         """Return a handle of a call that was enqueued before, perhaps by another process.
 
         Raises:
@@ -113,7 +116,7 @@ class Queue(OriginalQueue):
         """
         return Handle(self._link, self._name, _id_of(call))
 
-    def cancel(self, call: RustTask | CallId) -> CallState | None:
+    def cancel(self, call: RustTask | PyTask | GoTask | CallId) -> CallState | None:
         """Cancel a call, whatever its state.
 
         A scheduled one is removed. A waiting one is marked, and the worker that claims it drops it.
@@ -121,7 +124,7 @@ class Queue(OriginalQueue):
         retried. One that has ended stays as it is.
 
         Args:
-            call: The `RustTask`, or the id of a call.
+            call: The `RustTask`, a scheduled `PyTask` or `GoTask`, or the id of a call.
 
         Returns:
             The state in which it was found; None when no call with this id is known.
@@ -215,11 +218,11 @@ class AsyncQueue:
         bulk.check()
         return bulk.total
 
-    def handle(self, call: RustTask | CallId) -> AsyncHandle:
+    def handle(self, call: RustTask | PyTask | GoTask | CallId) -> AsyncHandle:
         """Return a handle of a call that was enqueued before. As `Queue.handle`."""
         return AsyncHandle(self._link, self._name, _id_of(call))
 
-    async def cancel(self, call: RustTask | CallId) -> CallState | None:
+    async def cancel(self, call: RustTask | PyTask | GoTask | CallId) -> CallState | None:
         """Cancel a call, and return the state in which it was found. As `Queue.cancel`."""
         return await self.handle(call).cancel()
 
@@ -243,11 +246,11 @@ class AsyncQueue:
 
 
 def _known_id(task: Task) -> UUID | None:
-    return task.id if isinstance(task, RustTask) else None
+    return task.id if isinstance(task, _WITH_ID) else None
 
 
-def _id_of(call: RustTask | CallId) -> UUID:
-    if not isinstance(call, RustTask):
+def _id_of(call: RustTask | PyTask | GoTask | CallId) -> UUID:
+    if not isinstance(call, _WITH_ID):
         return parse_id(call)
     if call.id is None:
         raise InvalidTaskError(f"{call!r} has no id, so it can be neither followed nor cancelled")

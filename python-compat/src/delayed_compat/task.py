@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 from uuid import UUID
 
-from delayed.task import GoTask, PyTask
 from msgpack import Unpacker, packb
 
 from .annotations import headers_of, trace_of
@@ -17,17 +17,30 @@ from .errors import InvalidTaskError, shown
 from .times import Duration, Moment, delay_ms, moment_ms, span_ms, timeout_ms
 from .unique import REPLACES, Unique, lock_of, mode_of
 
-__all__ = ["GoTask", "PyTask", "RustTask"]
+__all__ = ["RustTask"]
 
 
-class _Submission(NamedTuple):
+Overflow = Literal["reject", "bury_oldest"]
+"""What happens to a call for a full queue: it is refused, or the oldest becomes a dead letter."""
+
+
+class Bound(NamedTuple):
+    """How many messages may wait before a call, and what happens when as many do."""
+
+    max_len: int
+    """0: any number."""
+    buries: bool
+    """Whether the oldest makes room; else the new one is refused."""
+
+
+class Submission(NamedTuple):
     """What `lua/submit.lua` is told of a call beside its id, when it is due, and its message."""
 
     keep: int | None
     lock: bytes
     period: int
     front: bool
-    max_len: int
+    bound: Bound
 
 
 class RustTask:
@@ -56,12 +69,15 @@ class RustTask:
         max_attempts: How many runs there may be in all, at least 1: `retry` and one more.
         backoff: How long it waits after each failed attempt: a `Backoff` or its text.
         timeout: How long one run may go on, at least 1 ms.
-        deadline: When it is of no use any more. A run that has not begun by then does not begin,
-            and one that has is asked to end. A call that is too late becomes a dead letter.
+        expires: How long after it could run it expires: after it was made, or after it is due. A
+            run that has not begun by then does not begin, and one that has is asked to end. A call
+            that has expired becomes a dead letter.
+        expires_at: The moment at which it expires.
         after: How long after it was enqueued it is due, by the clock of Redis; 0 or more.
         at: When it is due, by the clock of Redis; at once where that has passed.
-        id: The call's id: a UUID, its 16 bytes, or its text. A call without one that is scheduled,
-            keeps a record or is unique gets one.
+        id: The call's id: a UUID, its 16 bytes or its text, or any other text, such as `order:7`,
+            which is the same id in each language. A call without one that is scheduled, keeps a
+            record or is unique gets one.
         headers: Texts that the Rust task reads by name and that are no arguments, such as a tenant:
             at most 32 with 4096 bytes, names and values together.
         traceparent: The trace that the call belongs to, as W3C Trace Context writes it.
@@ -74,6 +90,8 @@ class RustTask:
             Without `unique` it holds until the call has ended.
         front: Whether it goes to the head of its queue; not while it is scheduled.
         max_len: It is refused when so many messages wait in its queue; not when it is scheduled.
+        overflow: With `bury_oldest` the oldest message becomes a dead letter then, with the reason
+            `overflow`, and the call takes its place. `reject` is the default.
 
     Raises:
         InvalidTaskError: When the call cannot be sent; it names the argument and what to do.
@@ -91,7 +109,8 @@ class RustTask:
         max_attempts: int | None = None,
         backoff: Backoff | str | None = None,
         timeout: Duration | None = None,
-        deadline: Moment | None = None,
+        expires: Duration | None = None,
+        expires_at: Moment | None = None,
         after: Duration | None = None,
         at: Moment | None = None,
         id: CallId | None = None,
@@ -103,21 +122,23 @@ class RustTask:
         unique_key: str | None = None,
         front: bool = False,
         max_len: int | None = None,
+        overflow: Overflow | None = None,
     ) -> None:
         check(path, args, kwargs)
         try:
             places, keywords = places_of(args), keyword_arguments(kwargs)
             self._retry = _retries(retry, max_attempts)
-            self._due = _due(after, at)
+            self._due = due_of(after, at)
             lock, period = _lock(path, places, keywords, unique, unique_key)
             keep_ms = span_ms(keep, "keep") if keep is not None else 0 if lock else None
-            self._submission = _submission(keep_ms, lock, period, front, max_len)
+            bound = bound_of(max_len, overflow)
+            self._submission = submission(keep_ms, lock, period, front, bound)
             self._id = None if id is None else parse_id(id)
             if self._id is None and (self._due is not None or keep_ms is not None):
                 self._id = new_id()
             meta = {
                 "b": None if backoff is None else backoff_text(backoff),
-                "d": None if deadline is None else moment_ms(deadline, "deadline"),
+                "d": _expires_ms(expires, expires_at, self._due),
                 "h": headers_of(headers) or None,
                 "i": None if self._id is None else self._id.bytes,
                 "s": keep_ms,
@@ -174,28 +195,43 @@ class RustTask:
             )
         return self._data
 
+    def _message(self) -> bytes:
+        return self._data
+
     def __repr__(self) -> str:
         scheduled = f", scheduled as {self._id}" if self._due is not None else ""
         said = f"retry={self._retry}, {len(self._data)} bytes{scheduled}"
         return f"RustTask({self._func_path!r}, {said})"
 
 
-def entry_of(task: RustTask) -> tuple[bytes, str, bytes] | None:
+class Sendable(Protocol):
+    """A task with options: a `RustTask`, or one of `foreign.py`."""
+
+    _due: str | None
+    _func_path: str
+    _id: UUID | None
+    _submission: Submission | None
+
+    def _message(self) -> bytes:
+        """Return the message."""
+
+
+def entry_of(task: Sendable) -> tuple[bytes, str, bytes] | None:
     """Return what `lua/schedule.lua` takes of a scheduled call: id, when it is due, message."""
     if task._due is None or task._id is None or task._submission:
         return None
-    return task._id.bytes, task._due, task._data
+    return task._id.bytes, task._due, task._message()
 
 
-def submission_of(task: RustTask) -> tuple[int, list[bytes | str | int]] | None:
-    """Return the bound of the queue, 0 for none, and what `lua/submit.lua` takes of a call."""
+def submission_of(task: Sendable) -> tuple[Bound, list[bytes | str | int]] | None:
+    """Return the bound of the queue, and what `lua/submit.lua` takes of a call."""
     if task._submission is None:
         return None
-    keep, lock, period, front, max_len = task._submission
-    id, path, message = task._id or new_id(), task._func_path, task._data
+    keep, lock, period, front, bound = task._submission
+    id, path, message = task._id or new_id(), task._func_path, task._message()
     at = _place_of_id(message, id) if lock.startswith(REPLACES) else 0
     kept = "" if keep is None else keep
-    return max_len, [id.bytes, task._due or "", int(front), kept, lock, period, at, path, message]
+    return bound, [id.bytes, task._due or "", int(front), kept, lock, period, at, path, message]
 
 
 def _place_of_id(message: bytes, id: UUID) -> int:
@@ -245,13 +281,25 @@ def _count(value: Any, name: str, expected: str) -> int:
     return value
 
 
-def _due(after: Any, at: Any) -> str | None:
+def due_of(after: Any, at: Any) -> str | None:
     """Return when a call is due, as `lua/schedule.lua` takes it."""
     if after is not None and at is not None:
         raise InvalidTaskError("after and at are both given; give one of them")
     if after is not None:
         return f"+{delay_ms(after, 'after')}"
     return None if at is None else str(moment_ms(at, "at", is_due=True))
+
+
+def _expires_ms(expires: Any, expires_at: Any, due: str | None) -> int | None:
+    """Return when a call expires, in milliseconds since 1970."""
+    if expires is not None and expires_at is not None:
+        raise InvalidTaskError("expires and expires_at are both given; give one of them")
+    if expires is None:
+        return None if expires_at is None else moment_ms(expires_at, "expires_at")
+    now, left = time.time_ns() // 1_000_000, span_ms(expires, "expires")
+    if due is None:
+        return now + left
+    return left + (now + int(due) if due.startswith("+") else max(now, int(due)))
 
 
 def _lock(
@@ -272,13 +320,23 @@ def _lock(
     return lock_of(letter, path, standard_payload(places), key), period
 
 
-def _submission(
-    keep: int | None, lock: bytes, period: int, front: Any, max_len: Any
-) -> _Submission | None:
-    if not isinstance(front, bool):
-        raise InvalidTaskError(f"front is a {kind_of(front)}; give True or False")
+def bound_of(max_len: Any, overflow: Any) -> Bound:
+    """Return the bound of a queue, by the options of a call."""
     if max_len is not None and _count(max_len, "max_len", "a whole number from 1 on") < 1:
         raise InvalidTaskError(f"max_len is {max_len}; give a whole number from 1 on")
-    if keep is None and not front and max_len is None:
+    if overflow not in (None, "reject", "bury_oldest"):
+        raise InvalidTaskError(f"overflow is {shown(overflow)}; give 'reject' or 'bury_oldest'")
+    if overflow is not None and max_len is None:
+        raise InvalidTaskError("overflow says what happens at max_len; give that, too")
+    return Bound(max_len or 0, overflow == "bury_oldest")
+
+
+def submission(
+    keep: int | None, lock: bytes, period: int, front: Any, bound: Bound
+) -> Submission | None:
+    """Return what `lua/submit.lua` is told of a call; None for one that does not need it."""
+    if not isinstance(front, bool):
+        raise InvalidTaskError(f"front is a {kind_of(front)}; give True or False")
+    if keep is None and not front and not bound.max_len:
         return None
-    return _Submission(keep, lock, period, front, max_len or 0)
+    return Submission(keep, lock, period, front, bound)

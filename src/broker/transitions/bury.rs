@@ -10,7 +10,7 @@ use crate::broker::script::{self, milliseconds};
 use crate::protocol::keys::QueueKeys;
 
 /// How many dead letters a queue keeps, and for how long.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeadLimits {
     pub(crate) max_count: u64,
     pub(crate) max_age: Duration,

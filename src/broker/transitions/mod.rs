@@ -48,4 +48,4 @@ pub(crate) use self::retry_later::{RetryLaterRequest, Scheduled};
 pub(crate) use self::revive::Revived;
 pub(crate) use self::schedule::{Entry, MAX_SCHEDULED};
 pub(crate) use self::start::Started;
-pub(crate) use self::submit::{MAX_SUBMITTED, Submission, Submitted};
+pub(crate) use self::submit::{Bound, MAX_SUBMITTED, Submission, Submitted};

@@ -7,13 +7,15 @@ use redis::Value;
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::script::{self, milliseconds};
+use crate::broker::transitions::bury::DeadLimits;
 use crate::broker::transitions::schedule::argument;
 use crate::broker::wrong_key;
+use crate::config::DeadConfig;
 use crate::protocol::call_id::CallId;
 use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::names::QueueName;
 use crate::protocol::tracking::Tracking;
-use crate::task::Due;
+use crate::task::{Due, Overflow};
 
 /// A call with options.
 #[derive(Debug)]
@@ -26,6 +28,26 @@ pub(crate) struct Submission<'a> {
     pub(crate) period: Duration,
     pub(crate) task: &'a str,
     pub(crate) message: &'a [u8],
+}
+
+/// How many messages may wait before a call, and what happens if as many do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bound {
+    /// 0: any number.
+    most: u64,
+    /// The oldest makes room as a dead letter, and so many are kept. `None`: the new call is refused.
+    bury: Option<DeadLimits>,
+}
+
+impl Bound {
+    /// Any number.
+    pub(crate) const NONE: Self = Self { most: 0, bury: None };
+
+    pub(crate) fn new(most: Option<u64>, overflow: Overflow, dead: &DeadConfig) -> Self {
+        let Some(most) = most else { return Self::NONE };
+        let limits = DeadLimits { max_count: dead.max_count, max_age: dead.max_age };
+        Self { most, bury: (overflow == Overflow::BuryOldest).then_some(limits) }
+    }
 }
 
 /// What became of such a call.
@@ -47,17 +69,20 @@ pub(crate) enum Submitted {
 pub(crate) const MAX_SUBMITTED: usize = 100;
 
 impl Broker {
-    /// Enqueues or schedules up to [`MAX_SUBMITTED`] calls; `most` messages may wait, or 0 for any number.
+    /// Enqueues or schedules up to [`MAX_SUBMITTED`] calls of one queue.
     pub(crate) async fn submit(
         &self,
         keys: &QueueKeys,
-        most: u64,
+        bound: Bound,
         calls: &[Submission<'_>],
     ) -> Result<Vec<Submitted>, BrokerError> {
-        let script_keys = [keys.queue.as_str(), &keys.notifications, &keys.due, &keys.later, &keys.timetable];
+        let QueueKeys { queue, notifications, due, later, timetable, dead, deaths, .. } = keys;
+        let script_keys = [queue.as_str(), notifications, due, later, timetable, dead, deaths];
         let bytes = calls.iter().map(|call| call.message.len() + call.task.len() + 96).sum();
-        let mut command = script::SUBMIT.command(&script_keys, 2 + 9 * calls.len(), bytes);
-        command.arg(&keys.due_channel).arg(most);
+        let mut command = script::SUBMIT.command(&script_keys, 4 + 9 * calls.len(), bytes);
+        let (max_count, max_age) =
+            bound.bury.map_or((0, Duration::ZERO), |limits| (limits.max_count, limits.max_age));
+        command.arg(&keys.due_channel).arg(bound.most).arg(max_count).arg(milliseconds(max_age));
         for call in calls {
             let Tracking { id, keep_ms, lock } = &call.tracking;
             let id = &id.as_bytes()[..];

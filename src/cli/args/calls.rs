@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Subcommand;
 
 use super::operate::at_least_one;
-use super::serve::positive;
+use super::serve::{call_id, positive};
 use crate::cli::args::Json;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
@@ -62,7 +62,8 @@ pub(in crate::cli) struct CallsList {
 Examples:
   {program} calls show 018bcfe5-687b-7b5c-8a3e-0123456789ab")]
 pub(in crate::cli) struct CallsShow {
-    /// The id of the call
+    /// The id of the call, or the text that its sender gave it
+    #[arg(value_parser = call_id)]
     pub(in crate::cli) id: CallId,
     /// The queue; default: all
     #[arg(long)]
@@ -83,8 +84,8 @@ Examples:
   {program} calls cancel --task my_crate::tasks::add --queue mail
   {program} calls cancel --all --queue mail --yes")]
 pub(in crate::cli) struct CallsCancel {
-    /// The ids of calls
-    #[arg(value_name = "ID", group = "which")]
+    /// The ids of calls, or the texts that their senders gave them
+    #[arg(value_name = "ID", group = "which", value_parser = call_id)]
     pub(in crate::cli) ids: Vec<CallId>,
     /// All of one task that have not ended
     #[arg(long, value_name = "PATH", group = "which")]
@@ -111,8 +112,8 @@ pub(in crate::cli) struct CallsCancel {
 Examples:
   {program} calls run 018bcfe5-687b-7b5c-8a3e-0123456789ab")]
 pub(in crate::cli) struct CallsRun {
-    /// The ids of calls
-    #[arg(value_name = "ID", required = true)]
+    /// The ids of calls, or the texts that their senders gave them
+    #[arg(value_name = "ID", required = true, value_parser = call_id)]
     pub(in crate::cli) ids: Vec<CallId>,
     /// The queue; default: all
     #[arg(long)]
@@ -129,7 +130,8 @@ Prints what the call returned, in JSON. The call must keep a record (see `enqueu
 Examples:
   {program} calls wait 018bcfe5-687b-7b5c-8a3e-0123456789ab --timeout 30s")]
 pub(in crate::cli) struct CallsWait {
-    /// The id of the call
+    /// The id of the call, or the text that its sender gave it
+    #[arg(value_parser = call_id)]
     pub(in crate::cli) id: CallId,
     /// The queue; default: all
     #[arg(long)]

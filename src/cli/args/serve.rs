@@ -9,7 +9,7 @@ use crate::config::{Backoff, Prefetch, QueueWeight, Unknown, parse_size};
 use crate::isolation::Isolation;
 use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
-use crate::task::Unique;
+use crate::task::{Expiry, Overflow, Unique};
 
 /// `worker`
 #[derive(Debug, clap::Args)]
@@ -176,8 +176,8 @@ pub(in crate::cli) struct Dev {
 #[command(after_help = "\
 Examples:
   {program} enqueue my_crate::tasks::add '[1, 2]'
-  {program} enqueue my_crate::tasks::add '{\"a\": 1, \"b\": 2}' --retry 3 --id
-  {program} enqueue my_crate::tasks::add '[1, 2]' --timeout 30s --deadline 1h
+  {program} enqueue my_crate::tasks::add '{\"a\": 1, \"b\": 2}' --retry 3 --id order:7
+  {program} enqueue my_crate::tasks::add '[1, 2]' --timeout 30s --expires 1h
   {program} enqueue my_crate::tasks::add '[1, 2]' --after 10m
   {program} enqueue my_crate::tasks::add '[1, 2]' --wait=30s
   {program} enqueue my_crate::tasks::index '[7]' --unique until-done
@@ -201,9 +201,10 @@ pub(in crate::cli) struct Enqueue {
     /// How long one run may go on, whatever its task says
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(in crate::cli) timeout: Option<Duration>,
-    /// Until when it is of use: a time from now, or a moment such as 2030-01-31T12:00:00Z
-    #[arg(long, value_name = "WHEN", value_parser = moment)]
-    pub(in crate::cli) deadline: Option<SystemTime>,
+    /// When it expires, and does not run any more: a time from now (or from its due time), or a moment such as
+    /// 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "WHEN", value_parser = expiry)]
+    pub(in crate::cli) expires: Option<Expiry>,
     /// Run it that long from now
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "at")]
     pub(in crate::cli) after: Option<Duration>,
@@ -226,6 +227,9 @@ pub(in crate::cli) struct Enqueue {
     /// Refuse it if this many calls already wait in its queue
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(in crate::cli) max_len: Option<u64>,
+    /// What happens then: reject (the call), or bury-oldest (the oldest becomes a dead letter)
+    #[arg(long, value_name = "WHAT", requires = "max_len", value_parser = overflow)]
+    pub(in crate::cli) overflow: Option<Overflow>,
     /// Wait for its end, at most this long, and print what it returned, in JSON. It keeps a record for an hour, unless its task
     /// or --keep says otherwise
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = positive)]
@@ -233,9 +237,12 @@ pub(in crate::cli) struct Enqueue {
     /// A header of the call, such as tenant=acme; repeatable
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     pub(in crate::cli) headers: Vec<(String, String)>,
-    /// Give the call an id: this one, or a new one
-    #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
-    pub(in crate::cli) id: Option<Option<CallId>>,
+    /// Give the call this id: a UUID, or a text such as order:7
+    #[arg(long, value_name = "ID", value_parser = call_id)]
+    pub(in crate::cli) id: Option<CallId>,
+    /// Give the call a new id
+    #[arg(long, conflicts_with = "id")]
+    pub(in crate::cli) with_id: bool,
     /// Who is to run it; `rust` sends a call also when its task is not in this program
     #[arg(long = "as", value_name = "LANGUAGE")]
     pub(in crate::cli) language: Option<Language>,
@@ -288,12 +295,20 @@ fn size(text: &str) -> Result<String, String> {
     parse_size(text).map(|_| text.to_owned())
 }
 
-fn moment(text: &str) -> Result<SystemTime, String> {
-    let now = SystemTime::now();
-    let from_now = humantime::parse_duration(text).ok().and_then(|time| now.checked_add(time));
+/// Reads the id of a call, or a text that stands for it.
+pub(super) fn call_id(text: &str) -> Result<CallId, String> {
+    if text.is_empty() {
+        return Err("is empty: give a UUID, or a text such as `order:7`".into());
+    }
+    Ok(text.into())
+}
+
+fn expiry(text: &str) -> Result<Expiry, String> {
+    let time = humantime::parse_duration(text).ok().map(|time| (Expiry::After(time), !time.is_zero()));
     let moment = || text.parse::<jiff::Timestamp>().ok().map(SystemTime::from);
-    match from_now.or_else(moment) {
-        Some(moment) if moment > now => Ok(moment),
+    let moment = || moment().map(|moment| (Expiry::At(moment), moment > SystemTime::now()));
+    match time.or_else(moment) {
+        Some((expiry, true)) => Ok(expiry),
         Some(_) => Err("a call with no time left is never run: give it some, such as `1h`".into()),
         None => {
             Err("neither a time from now such as `1h` nor a moment such as `2030-01-31T12:00:00Z`".into())
@@ -303,7 +318,9 @@ fn moment(text: &str) -> Result<SystemTime, String> {
 
 fn any_moment(text: &str) -> Result<SystemTime, String> {
     let read = text.parse::<jiff::Timestamp>().map(SystemTime::from);
-    read.map_err(|_| "not a moment such as `2030-01-31T12:00:00+01:00`, with its offset or `Z`".into())
+    read.map_err(|_| {
+        "not a moment such as `2030-01-31T12:00:00+01:00`, with its offset or `Z`, up to the year 9999".into()
+    })
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -322,6 +339,14 @@ pub(super) fn positive(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("is no time: give some, such as `30s`, or leave it out".into()),
         time => Ok(time),
+    }
+}
+
+fn overflow(text: &str) -> Result<Overflow, &'static str> {
+    match text {
+        "reject" => Ok(Overflow::Reject),
+        "bury-oldest" => Ok(Overflow::BuryOldest),
+        _ => Err("neither reject nor bury-oldest"),
     }
 }
 

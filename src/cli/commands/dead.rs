@@ -143,7 +143,7 @@ fn shown(letter: &DeadLetter) -> String {
         ("back-off", or_dash(message.backoff.clone())),
         ("call id", or_dash(message.call_id.clone())),
         ("timeout", or_dash(message.timeout_ms.map(time))),
-        ("deadline", or_dash(message.deadline_ms.map(output::moment))),
+        ("expires", or_dash(message.expires_ms.map(output::moment))),
         ("bytes", message.bytes.to_string()),
     ];
     lines.extend(message.traceparent.clone().map(|trace| ("trace", trace)));

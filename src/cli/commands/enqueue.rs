@@ -47,9 +47,9 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     };
     let due = args.after.map(Due::After).or(args.at.map(Due::At));
     let due = due.map(Due::check).transpose().map_err(|error| Failure::usage(error.to_string()))?;
-    let options = Options::new(&args, task);
-    let id = args.id.map(|id| id.unwrap_or_else(CallId::new));
-    let id = id.or_else(|| (due.is_some() || options.is_tracked()).then(CallId::new));
+    let options = Options::new(&args, task, due, &program.settings.config.dead);
+    let needs_id = args.with_id || due.is_some() || options.is_tracked();
+    let id = args.id.or_else(|| needs_id.then(CallId::new));
     let (message, tracking) = match args.language {
         None | Some(Language::Rust) => native(&args, &given, task, id, &options)?,
         Some(Language::Python) => (python(&args, given)?, None),
@@ -126,7 +126,7 @@ fn native(
     check_path(&args.path).map_err(|error| Failure::usage(error.to_string()))?;
     let meta = Meta {
         attempts: 0,
-        deadline_ms: args.deadline.map(meta::since_1970),
+        expires_ms: options.expires_ms,
         id,
         backoff: args.backoff,
         by_place: false,
@@ -192,8 +192,10 @@ fn go(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
 }
 
 fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {
+    let is_scheduled = args.after.is_some() || args.at.is_some();
     let options = [
-        ("an id: leave out --id", args.id.is_some()),
+        ("an id while it is not scheduled: leave out --id", args.id.is_some() && !is_scheduled),
+        ("an id: leave out --with-id", args.with_id),
         ("headers: leave out --header", !args.headers.is_empty()),
         ("a back-off: leave out --backoff", args.backoff.is_some()),
         ("a record: leave out --keep", args.keep.is_some()),
@@ -201,7 +203,7 @@ fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {
         ("a lock: leave out --unique", args.unique.is_some()),
         ("a lock: leave out --unique-key", args.unique_key.is_some()),
         ("a timeout: leave out --timeout", args.timeout.is_some()),
-        ("a deadline: leave out --deadline", args.deadline.is_some()),
+        ("an expiry: leave out --expires", args.expires.is_some()),
     ];
     match options.into_iter().find(|(_, given)| *given) {
         None => Ok(()),

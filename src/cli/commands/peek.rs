@@ -26,11 +26,11 @@ pub(super) async fn run(program: &Program, args: &Peek) -> Result<(), Failure> {
             message.attempts.to_string(),
             or_dash(message.retry.map(|retry| retry.to_string())),
             or_dash(message.timeout_ms.map(time)),
-            or_dash(message.deadline_ms.map(output::distance)),
+            or_dash(message.expires_ms.map(output::distance)),
             or_dash(message.call_id.clone()),
         ];
         cells.map(output::Cell::from)
     });
-    let heads = ["place", "form", "call", "failed", "retry", "timeout", "deadline", "id"];
+    let heads = ["place", "form", "call", "failed", "retry", "timeout", "expires", "id"];
     output::table(heads, rows.collect(), &[(2, 16), (7, 10), (6, 8), (5, 7), (2, 6)])
 }

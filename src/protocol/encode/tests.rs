@@ -145,7 +145,7 @@ fn no_meta_is_the_form_of_go() {
         &Meta {
             attempts: 300,
             backoff: Some(Backoff::Fixed(Duration::from_secs(90))),
-            deadline_ms: Some(0),
+            expires_ms: Some(0),
             id,
             by_place: true,
             retry: Some(-1),

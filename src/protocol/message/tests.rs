@@ -133,7 +133,7 @@ fn what_a_message_says_of_itself() {
             backoff: None,
             by_place: false,
             attempts: 2,
-            deadline_ms: Some(1 << 40),
+            expires_ms: Some(1 << 40),
             id: Some(id),
             retry: Some(-1),
             keep_ms: Some(0),
@@ -146,10 +146,10 @@ fn what_a_message_says_of_itself() {
     assert_eq!((message.tracking(), message.keeps_result()), (Some(tracking), false));
     assert_eq!((message.task(), message.form()), ("x::f", Form::Native));
     assert_eq!((message.attempts(), message.retry(), message.id()), (2, Some(-1), Some(id)));
-    assert_eq!((message.deadline_ms(), message.timeout_ms()), (Some(1 << 40), Some(1500)));
+    assert_eq!((message.expires_ms(), message.timeout_ms()), (Some(1 << 40), Some(1500)));
     let plain = Message::decode(b"\xa1f").unwrap();
     assert_eq!((plain.form(), plain.attempts(), plain.retry(), plain.id()), (Form::Bare, 0, None, None));
-    assert_eq!((plain.deadline_ms(), plain.timeout_ms()), (None, None));
+    assert_eq!((plain.expires_ms(), plain.timeout_ms()), (None, None));
     let retry = |bytes| Message::decode(bytes).unwrap().retry();
     assert_eq!(retry(b"\x94\xa1f\x90\x80\0"), Some(0));
     assert_eq!(retry(b"\x94\xa1f\x90\x80\xc0"), None);

@@ -1,6 +1,7 @@
 //! Annotates a call: with what it carries for its program, beside its arguments.
 
-use super::{Call, Kind};
+use super::Call;
+use crate::protocol::annotations::Annotations;
 #[cfg(feature = "client")]
 use crate::task::trace;
 
@@ -18,11 +19,8 @@ impl<R> Call<R> {
     /// let call = tasks::invoice::call("2026-01".into()).header("tenant", "acme");
     /// assert_eq!(call.headers().collect::<Vec<_>>(), [("tenant", "acme")]);
     /// ```
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let Kind::Native { annotations, .. } = &mut self.kind {
-            annotations.headers.insert(name, value);
-        }
-        self
+    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.with_annotations(|annotations| annotations.headers.insert(name, value))
     }
 
     /// Sets the `traceparent` of [W3C Trace Context](https://www.w3.org/TR/trace-context/): the trace and the span in which the
@@ -40,49 +38,45 @@ impl<R> Call<R> {
     ///     .traceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
     /// assert!(call.encode().is_ok());
     /// ```
-    pub fn traceparent(mut self, traceparent: impl Into<String>) -> Self {
-        if let Kind::Native { annotations, .. } = &mut self.kind {
-            annotations.trace.parent = traceparent.into();
-        }
-        self
+    pub fn traceparent(self, traceparent: impl Into<String>) -> Self {
+        self.with_annotations(|annotations| annotations.trace.parent = traceparent.into())
     }
 
     /// Sets the `tracestate` that belongs to the [`traceparent`](Self::traceparent): at most 512 printable ASCII characters. It is
     /// not sent without a `traceparent`.
-    pub fn tracestate(mut self, tracestate: impl Into<String>) -> Self {
-        if let Kind::Native { annotations, .. } = &mut self.kind {
-            annotations.trace.state = tracestate.into();
-        }
-        self
+    pub fn tracestate(self, tracestate: impl Into<String>) -> Self {
+        self.with_annotations(|annotations| annotations.trace.state = tracestate.into())
     }
 
     /// The same call in the trace of the run that enqueues it, if it has no trace context of its own.
     #[cfg(feature = "client")]
-    pub(crate) fn in_current_trace(mut self) -> Self {
-        if let Kind::Native { annotations, .. } = &mut self.kind
-            && annotations.trace.is_empty()
-            && let Some(trace) = trace::current()
-        {
-            annotations.trace = trace;
+    pub(crate) fn in_current_trace(self) -> Self {
+        if self.annotations().is_some_and(|annotations| !annotations.trace.is_empty()) {
+            return self;
         }
-        self
+        match trace::current() {
+            Some(trace) => self.with_annotations(|annotations| annotations.trace = trace),
+            None => self,
+        }
     }
 
     /// The value of a header of the call.
     #[must_use]
     pub fn header_value(&self, name: &str) -> Option<&str> {
-        match &self.kind {
-            Kind::Native { annotations, .. } => annotations.headers.get(name),
-            Kind::Python(_) | Kind::Go(_) => None,
-        }
+        self.annotations()?.headers.get(name)
     }
 
     /// The headers of the call, sorted by name.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
-        let annotations = match &self.kind {
-            Kind::Native { annotations, .. } => Some(annotations),
-            Kind::Python(_) | Kind::Go(_) => None,
-        };
-        annotations.into_iter().flat_map(|annotations| annotations.headers.iter())
+        self.annotations().into_iter().flat_map(|annotations| annotations.headers.iter())
+    }
+
+    fn annotations(&self) -> Option<&Annotations> {
+        self.options.as_ref().map(|options| &options.annotations)
+    }
+
+    /// Changes the annotations; no other form than ours has a field for them.
+    fn with_annotations(self, change: impl FnOnce(&mut Annotations)) -> Self {
+        if self.is_native() { self.with(|options| change(&mut options.annotations)) } else { self }
     }
 }

@@ -87,7 +87,7 @@ impl WorkerBuilder {
     }
 
     /// Adds a hook for calls that become dead letters, after that for the failure, if the call has run. It is also called for
-    /// calls that did not run: unknown tasks, arguments that do not fit, deadlines that have passed, malformed messages; and
+    /// calls that did not run: unknown tasks, arguments that do not fit, calls that have expired, malformed messages; and
     /// for calls that a sweep of this worker buries because they took their workers down, after it has buried them, from another
     /// thread of the runtime. Not for those that other sweepers bury. See [`on_failure`](Self::on_failure).
     #[must_use]

@@ -181,7 +181,7 @@ fn what_is_of_no_use_any_more_is_never_tried_again() {
         (
             Outcome::Expired { late: Duration::from_millis(2500) },
             "expired",
-            "its deadline had passed 2.5s before it could begin",
+            "it expired 2.5s before it could begin",
         ),
         (Outcome::Killed { by: "ann@host".into() }, "killed", "killed by ann@host"),
         (Outcome::Failed(TaskError::fatal("no")), "failed", "no"),

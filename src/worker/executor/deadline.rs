@@ -15,26 +15,26 @@ pub(in crate::worker) struct Allotment {
     /// From when it begins.
     pub(in crate::worker) timeout: Option<Duration>,
     /// Whenever it begins.
-    pub(in crate::worker) deadline: Option<Instant>,
+    pub(in crate::worker) expires: Option<Instant>,
 }
 
 impl Allotment {
-    const ENDLESS: Self = Self { timeout: None, deadline: None };
+    const ENDLESS: Self = Self { timeout: None, expires: None };
 
     /// What the message says; where it does not, `timeouts` hold.
     ///
-    /// The deadline on the wire is a moment of the wall clock. It is compared with that once, here: from here on the
+    /// The expiry on the wire is a moment of the wall clock. It is compared with that once, here: from here on the
     /// clock is monotonic.
     pub(in crate::worker) fn of(message: &Message<'_>, timeouts: Timeouts) -> Result<Self, Outcome> {
         let timeout = message.timeout_ms().map(Duration::from_millis).or(timeouts.timeout);
-        let Some(deadline) = message.deadline_ms().map(Duration::from_millis) else {
-            return Ok(Self { timeout, deadline: None });
+        let Some(expires) = message.expires_ms().map(Duration::from_millis) else {
+            return Ok(Self { timeout, expires: None });
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        match deadline.checked_sub(now) {
-            None | Some(Duration::ZERO) => Err(Outcome::Expired { late: now - deadline }),
+        match expires.checked_sub(now) {
+            None | Some(Duration::ZERO) => Err(Outcome::Expired { late: now - expires }),
             // What is too far away for a clock is without end.
-            Some(left) => Ok(Self { timeout, deadline: Instant::now().checked_add(left) }),
+            Some(left) => Ok(Self { timeout, expires: Instant::now().checked_add(left) }),
         }
     }
 }
@@ -81,7 +81,7 @@ impl RunDeadline {
         let began = Instant::now();
         // What is too far away for a clock is without end.
         let timeout = allotment.timeout.and_then(|timeout| began.checked_add(timeout));
-        let until = [timeout, allotment.deadline].into_iter().flatten().min()?;
+        let until = [timeout, allotment.expires].into_iter().flatten().min()?;
         Some(Self { began, until, grace, stage: Stage::InTime, rings: Some(until) })
     }
 
@@ -193,19 +193,19 @@ mod tests {
         assert_eq!(time(call(90_000), task), Some(90 * SECOND));
         assert_eq!(time(call(1), Timeouts::NONE), Some(Duration::from_millis(1)));
         assert_eq!(time(call(u64::MAX), Timeouts::NONE), Some(Duration::from_millis(u64::MAX)));
-        let until = |time| Meta { deadline_ms: Some(in_ms(time)), ..Meta::default() };
+        let until = |time| Meta { expires_ms: Some(in_ms(time)), ..Meta::default() };
         assert!(time(until(30 * SECOND), task).is_some_and(|time| time <= 30 * SECOND && time > 20 * SECOND));
         assert_eq!(time(until(90 * SECOND), task), Some(60 * SECOND));
         assert_eq!(
-            time(Meta { deadline_ms: Some(u64::MAX), ..call(5) }, task),
+            time(Meta { expires_ms: Some(u64::MAX), ..call(5) }, task),
             Some(Duration::from_millis(5))
         );
     }
 
     #[test]
     fn a_call_that_is_too_late_does_not_begin() {
-        let late = |deadline_ms| {
-            let meta = Meta { deadline_ms: Some(deadline_ms), ..Meta::default() };
+        let late = |expires_ms| {
+            let meta = Meta { expires_ms: Some(expires_ms), ..Meta::default() };
             match deadline_of(meta, Timeouts::NONE) {
                 Err(Outcome::Expired { late }) => Some(late),
                 _ => None,

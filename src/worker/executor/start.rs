@@ -117,7 +117,7 @@ impl Executor {
                 worker: self.queues[found.queue].worker.clone(),
                 message: message.clone(),
                 timeout: allotment.timeout,
-                deadline: allotment.deadline,
+                expires: allotment.expires,
                 grace: entry.timeouts.grace(),
                 limits: entry.limits,
                 speed: Arc::clone(&entry.speed),

@@ -19,8 +19,8 @@ from delayed_compat import RustTask
 from programs import arguments, connect
 
 OPTIONS = (
-    *("retry", "max_attempts", "backoff", "timeout", "deadline", "after", "at", "id"),
-    *("keep", "unique", "unique_key", "front", "max_len"),
+    *("retry", "max_attempts", "backoff", "timeout", "expires", "expires_at", "after", "at", "id"),
+    *("keep", "unique", "unique_key", "front", "max_len", "overflow"),
 )
 
 

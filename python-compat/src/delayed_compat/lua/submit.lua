@@ -4,19 +4,26 @@
 -- ended, or is not known any more, is taken over, unless it holds for a time. A call that replaces takes the place of the
 -- holder's message in the timetable, with its id.
 --
+-- Where the queue is full, a call is refused, or the oldest waiting one becomes a dead letter, and up to 100 more where too many
+-- wait. One that is marked is dropped instead. Where the key of the dead letters holds another type, the call is refused.
+--
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
 -- KEYS[3]  due            ZSET    the timetable: `c` and an id -> when the call is due, in milliseconds since 1970
 -- KEYS[4]  later          HASH    id -> the message of a call in the timetable
 -- KEYS[5]  timetable      STRING  the process that moves what is due; expires
--- ARGV[1]  channel  on which the processes listen that move what is due
--- ARGV[2]  most     messages that may wait, or 0 for any number
+-- KEYS[6]  dead           STREAM  dead letters, oldest first
+-- KEYS[7]  deaths         HASH    SHA-1 of a message -> deaths of processes that owned it
+-- ARGV[1]  channel    on which the processes listen that move what is due
+-- ARGV[2]  most       messages that may wait, or 0 for any number
+-- ARGV[3]  max_count  how many dead letters are kept where the oldest call makes room; 0: the new one is refused
+-- ARGV[4]  max_age    for how many milliseconds they are kept
 -- ARGV[…]  for each call, at most 100: its id (16 bytes), when it is due (as for schedule; empty: now), 1 when it goes to
 --          the head, else 0, for how many milliseconds its record is kept (empty: it has none), its lock (mode and digest;
 --          empty: none), for how many milliseconds that holds where it holds for a time, where in the message the id begins (from 0), the path of
 --          its task, and its message
 --
--- The keys of the records and the locks begin with the queue's name.
+-- The keys of the records, the locks and the marks begin with the queue's name.
 -- Returns an array: for each call an array of a number and what belongs to it: 0 it was taken, and when it is due (0: now);
 -- 1 its id exists, and the state of that call; 2 another call has its lock, the id and the state of that call; 3 it
 -- replaced the call of this id, and when it is due; 4 the queue is full, and how many messages wait.
@@ -27,6 +34,91 @@
 local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+-- letters: the stream of dead letters, which may be another program's.
+
+-- Gives how many letters there are; false where the key holds another type, or begins with something else than a letter;
+-- and an error that is to be given to the caller.
+local function count_letters(key)
+  local count = redis.pcall('XLEN', key)
+  if type(count) ~= 'number' then
+    return false, not string.find(count.err, 'WRONGTYPE', 1, true) and count
+  end
+  local oldest = redis.call('XRANGE', key, '-', '+', 'COUNT', 1)[1]
+  return (not oldest or oldest[2][1] == 'message') and count, false
+end
+-- tracked: the options of a message that its record and its lock need. They stand in the map at its end, in our form only:
+-- `i` the id (16 bytes), `s` for how many milliseconds the record is kept, `u` the lock: its mode and its digest (17 bytes).
+
+local SIZES = { -- bytes of MessagePack behind a head, or of the length behind it (negative)
+  [0xc4] = -1, [0xc5] = -2, [0xc6] = -4, [0xc7] = -1, [0xc8] = -2, [0xc9] = -4, [0xca] = 4, [0xcb] = 8, [0xcc] = 1,
+  [0xcd] = 2, [0xce] = 4, [0xcf] = 8, [0xd0] = 1, [0xd1] = 2, [0xd2] = 4, [0xd3] = 8, [0xd4] = 2, [0xd5] = 3, [0xd6] = 5,
+  [0xd7] = 9, [0xd8] = 17, [0xd9] = -1, [0xda] = -2, [0xdb] = -4, [0xdc] = -2, [0xdd] = -4, [0xde] = -2, [0xdf] = -4,
+}
+
+-- Gives where the value that begins at `at` ends, and where its own bytes begin.
+local function behind(bytes, at)
+  local left, content = 1, nil
+  while left > 0 do
+    local head = string.byte(bytes, at)
+    if not head then
+      return #bytes + 1, #bytes + 1
+    end
+    left, at = left - 1, at + 1
+    local size = SIZES[head]
+    if size and size < 0 then
+      local length = 0
+      for i = at, at - size - 1 do
+        length = length * 256 + (string.byte(bytes, i) or 0)
+      end
+      at, size = at - size, length
+      if head == 0xc7 or head == 0xc8 or head == 0xc9 then -- an extension has a type
+        size = size + 1
+      elseif head == 0xdc or head == 0xdd then
+        left, size = left + length, 0
+      elseif head == 0xde or head == 0xdf then
+        left, size = left + 2 * length, 0
+      end
+    elseif not size and head >= 0x80 and head <= 0xbf then
+      size = 0
+      if head <= 0x8f then
+        left = left + 2 * (head - 0x80)
+      elseif head <= 0x9f then
+        left = left + head - 0x90
+      else
+        size = head - 0xa0
+      end
+    end
+    content = content or at
+    at = at + (size or 0)
+  end
+  return at, content
+end
+
+-- Gives the options, or nil where the message has no id.
+local function options_of(message)
+  if string.byte(message, 1) ~= 0x93 then
+    return nil
+  end
+  local at = behind(message, behind(message, 2))
+  local head = string.byte(message, at) or 0
+  local count = head >= 0x80 and head <= 0x8f and head - 0x80 or 0
+  local options, from, key, value = {}, nil, nil, nil
+  at = at + 1
+  for _ = 1, count do
+    value, from = behind(message, at)
+    key, at = string.sub(message, from, value - 1), value
+    at, from = behind(message, value)
+    if (key == 'i' and at - from == 16) or (key == 'u' and at - from == 17) then
+      options[key] = string.sub(message, from, at - 1)
+    elseif key == 's' then
+      options.s = string.byte(message, value) % 128 * (value + 1 == at and 1 or 0)
+      for i = value + 1, at - 1 do
+        options.s = options.s * 256 + string.byte(message, i)
+      end
+    end
+  end
+  return options.i and options
 end
 -- record: what is known of a call that is followed, and the lock of one that is unique.
 
@@ -105,14 +197,22 @@ local function note_end(queue, id, keep, lock, now, state, ...)
   redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- whoever may not is not waited for
 end
 
-local FIRST, FIELDS = 3, 9
+local FIRST, FIELDS = 5, 9
 local now, most = now_ms(), tonumber(ARGV[2])
 local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
 local first_due = tonumber(first[2])
 local waiting = redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 redis.call('HLEN', KEYS[4])
-local earliest = nil
+local earliest, may_bury, unknown = nil, tonumber(ARGV[3]) > 0, nil
+local spare = 100 -- calls above the bound that are buried, too
+if may_bury then
+  may_bury, unknown = count_letters(KEYS[6])
+  if unknown then
+    return unknown
+  end
+  redis.call('HLEN', KEYS[7])
+end
 
 local function due_ms(text)
   return math.max(now, string.sub(text, 1, 1) == '+' and now + tonumber(string.sub(text, 2)) or tonumber(text))
@@ -132,6 +232,50 @@ end
 local function state_of(id)
   local state = redis.call('HGET', record_of(KEYS[1], id), 'state')
   return state or (redis.call('HEXISTS', KEYS[4], id) == 1 and 'scheduled')
+end
+
+-- Takes the oldest waiting call away, as a dead letter or as a cancelled one. Gives the error, if there is one.
+local function bury_oldest()
+  local message = redis.call('LINDEX', KEYS[1], 0)
+  local options = options_of(message)
+  local marks, detail = KEYS[1] .. '_cancelled', waiting .. ' calls waited in its queue: a newer one took its place'
+  local is_marked, letter = options and type(redis.pcall('ZSCORE', marks, options.i)) == 'string', nil
+  if not is_marked then -- before the message goes, so that a letter that is refused loses nothing
+    letter = redis.pcall('XADD', KEYS[6], 'MAXLEN', ARGV[3], '*', 'message', message, 'reason', 'overflow', 'detail', detail,
+      'attempt', '0', 'worker', '')
+    if type(letter) ~= 'string' then
+      return letter
+    end
+  end
+  local left = redis.pcall('LTRIM', KEYS[1], 1, -1)
+  if left.err then
+    if letter then
+      redis.pcall('XDEL', KEYS[6], letter)
+    end
+    return left
+  end
+  waiting = waiting - 1
+  redis.pcall('XTRIM', KEYS[6], 'MINID', math.max(0, now - tonumber(ARGV[4])))
+  redis.pcall('HDEL', KEYS[7], redis.sha1hex(message))
+  if is_marked then
+    redis.pcall('ZREM', marks, options.i)
+    local by = redis.pcall('HGET', record_of(KEYS[1], options.i), 'by')
+    note_end(KEYS[1], options.i, options.s, options.u, now, 'cancelled', 'by', type(by) == 'string' and by or '')
+  elseif options then
+    note_end(KEYS[1], options.i, options.s, options.u, now, 'dead', 'reason', 'overflow', 'error', detail, 'letter', letter)
+  end
+end
+
+-- Makes room for a call in a full queue. Gives the error, if there is one.
+local function make_room()
+  local more = math.min(waiting - most, spare)
+  spare = spare - more
+  for _ = 0, more do
+    local failed = bury_oldest()
+    if failed then
+      return failed
+    end
+  end
 end
 
 local function submit(id, due, head, keep, lock, life, at, task, message)
@@ -159,8 +303,12 @@ local function submit(id, due, head, keep, lock, life, at, task, message)
       return { 2, holder, of_holder or 'unknown' }
     end
   end
+  local before = waiting
   if due == '' and most > 0 and waiting >= most then
-    return { 4, waiting }
+    local refused = not may_bury and { 4, waiting } or make_room()
+    if refused then
+      return refused
+    end
   end
   due = due ~= '' and due_ms(due)
   local wait = due and due - now or 0
@@ -195,8 +343,16 @@ local function submit(id, due, head, keep, lock, life, at, task, message)
   if due then
     return { 0, due }
   end
-  redis.pcall('RPUSH', KEYS[2], '1') -- else a sweeper makes it
   waiting = waiting + 1
+  if waiting > before then
+    redis.pcall('RPUSH', KEYS[2], '1') -- else a sweeper makes it
+  elseif waiting < before then
+    local tokens = redis.pcall('LLEN', KEYS[2])
+    local surplus = math.min(tokens - waiting, before - waiting)
+    if surplus > 0 then -- LREM takes a 0 for all
+      redis.pcall('LREM', KEYS[2], surplus, '1')
+    end
+  end
   return { 0, 0 }
 end
 

@@ -65,10 +65,14 @@ pub(super) async fn find(
 
 /// That no such calls are known.
 pub(super) fn unknown(ids: &[CallId]) -> Failure {
+    let of_text = match ids.iter().any(CallId::is_hashed) {
+        true => " (a text that is no whole UUID stands for such an id)",
+        false => "",
+    };
     let ids: Vec<String> = ids.iter().map(CallId::to_string).collect();
     Failure::not_found(format!(
-        "no call {} is known: it may have run, and keeps a record no more, or never did (see `enqueue --keep`); `calls \
-         list` shows those there are",
+        "no call {} is known{of_text}: it may have run, and keeps a record no more, or never did (see `enqueue --keep`); \
+         `calls list` shows those there are",
         ids.join(", ")
     ))
 }

@@ -59,10 +59,9 @@ pub(in crate::cli::commands) fn conclude(call: &CallRecord, is_printed: bool) ->
             let advice = format!("`dead show {letter} --queue {}` shows more", call.queue);
             Err(Failure::new(Code::Failed, format!("the call {id} is dead: {error}; {advice}")))
         }
-        CallState::Expired => Err(Failure::new(
-            Code::Failed,
-            format!("the call {id} expired: its deadline passed before it could run"),
-        )),
+        CallState::Expired => {
+            Err(Failure::new(Code::Failed, format!("the call {id} expired before it could run")))
+        }
         CallState::Cancelled => {
             Err(Failure::new(Code::Failed, format!("the call {id} was cancelled by {}", text(&call.by))))
         }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use crate::broker::Bound;
 use crate::cli::args::Enqueue;
 use crate::cli::exit::Failure;
+use crate::config::DeadConfig;
 use crate::protocol::call_id::CallId;
 use crate::protocol::meta;
 use crate::protocol::tracking::{Lock, LockMode, Tracking};
-use crate::task::{Registration, Unique};
+use crate::task::{Due, Expiry, Registration, Unique};
 
 /// For how long the record of a call is kept that is waited for, if nothing else says so.
 const KEEP: Duration = Duration::from_secs(3600);
@@ -17,22 +19,30 @@ pub(super) struct Options {
     keep: Option<Duration>,
     unique: Option<Unique>,
     key: Option<String>,
+    /// When it expires, in milliseconds since 1970.
+    pub(super) expires_ms: Option<u64>,
     pub(super) front: bool,
-    /// How many calls may wait before it; 0: any number.
-    pub(super) most: u64,
+    pub(super) bound: Bound,
 }
 
 impl Options {
-    pub(super) fn new(args: &Enqueue, task: Option<&Registration>) -> Self {
+    pub(super) fn new(
+        args: &Enqueue,
+        task: Option<&Registration>,
+        due: Option<Due>,
+        dead: &DeadConfig,
+    ) -> Self {
         let of_task = task.map(|task| &task.options);
         let keep = args.keep.or_else(|| of_task?.keep).or_else(|| args.wait.map(|_| KEEP));
+        let expires = args.expires.or_else(|| of_task?.expires.map(Expiry::After));
         let by_key = args.unique_key.as_ref().map(|_| Unique::UntilDone);
         Self {
             keep,
             unique: args.unique.or_else(|| of_task?.unique).or(by_key),
             key: args.unique_key.clone(),
+            expires_ms: expires.map(|expires| expires.ms(due)),
             front: args.front,
-            most: args.max_len.unwrap_or(0),
+            bound: Bound::new(args.max_len, args.overflow.unwrap_or_default(), dead),
         }
     }
 

@@ -2,7 +2,9 @@
 
 use super::options::Options;
 use super::{Ready, report};
-use crate::broker::{Broker, BrokerError, BrokerErrorKind, Entry, Ready as Batch, Submission, Submitted};
+use crate::broker::{
+    Bound, Broker, BrokerError, BrokerErrorKind, Entry, Ready as Batch, Submission, Submitted,
+};
 use crate::cli::commands::warn_of_misspelt;
 use crate::cli::exit::Failure;
 use crate::error::Error;
@@ -47,7 +49,7 @@ pub(super) async fn send(
     broker.register_queue(queue.as_str()).await.map_err(BrokerError::without_effect)?;
     let keys = QueueKeys::new(queue);
     broker.check_types(&keys).await.map_err(BrokerError::without_effect)?;
-    if tracking.is_some() || options.front || options.most > 0 {
+    if tracking.is_some() || options.front || options.bound != Bound::NONE {
         let id = call.id.unwrap_or_else(CallId::new);
         let tracking = tracking.unwrap_or(Tracking { id, keep_ms: None, lock: None });
         return submit(broker, &keys, call, options, tracking).await;
@@ -79,7 +81,7 @@ async fn submit(
         task: &call.args.path,
         message: call.message,
     };
-    let submitted = broker.submit(keys, options.most, &[submission]).await?.into_iter().next();
+    let submitted = broker.submit(keys, options.bound, &[submission]).await?.into_iter().next();
     match submitted {
         Some(Submitted::Taken) => {
             let place = place(broker, keys, call, id).await;

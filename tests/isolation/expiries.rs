@@ -1,4 +1,4 @@
-//! A call may have a deadline: an end that does not move while it waits.
+//! A call may expire: at an end that does not move while it waits.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -21,41 +21,41 @@ mod calls {
 
 both! {
     what_is_due_already_does_not_run
-    a_run_ends_at_its_deadline
+    run_ends_when_its_call_expires
     the_nearer_of_both_ends_it
     it_may_pass_while_the_call_waits
     a_retry_does_not_move_it
 }
 
-/// A call of what sleeps with a deadline in so many milliseconds.
+/// A call of what sleeps, and expires in so many milliseconds.
 fn due(n: &str, ms: u64) -> delayed::Call {
-    calls::sleep::call(n.to_owned()).deadline(SystemTime::now() + Duration::from_millis(ms))
+    calls::sleep::call(n.to_owned()).expires_at(SystemTime::now() + Duration::from_millis(ms))
 }
 
 fn what_is_due_already_does_not_run(mode: &'static str) {
     let mut case = Case::new(mode, &[]);
     let past = SystemTime::now() - Duration::from_secs(60);
     // It may be retried for ever, and will never be in time.
-    let late = calls::who::call("late".into()).deadline(past).retry(-1);
-    let early = calls::who::call("early".into()).deadline(SystemTime::now() + Duration::from_secs(3600));
+    let late = calls::who::call("late".into()).expires_at(past).retry(-1);
+    let early = calls::who::call("early".into()).expires_at(SystemTime::now() + Duration::from_secs(3600));
     case.trial.push(&[late.encode().unwrap(), early.encode().unwrap()]);
     case.wait_dead(1);
     let letter = case.letter();
     assert_eq!((letter.reason.as_str(), letter.attempt.as_str()), ("expired", "1"), "{letter:?}");
-    assert!(letter.detail.contains("deadline"), "{letter:?}");
+    assert!(letter.detail.contains("it expired"), "{letter:?}");
     let stopped = case.end_with(&["q_dead"]);
     assert_eq!(count(&stopped, "succeeded"), 1, "{stopped}");
     let lines = case.trial.ledger.lines();
     assert!(lines.len() == 1 && lines[0].contains("early"), "expected one run: {lines:?}");
 }
 
-fn a_run_ends_at_its_deadline(mode: &'static str) {
+fn run_ends_when_its_call_expires(mode: &'static str) {
     let mut case = Case::new(mode, &["--timeout", "1h", "--grace", "100ms"]);
     let began = Instant::now();
     case.trial.push(&[due("a", 1000).retry(0).encode().unwrap()]);
     case.wait_dead(1);
     assert!(began.elapsed() >= Duration::from_millis(900), "it took {:?}", began.elapsed());
-    assert_soon(began, Duration::from_secs(20), "the end at the deadline");
+    assert_soon(began, Duration::from_secs(20), "the end when it expires");
     assert_timed_out(&case.letter(), "soft", "SIGTERM");
     case.end_with(&["q_dead"]);
     case.trial.ledger.assert_each_once(["a"]);
@@ -81,9 +81,9 @@ fn it_may_pass_while_the_call_waits(mode: &'static str) {
     let gate = case.trial.gate("gate");
     case.trial.push(&[task_with("gated", &["held".into(), gate.to_str().unwrap().into()])]);
     case.trial.wait_runs(1);
-    let deadline = SystemTime::now() + Duration::from_millis(300);
-    case.trial.push(&[calls::who::call("late".into()).deadline(deadline).encode().unwrap()]);
-    wait::until("the deadline to pass", Duration::from_secs(30), || SystemTime::now() > deadline);
+    let expires = SystemTime::now() + Duration::from_millis(300);
+    case.trial.push(&[calls::who::call("late".into()).expires_at(expires).encode().unwrap()]);
+    wait::until("the call to expire", Duration::from_secs(30), || SystemTime::now() > expires);
     open(&gate);
     case.wait_dead(1);
     assert_eq!(case.letter().reason, "expired");
@@ -97,11 +97,11 @@ fn it_may_pass_while_the_call_waits_for_a_child() {
     let gate = case.trial.gate("gate");
     case.trial.push(&[task_with("gated", &["held".into(), gate.to_str().unwrap().into()])]);
     case.trial.wait_runs(1);
-    let deadline = SystemTime::now() + Duration::from_millis(300);
-    case.trial.push(&[calls::who::call("late".into()).deadline(deadline).retry(-1).encode().unwrap()]);
+    let expires = SystemTime::now() + Duration::from_millis(300);
+    case.trial.push(&[calls::who::call("late".into()).expires_at(expires).retry(-1).encode().unwrap()]);
     wait::until("both to be claimed", Duration::from_secs(30), || case.trial.state().processing.len() == 2);
-    assert!(SystemTime::now() < deadline, "expected the call to be claimed before its deadline");
-    wait::until("the deadline to pass", Duration::from_secs(30), || SystemTime::now() > deadline);
+    assert!(SystemTime::now() < expires, "expected the call to be claimed before it expires");
+    wait::until("the call to expire", Duration::from_secs(30), || SystemTime::now() > expires);
     open(&gate);
     case.wait_dead(1);
     let letter = case.letter();

@@ -1,0 +1,73 @@
+//! Holds the options of a call, and encodes a message with them.
+
+use super::due::Due;
+use super::expiry::Expiry;
+use crate::protocol::annotations::Annotations;
+use crate::protocol::call_id::CallId;
+use crate::protocol::encode::{self, EncodeError, Meta};
+use crate::protocol::meta;
+use crate::protocol::tracking::{Lock, LockMode};
+use crate::task::overflow::Overflow;
+use crate::task::registration::TaskOptions;
+use crate::task::unique::Unique;
+
+/// What a call asks for beside being enqueued.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CallOptions {
+    pub(super) due: Option<Due>,
+    pub(super) expires: Option<Expiry>,
+    pub(super) unique: Option<Unique>,
+    pub(super) unique_key: Option<String>,
+    pub(super) is_front: bool,
+    pub(super) max_len: Option<u64>,
+    pub(super) overflow: Overflow,
+    /// Of our own form alone, as are the annotations.
+    pub(super) meta: Meta,
+    pub(super) annotations: Annotations,
+}
+
+impl CallOptions {
+    /// Those of each call of a task; `None` if there are none.
+    pub(super) fn of_task(task: &TaskOptions) -> Option<Box<Self>> {
+        let TaskOptions { unique, keep, expires, .. } = *task;
+        if unique.is_none() && keep.is_none() && expires.is_none() {
+            return None;
+        }
+        let meta = Meta { keep_ms: keep.map(meta::milliseconds), ..Meta::default() };
+        Some(Box::new(Self { unique, expires: expires.map(Expiry::After), meta, ..Self::default() }))
+    }
+
+    /// Encodes a message of ours.
+    pub(super) fn encode(
+        &self,
+        task: &str,
+        payload: &[u8],
+        id: Option<CallId>,
+    ) -> Result<Vec<u8>, EncodeError> {
+        self.annotations.headers.check()?;
+        self.annotations.trace.check()?;
+        let lock = self.lock(task, payload);
+        let keep_ms = self.keep_ms(lock);
+        let expires_ms = self.expires.map(|expires| expires.ms(self.due));
+        let meta = Meta { id, expires_ms, keep_ms, lock, ..self.meta };
+        Ok(encode::annotated(task, payload, &meta, &self.annotations))
+    }
+
+    /// For how long the record is kept; a unique call has one until its end.
+    pub(super) fn keep_ms(&self, lock: Option<Lock>) -> Option<u64> {
+        self.meta.keep_ms.or(lock.map(|_| 0))
+    }
+
+    pub(super) fn lock(&self, task: &str, payload: &[u8]) -> Option<Lock> {
+        let mode = match self.unique? {
+            Unique::UntilStarted => LockMode::UntilStarted,
+            Unique::UntilDone => LockMode::UntilDone,
+            Unique::For(_) => LockMode::Period,
+            Unique::Replace => LockMode::Replace,
+        };
+        Some(match &self.unique_key {
+            Some(key) => Lock::of_key(mode, task, key),
+            None => Lock::of_arguments(mode, task, payload),
+        })
+    }
+}
