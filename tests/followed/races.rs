@@ -376,7 +376,8 @@ fn call_that_moves_up_while_it_is_looked_for_is_found() {
     let calls: Vec<_> = (0..1100).map(|n| tasks::snoozes::call(n.to_string(), "".into()).with_id()).collect();
     site.runtime.block_on(site.client.enqueue_many(calls)).unwrap();
     let messages = site.trial.state().waiting;
-    let id = delayed::inspect::MessageSummary::of(&messages[550], 0).call_id.unwrap().parse().unwrap();
+    let id: delayed::CallId =
+        delayed::inspect::MessageSummary::of(&messages[550], 0).call_id.unwrap().parse().unwrap();
     let handle = site.client.handle_of::<()>(&"q".parse().unwrap(), id);
     let canceller = site.behind(&proxy, &handle);
     let page = proxy.trap(Side::Reply, Requests::command("LRANGE"), Fault::Hold);

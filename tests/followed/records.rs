@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use delayed::{CallId, CallState, Client, Error, WaitError};
+use delayed::{CallId, CallState, Error, WaitError};
 use redis::Commands;
 
 use super::tasks::{self, Receipt};
