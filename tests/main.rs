@@ -14,6 +14,7 @@ mod followed;
 mod interop;
 mod isolation;
 mod layers;
+mod limited;
 mod lua;
 mod lua_headers;
 mod model;

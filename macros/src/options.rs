@@ -12,15 +12,15 @@ use syn::punctuated::Punctuated;
 use crate::mistakes::Mistakes;
 use crate::values::{Backoff, Item};
 
-const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `unique`, `keep`, `isolation`, \
-     `timeout`, `grace`, and for a process of its own `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, \
+const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `unique`, `keep`, `limit`, \
+     `isolation`, `timeout`, `grace`, and for a process of its own `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, \
      `private_network` and `private_mounts`";
 const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry for ever";
 const ATTEMPTS: &str = "write `max_attempts = 4`";
 const TWICE: &str = "`retry = 3` and `max_attempts = 4` say the same: keep one of them";
 
 /// As in `src/protocol/names.rs` of `delayed`, whose tests hold the two together.
-const SUFFIXES: [&str; 14] = [
+const SUFFIXES: [&str; 15] = [
     "_noti",
     "_hand",
     "_processing",
@@ -32,6 +32,7 @@ const SUFFIXES: [&str; 14] = [
     "_later",
     "_timetable",
     "_paused",
+    "_parked",
     "_scheduled",
     "_cancelled",
     "_done",
@@ -52,6 +53,7 @@ pub(crate) struct Options {
     retry_for: Option<Duration>,
     backoff: Option<Backoff>,
     unique: Option<Unique>,
+    limit: Option<String>,
     keep: Option<Duration>,
     isolation: Option<Isolation>,
     timeout: Option<Duration>,
@@ -141,6 +143,7 @@ impl Options {
             "backoff" => self.backoff = item.backoff(mistakes),
             "unique" => self.unique = item.text("unique = \"until_done\"", unique, mistakes),
             "keep" => self.keep = item.time("1h", mistakes),
+            "limit" => self.limit = item.text("limit = \"github\"", limit_name, mistakes),
             "isolation" => self.isolation = item.text("isolation = \"fork\"", isolation, mistakes),
             "timeout" => self.timeout = item.time("30s", mistakes),
             "grace" => self.grace = item.time("2s", mistakes),
@@ -188,6 +191,7 @@ impl Options {
         let keep = self.keep.iter().map(duration_tokens);
         let unique = self.unique.map(unique_tokens);
         let unique = unique.iter();
+        let limit = self.limit.iter();
         let times = [("with_timeout", self.timeout), ("with_grace", self.grace)];
         let times: Vec<_> = (times.into_iter())
             .filter_map(|(method, time)| {
@@ -213,10 +217,22 @@ impl Options {
                 #(.with_retry_for(#retry_for))*
                 #(.with_keep(#keep))*
                 #(.with_unique(#unique))*
+                #(.with_limit(#limit))*
                 #(.with_isolation(::delayed::__private::Isolation::#isolation))*
                 #timeouts
                 #limits
         }
+    }
+}
+
+/// As `LimitName` of `delayed`.
+fn limit_name(text: &str) -> Result<String, String> {
+    if (1..=200).contains(&text.len()) && !text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "`limit = {text:?}` is no name of a limit: use 1 to 200 bytes of printable text without spaces"
+        ))
     }
 }
 

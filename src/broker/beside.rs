@@ -8,6 +8,7 @@ use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::token::TOKEN;
 use crate::broker::transitions::Paused;
+use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 
@@ -27,11 +28,12 @@ pub(crate) enum Beside {
     Cancelled,
     Done,
     Paused,
+    Parked,
 }
 
 impl Beside {
     /// All of them.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Notifications,
         Self::Hand,
         Self::Processing,
@@ -45,6 +47,7 @@ impl Beside {
         Self::Cancelled,
         Self::Done,
         Self::Paused,
+        Self::Parked,
     ];
 
     /// What is appended to the queue's name.
@@ -63,6 +66,7 @@ impl Beside {
             Self::Cancelled => "_cancelled",
             Self::Done => "_done",
             Self::Paused => "_paused",
+            Self::Parked => "_parked",
         }
     }
 
@@ -80,6 +84,7 @@ impl Beside {
             Self::Cancelled => "the ids of cancelled calls",
             Self::Done => "the ids of finished calls",
             Self::Paused => "since when the queue is paused",
+            Self::Parked => "the names of limits",
         }
     }
 
@@ -101,6 +106,7 @@ impl Beside {
             Self::Workers | Self::Due | Self::Cancelled | Self::Done => {
                 pipe.cmd("ZRANGE").arg(key).arg(0).arg(0)
             }
+            Self::Parked => pipe.cmd("SRANDMEMBER").arg(key).arg(1),
             Self::Dead => pipe.cmd("XRANGE").arg(key).arg("-").arg("+").arg("COUNT").arg(1),
             Self::Sweep | Self::Timetable | Self::Paused => pipe.cmd("GET").arg(key),
         };
@@ -122,6 +128,7 @@ impl Beside {
             (Self::Dead, Value::Array(entries)) => Some(begins_with_a_letter(entries)),
             (Self::Sweep | Self::Timetable, who) => Some(is_worker(who)),
             (Self::Paused, text) => Some(is_pause(text)),
+            (Self::Parked, Value::Array(names)) => Some(names.first().is_some_and(is_limit)),
             (Self::Due, Value::Array(members)) => Some(members.first().is_some_and(is_entry)),
             (Self::Later, Value::Array(pair)) => Some(is_scheduled(pair)),
             (Self::Cancelled | Self::Done, Value::Array(ids)) => Some(ids.first().is_some_and(is_id)),
@@ -136,6 +143,10 @@ fn is_token(value: &Value) -> bool {
 
 fn is_worker(value: &Value) -> bool {
     matches!(value, Value::BulkString(id) if std::str::from_utf8(id).ok().and_then(WorkerId::parse).is_some())
+}
+
+fn is_limit(value: &Value) -> bool {
+    matches!(value, Value::BulkString(name) if std::str::from_utf8(name).is_ok_and(|name| LimitName::parse(name).is_ok()))
 }
 
 fn is_pause(value: &Value) -> bool {
@@ -237,6 +248,7 @@ mod tests {
             (Beside::Timetable, text(worker), text("dust")),
             (Beside::Cancelled, texts(&["0123456789abcdef"]), texts(&["anna"])),
             (Beside::Done, texts(&["0123456789abcdef"]), texts(&["anna"])),
+            (Beside::Parked, texts(&["github"]), texts(&["two words"])),
             (Beside::Paused, text("17 anna at home"), text("yes")),
         ] {
             assert_eq!(fits(kind, ours), Some(true), "{kind:?}");

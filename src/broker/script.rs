@@ -26,10 +26,11 @@ struct Loaded {
 }
 
 /// What several scripts share, by name: `--! include name` stands for it.
-const SHARED: [(&str, &str); 9] = [
+const SHARED: [(&str, &str); 10] = [
     ("cancelled", include_str!("../../lua/shared/cancelled.lua")),
     ("deaths", include_str!("../../lua/shared/deaths.lua")),
     ("letters", include_str!("../../lua/shared/letters.lua")),
+    ("line", include_str!("../../lua/shared/line.lua")),
     ("now", include_str!("../../lua/shared/now.lua")),
     ("paused", include_str!("../../lua/shared/paused.lua")),
     ("record", include_str!("../../lua/shared/record.lua")),
@@ -99,6 +100,12 @@ scripts! {
     PURGE = "purge";
     PAUSE = "pause";
     RESUME = "resume";
+    ACQUIRE = "acquire";
+    WAKE = "wake";
+    RENEW = "renew";
+    PARK = "park";
+    UNPARK = "unpark";
+    DEFER = "defer";
 }
 
 /// Appends requests that load all scripts, so that no call has to be sent twice.

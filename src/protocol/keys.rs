@@ -1,6 +1,7 @@
 //! Builds every Redis key.
 
 use crate::protocol::call_id::CallId;
+use crate::protocol::limit::LimitName;
 pub use crate::protocol::names::QUEUES;
 use crate::protocol::names::{QueueName, WorkerId};
 
@@ -35,6 +36,8 @@ pub struct QueueKeys {
     pub done: String,
     /// STRING: since when the queue is paused, in milliseconds since 1970, a space, and by whom.
     pub paused: String,
+    /// SET: the names of limits for which messages of the queue wait.
+    pub parked: String,
     /// The channel on which that process is told of a call that is due before all others.
     pub due_channel: String,
     /// The channel on which workers are told that the queue is paused or resumed.
@@ -60,6 +63,7 @@ impl QueueKeys {
             cancelled: format!("{queue}_cancelled"),
             done: format!("{queue}_done"),
             paused: format!("{queue}_paused"),
+            parked: format!("{queue}_parked"),
             due_channel: due_channel(queue.as_str()),
             paused_channel: format!("{queue}{PAUSED_CHANNEL}"),
         }
@@ -92,6 +96,12 @@ pub const LOCK: &str = ":u:";
 pub fn record(queue: &QueueName, id: CallId) -> String {
     let digits: String = id.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{queue}:c:{digits}")
+}
+
+/// LIST: the messages of a queue that wait for a limit, oldest first.
+#[must_use]
+pub fn waiters(queue: &str, limit: &LimitName) -> String {
+    format!("{queue}:l:{limit}")
 }
 
 /// HASH: a worker of ours on a queue: `seq` and `info`, and of its last reconcile `fence` and `applied`.

@@ -11,6 +11,7 @@ use crate::protocol::annotations::Annotations;
 use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Encoder, Meta};
+use crate::protocol::limit::{LimitError, MAX_LIMITS};
 use crate::protocol::meta;
 use crate::protocol::names::{NameError, QueueName};
 use crate::protocol::tracking::{Lock, LockMode, Tracking};
@@ -138,7 +139,14 @@ impl Due {
 /// Who is to run it.
 #[derive(Debug, Clone)]
 enum Kind {
-    Native { task: &'static str, payload: Result<Vec<u8>, EncodeError>, meta: Meta, annotations: Annotations },
+    Native {
+        task: &'static str,
+        payload: Result<Vec<u8>, EncodeError>,
+        meta: Meta,
+        annotations: Annotations,
+        /// The name of a limit that is not valid.
+        refused: Option<LimitError>,
+    },
     Python(PyTask),
     Go(GoTask),
 }
@@ -151,7 +159,8 @@ impl<R> Call<R> {
         let options = &registration.options;
         let meta = Meta { keep_ms: options.keep.map(meta::milliseconds), ..Meta::default() };
         let annotations = Annotations::default();
-        let kind = Kind::Native { task: registration.name, payload: encoder.finish(), meta, annotations };
+        let (task, payload) = (registration.name, encoder.finish());
+        let kind = Kind::Native { task, payload, meta, annotations, refused: None };
         let queue = options.queue.map(QueueChoice::from).unwrap_or_default();
         Self { unique: options.unique, ..Self::of(queue, kind) }
     }
@@ -407,8 +416,13 @@ impl<R> Call<R> {
     /// An argument cannot be encoded, the headers are too many or too large, or the trace context is invalid.
     pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         match &self.kind {
-            Kind::Native { task, payload, meta, annotations } => {
+            Kind::Native { task, payload, meta, annotations, refused } => {
                 let payload = payload.as_ref().map_err(Clone::clone)?;
+                refused.clone().map_or(Ok(()), Err)?;
+                let count = annotations.limits.len();
+                if count > MAX_LIMITS {
+                    return Err(LimitError::TooMany { count }.into());
+                }
                 annotations.headers.check()?;
                 annotations.trace.check()?;
                 let lock = self.lock(task, payload);

@@ -34,6 +34,8 @@ pub struct TaskOptions {
     pub keep: Option<Duration>,
     /// Whether its calls are unique.
     pub unique: Option<Unique>,
+    /// The name of the limit of its calls.
+    pub limit: Option<&'static str>,
     /// Where it runs; none is where the worker says.
     pub isolation: Option<Isolation>,
     /// How long it may run; where they say nothing, the worker's hold.
@@ -51,6 +53,7 @@ impl TaskOptions {
         retry_for: None,
         keep: None,
         unique: None,
+        limit: None,
         isolation: None,
         timeouts: Timeouts::NONE,
         limits: Limits::NONE,
@@ -90,6 +93,12 @@ impl TaskOptions {
     #[must_use]
     pub const fn with_unique(self, unique: Unique) -> Self {
         Self { unique: Some(unique), ..self }
+    }
+
+    /// With `limit = "…"`.
+    #[must_use]
+    pub const fn with_limit(self, limit: &'static str) -> Self {
+        Self { limit: Some(limit), ..self }
     }
 
     /// With `isolation = "…"`.

@@ -16,6 +16,7 @@ mod notes;
 // Read by tests alone.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
 mod observe;
+mod permits;
 mod phase;
 mod prefetch_limiter;
 mod question;
@@ -67,6 +68,7 @@ use crate::worker::executor::task_table::TaskTable;
 use crate::worker::executor::{ExecutorParts, Shared};
 use crate::worker::heartbeat::{Beating, Heartbeat, Pulse};
 use crate::worker::last_sweep::LastSweep;
+use crate::worker::permits::{HeldLimits, Permits};
 use crate::worker::prefetch_limiter::PrefetchLimiter;
 use crate::worker::queue::pause::PauseNews;
 use crate::worker::queue::served::ServedQueue;
@@ -187,7 +189,8 @@ impl Worker {
         let (kill, kills) = unbounded_channel();
         let questions = Questions::default();
         let (paused, pauses) = unbounded_channel();
-        let pulse = self.pulse(&queues, kill, paused.clone(), &questions);
+        let held = Arc::new(HeldLimits::default());
+        let pulse = self.pulse(&queues, kill, paused.clone(), &questions, Arc::clone(&held));
         let found = Arc::clone(&pulse.found);
         let begun = self.heartbeat.begin(pulse);
         let registered = try_join_all(queues.iter().map(|queue| register(&broker, queue)));
@@ -235,6 +238,8 @@ impl Worker {
         let answers = Owned::spawn(answer_all(broker.clone(), answered));
         let (note, said) = unbounded_channel();
         let noting = Owned::spawn(notes::write_all(broker.clone(), queues.clone(), said));
+        let (permits, telling) = Permits::new(broker.clone(), config.lease, held);
+        let telling = Owned::spawn(telling);
         let running = Arc::clone(&questions.running);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
@@ -265,6 +270,7 @@ impl Worker {
                 done,
                 ended,
             },
+            permits,
             kills: KillChannels { requests: kills, answers: answer },
             policy: Policy {
                 unknown: config.unknown,
@@ -323,7 +329,7 @@ impl Worker {
             self.tell_scheduled(&broker, &queues).await;
         }
         // The loop is gone, and what it had said is soon said to the end.
-        let _ = tokio::time::timeout(LAST_ANSWERS, answers.join()).await;
+        let _ = tokio::time::timeout(LAST_ANSWERS, join(answers.join(), telling.join())).await;
         // Only now: a worker that drains still owns messages.
         self.retire(&broker, &queues).await;
         if ended.still_running > 0 {
@@ -364,6 +370,7 @@ impl Worker {
         kills: UnboundedSender<(usize, KillRequest)>,
         pauses: UnboundedSender<PauseNews>,
         questions: &Questions,
+        permits: Arc<HeldLimits>,
     ) -> Pulse {
         let config = &self.config.worker;
         let (version, question) = (self.program_version.clone(), Arc::clone(&questions.long_runs));
@@ -373,6 +380,7 @@ impl Worker {
             lease: config.lease,
             period: config.beat_period(),
             description: Description::new(config, version, self.handle.clone(), question),
+            permits,
             runtime: tokio::runtime::Handle::current(),
             found: Arc::default(),
             kills,

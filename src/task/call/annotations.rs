@@ -1,6 +1,7 @@
 //! Annotates a call: with what it carries for its program, beside its arguments.
 
 use super::{Call, Kind};
+use crate::protocol::limit::LimitName;
 #[cfg(feature = "client")]
 use crate::task::trace;
 
@@ -21,6 +22,29 @@ impl<R> Call<R> {
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let Kind::Native { annotations, .. } = &mut self.kind {
             annotations.headers.insert(name, value);
+        }
+        self
+    }
+
+    /// Names a limit that holds for the call, beside that of its task: it runs only while the limit allows it, and holds no slot
+    /// of a worker while it waits. Several limits can be named. A name without a policy limits nothing: see
+    /// [`Client::set_limit`](crate::Client::set_limit). An invalid name is an error of the client that enqueues the call.
+    ///
+    /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it: the limit of
+    /// the task holds for these.
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn sync(repository: String) {} }
+    /// let call = tasks::sync::call("delayed".into()).limit("github").limit("tenant:42");
+    /// # drop(call);
+    /// ```
+    pub fn limit(mut self, name: impl AsRef<str>) -> Self {
+        if let Kind::Native { annotations, refused, .. } = &mut self.kind {
+            match LimitName::parse(name.as_ref()) {
+                Ok(name) if annotations.limits.contains(&name) => {}
+                Ok(name) => annotations.limits.push(name),
+                Err(error) => *refused = Some(error),
+            }
         }
         self
     }
