@@ -7,8 +7,10 @@
 -- KEYS[1]  policy   HASH  concurrency, rate, period (in milliseconds) and burst: of what is not there, there may be any
 -- KEYS[2]  holders  ZSET  a wire id, `#` and a number -> when this lease ends, in milliseconds since 1970
 -- KEYS[3]  line     LIST  the SHA-1 of each message that waits, a space, and its queue
--- KEYS[4]  state    HASH  woken, since: see `line`; next: when the next token is free, in milliseconds since 1970
--- KEYS[5]  permits  ZSET  the SHA-1 of a message, a space, and when its token is free -> 0; expires
+-- KEYS[4]  state    HASH  woken, since: see `line`; next: when the next token is free, and begins: when the next call
+--                       may begin, in milliseconds since 1970
+-- KEYS[5]  permits  ZSET  the SHA-1 of a message, a space, when its token is free, and `b` if no other begins then -> 0;
+--                       expires
 -- ARGV[1]  lease    in milliseconds
 -- ARGV[…]  for each call, at most 100: who holds the limit then, and its entry in the line
 --
@@ -18,7 +20,10 @@
 
 --! include line
 
-local FIRST, SOON = 2, 1 -- a token is taken so many milliseconds early
+local FIRST, SOON, LATE = 2, 1, 10 -- milliseconds by which a call may come too early, or too late for its token
+local LATEST = 1000 -- milliseconds for which a call may begin that has a time for itself
+local TIME, BEGINS = 42, 'b' -- where the time begins in a permit, and what is behind it when no other begins at that time
+local CATCH_UP = 0.99 -- of an interval: those that are late come to be on time again, within 2 % of the rate
 local PERMIT_LIFE = 3600000 -- for how long a token is kept for a call
 
 local time = redis.call('TIME')
@@ -33,8 +38,9 @@ if not policy[1] and not policy[2] then
 end
 local most, rate = capacity(policy[1]), tonumber(policy[2] or 0)
 local interval, burst = rate > 0 and tonumber(policy[3]) / rate or 0, tonumber(policy[4] or 1)
-local next_token = tonumber(redis.call('HGET', KEYS[4], 'next') or now)
-local had_tokens = next_token
+local tokens = redis.call('HMGET', KEYS[4], 'next', 'begins')
+local next_token, next_begin = tonumber(tokens[1] or now), tonumber(tokens[2] or now)
+local had_begun = next_begin + next_token
 redis.call('ZCARD', KEYS[5])
 local waiting = redis.call('LLEN', KEYS[3])
 local woken, since = woken_of(KEYS[4], now)
@@ -64,21 +70,32 @@ local function join_line(entry)
   waiting = waiting + 1
 end
 
+-- Keeps a token for a call until it is free. Gives after how many milliseconds that is.
+local function keep_token(digest, free_at, kind)
+  redis.call('ZADD', KEYS[5], 0, digest .. string.format(' %017.3f', free_at) .. kind)
+  redis.call('PEXPIRE', KEYS[5], math.ceil(free_at - now) + PERMIT_LIFE)
+  return math.ceil(free_at - now)
+end
+
+-- Lets a call begin that has a token: later, when tokens of many were free for long and are used all at once.
+local function begin(digest)
+  local free_at = math.max(next_begin, now)
+  next_begin = free_at + CATCH_UP * interval
+  return free_at > now + LATE + (burst - 1) * interval and keep_token(digest, free_at, BEGINS) or 0
+end
+
 -- Takes a token. Gives after how many milliseconds it is free.
 local function take_token(digest)
   local permit = redis.call('ZRANGEBYLEX', KEYS[5], '[' .. digest .. ' ', '(' .. digest .. '!', 'LIMIT', 0, 1)[1]
-  if permit and tonumber(string.sub(permit, #digest + 2)) <= now + SOON then
+  local free_at = permit and tonumber(string.sub(permit, TIME, TIME + 16))
+  if permit and free_at <= now + SOON then
     redis.call('ZREM', KEYS[5], permit)
-    return 0
+    local is_next = string.sub(permit, -1) == BEGINS and now - free_at < LATEST
+    return is_next and 0 or begin(digest)
   end
   next_token = math.max(next_token, now) + interval
-  local free_at = next_token - burst * interval
-  if free_at <= now + SOON then
-    return 0
-  end
-  redis.call('ZADD', KEYS[5], 0, digest .. string.format(' %017.3f', free_at))
-  redis.call('PEXPIRE', KEYS[5], math.ceil(free_at - now) + PERMIT_LIFE)
-  return math.ceil(free_at - now)
+  free_at = next_token - burst * interval
+  return free_at > now + SOON and keep_token(digest, free_at, '') or begin(digest)
 end
 
 for i = FIRST, #ARGV, 2 do
@@ -99,7 +116,7 @@ for i = FIRST, #ARGV, 2 do
   answers[#answers + 1] = answer
 end
 redis.call('HSET', KEYS[4], 'woken', woken, 'since', since)
-if next_token ~= had_tokens then
-  redis.call('HSET', KEYS[4], 'next', string.format('%.3f', next_token))
+if next_begin + next_token ~= had_begun then
+  redis.call('HSET', KEYS[4], 'next', string.format('%.3f', next_token), 'begins', string.format('%.3f', next_begin))
 end
 return { answers, unpack(wake_next(KEYS[3], KEYS[4], most - held, now)) }

@@ -9,6 +9,7 @@ use crate::broker::transitions::{MAX_SCHEDULED, NewKillRequest, Requested};
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::{CallState, Cancelled};
 use crate::protocol::keys::{self, QueueKeys};
+use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 
@@ -16,6 +17,7 @@ use crate::protocol::names::{QueueName, WorkerId};
 const EXPIRY: Duration = Duration::from_secs(60);
 /// How many waiting messages are searched for a call without a record.
 const SEARCHED: u64 = 100_000;
+const PARKED: u32 = 10_000;
 const PAGE: u64 = 500;
 /// What the name begins with of who cancels, in a kill request: the control character CAN. No other name has one.
 const CANCELS: char = '\u{18}';
@@ -75,7 +77,10 @@ impl Broker {
             if self.tell_worker(queue, keys, &wire_id, &message, by).await? == Requested::Yes {
                 return Ok(Cancelled::Running);
             }
-        } else if state.is_none() && matches!(self.find_waiting(keys, id).await?, Search::Absent) {
+        } else if state.is_none()
+            && matches!(self.find_waiting(keys, id).await?, Search::Absent)
+            && self.find_parked(keys, id).await?.is_none()
+        {
             self.unmark(keys, id).await?;
             return Ok(Cancelled::NotFound);
         }
@@ -144,6 +149,27 @@ impl Broker {
             }
         }
         Ok(Search::TooMany)
+    }
+
+    /// Searches the messages that wait for limits for a call: the limit, and the message.
+    pub(crate) async fn find_parked(
+        &self,
+        keys: &QueueKeys,
+        id: CallId,
+    ) -> Result<Option<(LimitName, Vec<u8>)>, BrokerError> {
+        for name in self.parked(keys, PARKED).await? {
+            for start in (0..SEARCHED).step_by(PAGE as usize) {
+                let page = self.parked_messages(keys, &name, start, PAGE).await?;
+                let is_last = (page.len() as u64) < PAGE;
+                if let Some(message) = page.into_iter().find(|message| is_of(message, id)) {
+                    return Ok(Some((name, message)));
+                }
+                if is_last {
+                    break;
+                }
+            }
+        }
+        Ok(None)
     }
 }
 

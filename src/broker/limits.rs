@@ -11,6 +11,8 @@ use crate::protocol::names::QueueName;
 
 /// How many limits with parked messages one sweep of a queue looks at.
 const SWEPT: u32 = 500;
+/// How many messages one script call drops.
+const PURGED: u64 = 1000;
 
 impl Broker {
     /// Sets the policy of a limit. Calls that wait run as far as it lets them.
@@ -36,7 +38,7 @@ impl Broker {
         let keys = LimitKeys::new(name);
         let removed: u64 = self.read("remove_limit", redis::cmd("DEL").arg(&keys.policy)).await?;
         self.let_run(name).await?;
-        let () = self.read("remove_limit", redis::cmd("DEL").arg(&keys.state).arg(&keys.permits)).await?;
+        let () = self.read("remove_limit", redis::cmd("DEL").arg(&keys.all()[1..])).await?;
         let () = self.read("remove_limit", redis::cmd("SREM").arg(LIMITS).arg(name.as_str())).await?;
         Ok(removed > 0)
     }
@@ -92,6 +94,19 @@ impl Broker {
         Ok(names.iter().filter_map(|name| LimitName::parse(name).ok()).collect())
     }
 
+    /// Messages of a queue that wait for a limit, oldest first: up to `count`, without the first `start`.
+    pub(crate) async fn parked_messages(
+        &self,
+        keys: &QueueKeys,
+        name: &LimitName,
+        start: u64,
+        count: u64,
+    ) -> Result<Vec<Vec<u8>>, BrokerError> {
+        let mut command = redis::cmd("LRANGE");
+        command.arg(waiters(&keys.queue, name)).arg(start).arg(start + count - 1);
+        self.read("parked", &command).await
+    }
+
     /// How many messages of a queue wait for a limit.
     pub(crate) async fn parked_count(&self, keys: &QueueKeys, name: &LimitName) -> Result<u64, BrokerError> {
         self.read("parked", redis::cmd("LLEN").arg(waiters(&keys.queue, name))).await
@@ -117,16 +132,26 @@ impl Broker {
 }
 
 impl Broker {
-    /// Moves all messages of a queue that wait for limits to its head.
-    pub(crate) async fn unpark_queue(&self, keys: &QueueKeys) -> Result<(), BrokerError> {
+    /// Drops all messages of a queue that wait for limits, and has these limits forget who waits: calls of other queues ask again
+    /// when they are swept. Gives how many it dropped.
+    pub(crate) async fn purge_limited(&self, keys: &QueueKeys) -> Result<u64, BrokerError> {
+        let mut dropped = 0;
         loop {
             let names = self.parked(keys, SWEPT).await?;
-            let mut moved = 0;
-            for name in names {
-                moved += self.unpark(keys, &name, 1000, &[]).await?.0;
+            if names.is_empty() {
+                return Ok(dropped);
             }
-            if moved == 0 {
-                return Ok(());
+            for name in names {
+                let limit = LimitKeys::new(&name);
+                let mut pipe = redis::pipe();
+                pipe.atomic().srem(&keys.parked, name.as_str());
+                pipe.del(&limit.line).hdel(&limit.state, &["woken", "since"][..]);
+                self.apply("purge", &pipe).await?;
+                let mut count = u64::MAX;
+                while count > 0 {
+                    count = self.purge_parked(keys, &name, PURGED).await?;
+                    dropped += count;
+                }
             }
         }
     }

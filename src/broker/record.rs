@@ -21,7 +21,7 @@ pub(crate) struct Record(HashMap<String, Vec<u8>>);
 
 /// The fields of a record that a list shows.
 #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
-const LISTED: [&str; 14] = [
+const LISTED: [&str; 15] = [
     "state",
     "task",
     "queued",
@@ -29,6 +29,7 @@ const LISTED: [&str; 14] = [
     "began",
     "attempt",
     "slot",
+    "limit",
     "ended",
     "too_large",
     "unencodable",

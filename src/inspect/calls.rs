@@ -44,6 +44,8 @@ pub struct CallRecord {
     pub worker: Option<String>,
     /// The slot of that worker.
     pub wire_id: Option<String>,
+    /// The limit for which the call waits.
+    pub limit: Option<String>,
     /// What the call returned. `None` in a list.
     pub result: Option<PlainValue>,
     /// Why the result of a call that succeeded is not kept.
@@ -82,6 +84,7 @@ impl CallRecord {
             attempt: None,
             worker: None,
             wire_id: None,
+            limit: None,
             result: None,
             result_problem: None,
             reason: None,
@@ -143,6 +146,8 @@ impl CallRecord {
                 queue.and_then(|queue| WorkerId::of_wire_id(&queue, &slot)).map(|id| id.to_string());
             self.wire_id = Some(slot);
         }
+        let limit = text("limit").filter(|limit| state == CallState::Waiting && !limit.is_empty());
+        self.limit = limit.or(self.limit);
         self.result = record.bytes("result").and_then(PlainValue::decode);
         let too_large = record
             .number("too_large")

@@ -170,7 +170,7 @@ impl Inspector {
     /// Redis cannot be reached, or a key of the queue has a wrong type.
     pub async fn purge(&self, queue: &QueueName, progress: Progress<'_>) -> Result<u64, Error> {
         let keys = QueueKeys::new(queue);
-        self.broker.unpark_queue(&keys).await?;
+        let limited = self.broker.purge_limited(&keys).await?;
         let [total, ..] = self.broker.lengths(&keys).await?;
         let mut done = 0;
         while done < total {
@@ -181,6 +181,6 @@ impl Inspector {
             done += dropped;
             progress(done, total);
         }
-        Ok(done)
+        Ok(limited + done)
     }
 }

@@ -145,7 +145,7 @@ enum Kind {
         meta: Meta,
         annotations: Annotations,
         /// The name of a limit that is not valid.
-        refused: Option<LimitError>,
+        refused: Option<Box<LimitError>>,
     },
     Python(PyTask),
     Go(GoTask),
@@ -418,7 +418,9 @@ impl<R> Call<R> {
         match &self.kind {
             Kind::Native { task, payload, meta, annotations, refused } => {
                 let payload = payload.as_ref().map_err(Clone::clone)?;
-                refused.clone().map_or(Ok(()), Err)?;
+                if let Some(refused) = refused {
+                    return Err(LimitError::clone(refused).into());
+                }
                 let count = annotations.limits.len();
                 if count > MAX_LIMITS {
                     return Err(LimitError::TooMany { count }.into());

@@ -275,6 +275,7 @@ impl EventLoop {
         match event {
             QueueEvent::Arrived { .. } => self.on_arrived(event),
             QueueEvent::Cancelled { queue, slot, message } => {
+                self.leave_lines(queue, &message);
                 self.executor.hold(slot, queue, message, false, false);
                 let outcome = Outcome::Cancelled { by: String::new() };
                 if let Some(end) = self.executor.end_as(slot, outcome) {

@@ -6,6 +6,7 @@ mod tasks;
 mod concurrency;
 mod faults;
 mod figures;
+mod operated;
 mod rate;
 
 use delayed::{Client, Limit};

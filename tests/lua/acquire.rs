@@ -87,11 +87,26 @@ fn calls_begin_evenly_and_have_their_tokens_when_they_come_back() {
     assert!((90..=100).contains(&waits[2]) && (190..=200).contains(&waits[3]), "{waits:?}");
     assert_eq!(bench.redis.zcard::<_, u64>(LIMIT[1]).unwrap(), 2, "expected no place for who waits");
     // Its time has come.
+    let () = bench.redis.hdel(LIMIT[3], "begins").unwrap();
     let () = bench.redis.del(LIMIT[4]).unwrap();
     let permit = format!("{} {:013}.000", digest("c"), bench.server_ms());
     let () = bench.redis.zadd(LIMIT[4], permit, 0).unwrap();
     assert_eq!(answers(&mut bench, &[("h3", "c")]), [0]);
     assert!(!bench.redis.exists::<_, bool>(LIMIT[4]).unwrap());
+}
+
+#[test]
+fn calls_that_are_late_together_begin_one_after_the_other() {
+    let mut bench = Bench::new();
+    bench.limit(&[("rate", 10), ("period", 1000)]);
+    let past = bench.server_ms() - 5000;
+    for message in ["a", "b", "c"] {
+        let () = bench.redis.zadd(LIMIT[4], format!("{} {past:013}.000", digest(message)), 0).unwrap();
+    }
+    let waits = answers(&mut bench, &[("h1", "a"), ("h2", "b"), ("h3", "c")]);
+    assert!(waits[0] == 0 && (95..=99).contains(&waits[1]) && (194..=198).contains(&waits[2]), "{waits:?}");
+    let permits: Vec<String> = bench.redis.zrange(LIMIT[4], 0, -1).unwrap();
+    assert!(permits.len() == 2 && permits.iter().all(|permit| permit.ends_with('b')), "{permits:?}");
 }
 
 #[test]

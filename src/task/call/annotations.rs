@@ -43,7 +43,7 @@ impl<R> Call<R> {
             match LimitName::parse(name.as_ref()) {
                 Ok(name) if annotations.limits.contains(&name) => {}
                 Ok(name) => annotations.limits.push(name),
-                Err(error) => *refused = Some(error),
+                Err(error) => *refused = Some(Box::new(error)),
             }
         }
         self

@@ -65,6 +65,15 @@ impl EventLoop {
         self.queues.settle(ask.queue, ask.slot, settlement);
     }
 
+    /// A cancelled call does not come to the limits that have told it to.
+    pub(super) fn leave_lines(&mut self, queue: usize, message: &[u8]) {
+        let limits = self.executor.limits_of(message);
+        if !limits.is_empty() {
+            let entry = format!("{} {}", digest(message), self.queues.name(queue));
+            self.permits.leave_lines(limits, &entry);
+        }
+    }
+
     /// Puts a message that has not begun back to the head of its queue.
     pub(super) fn put_back(&mut self, queue: usize, slot: usize) {
         self.permits.give_back_unused(slot);

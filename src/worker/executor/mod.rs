@@ -22,6 +22,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use crate::broker::Started;
 use crate::isolation::Timeouts;
 use crate::protocol::call_id::CallId;
+use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::runner::{Done, Outcome, Processes};
 use crate::worker::executor::blocking::{BlockingRun, BlockingRuns};
@@ -218,6 +219,12 @@ impl Executor {
         if let Some(running) = self.runs.get_mut(slot) {
             running.note_begun();
         }
+    }
+
+    /// The limits of a call.
+    pub(super) fn limits_of(&self, message: &[u8]) -> Vec<LimitName> {
+        let Ok(message) = Message::decode(message) else { return Vec::new() };
+        self.tasks.find(message.task()).map_or(Vec::new(), |task| self.tasks.get(task).limits_of(&message))
     }
 
     /// Notes that the limits of the call in a slot are asked. Gives its place in the order of claims, which tells the messages

@@ -42,6 +42,7 @@ enum Started {
 }
 
 /// What came of the beginning of a run.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(in crate::worker) enum Begun {
     /// It goes on.
     GoesOn,

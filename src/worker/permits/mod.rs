@@ -224,6 +224,13 @@ impl Permits {
         slots.into_iter().for_each(|slot| self.give_back_unused(slot));
     }
 
+    /// Tells limits that the call with this entry does not come.
+    pub(super) fn leave_lines(&self, limits: Vec<LimitName>, entry: &str) {
+        for limit in limits {
+            self.tell(Notice::Gone { limit, entry: entry.to_owned() });
+        }
+    }
+
     fn tell(&self, notice: Notice) {
         self.untold.add();
         // The receiver is gone only with the worker.

@@ -28,6 +28,8 @@ const LONGEST_LOOK: Duration = Duration::from_millis(100);
 pub(super) enum Notice {
     /// A call gives it back, with the SHA-1 of its message if its token was not used.
     Released { limit: LimitName, holder: String, digest: String },
+    /// The call with this entry in the line does not come.
+    Gone { limit: LimitName, entry: String },
     /// The calls with these entries may run.
     MayRun { limit: LimitName, entries: Vec<String> },
 }
@@ -64,6 +66,7 @@ impl Untold {
 #[derive(Debug, Default)]
 struct News {
     released: Vec<(String, String)>,
+    gone: Vec<String>,
     may_run: Vec<String>,
 }
 
@@ -78,6 +81,7 @@ pub(super) async fn tell_all(broker: Broker, mut notices: UnboundedReceiver<Noti
                 Notice::Released { limit, holder, digest } => {
                     by_limit.entry(limit).or_default().released.push((holder, digest));
                 }
+                Notice::Gone { limit, entry } => by_limit.entry(limit).or_default().gone.push(entry),
                 Notice::MayRun { limit, entries } => {
                     by_limit.entry(limit).or_default().may_run.extend(entries);
                 }
@@ -120,11 +124,19 @@ async fn try_to_tell(
     keys: &LimitKeys,
     news: &mut News,
 ) -> Result<Vec<String>, BrokerError> {
-    while !news.released.is_empty() {
-        let count = news.released.len().min(MAX_WAKING);
-        let released = news.released[..count].iter().map(|(holder, digest)| (&**holder, &**digest)).collect();
-        let (_, entries) = broker.wake(keys, &Waking { released, ..Waking::default() }).await?;
-        news.released.drain(..count);
+    while !news.released.is_empty() || !news.gone.is_empty() {
+        let (released, gone) = (news.released.len().min(MAX_WAKING), news.gone.len().min(MAX_WAKING));
+        let waking = Waking {
+            again: false,
+            released: news.released[..released]
+                .iter()
+                .map(|(holder, digest)| (&**holder, &**digest))
+                .collect(),
+            lost: news.gone[..gone].iter().map(String::as_str).collect(),
+        };
+        let (_, entries) = broker.wake(keys, &waking).await?;
+        news.released.drain(..released);
+        news.gone.drain(..gone);
         news.may_run.extend(entries);
     }
     let missing = broker.unpark_all(limit, &news.may_run).await?;
@@ -147,10 +159,18 @@ async fn look_for(
         missing = broker.unpark_all(limit, &missing).await?;
         pause = (pause * 2).min(LONGEST_LOOK);
     }
-    for part in missing.chunks(MAX_WAKING) {
-        let lost = part.iter().map(String::as_str).collect();
-        let (_, entries) = broker.wake(keys, &Waking { lost, ..Waking::default() }).await?;
-        broker.unpark_all(limit, &entries).await?;
+    // Those behind them have waited for longer by now, and are parked unless they are lost too.
+    while !missing.is_empty() {
+        let mut entries = Vec::new();
+        for part in missing.chunks(MAX_WAKING) {
+            let lost = part.iter().map(String::as_str).collect();
+            entries.extend(broker.wake(keys, &Waking { lost, ..Waking::default() }).await?.1);
+        }
+        missing = broker.unpark_all(limit, &entries).await?;
+        if !missing.is_empty() {
+            tokio::time::sleep(LONGEST_LOOK).await;
+            missing = broker.unpark_all(limit, &missing).await?;
+        }
     }
     Ok(())
 }
