@@ -23,7 +23,7 @@
 local FIRST, SOON, LATE = 2, 1, 10 -- milliseconds by which a call may come too early, or too late for its token
 local LATEST = 1000 -- milliseconds for which a call may begin that has a time for itself
 local TIME, BEGINS = 42, 'b' -- where the time begins in a permit, and what is behind it when no other begins at that time
-local CATCH_UP = 0.99 -- of an interval: those that are late come to be on time again, within 2 % of the rate
+local CATCH_UP = 0.995 -- of an interval: those that are late come to be on time again, within 2 % of the rate
 local PERMIT_LIFE = 3600000 -- for how long a token is kept for a call
 
 local time = redis.call('TIME')

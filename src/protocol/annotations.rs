@@ -19,7 +19,7 @@ pub struct Annotations {
     pub headers: Headers,
     /// The trace that the call belongs to.
     pub trace: TraceContext,
-    /// The limits that the call names; they are not given to its run.
+    /// The limits that the call names.
     pub limits: Vec<LimitName>,
 }
 
@@ -38,7 +38,7 @@ impl Pairs<'_> {
         let headers = self.find(b"h").and_then(|value| Headers::read(value).ok());
         let trace = self.find(b"w").and_then(TraceContext::read);
         let (headers, trace) = (headers.unwrap_or_default(), trace.unwrap_or_default());
-        Annotations { headers, trace, limits: Vec::new() }
+        Annotations { headers, trace, limits: self.limits() }
     }
 }
 

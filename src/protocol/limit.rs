@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::protocol::decode::{Head, Reader};
 use crate::protocol::message::Message;
+use crate::protocol::meta::Pairs;
 use crate::protocol::names::is_hidden;
 
 /// SET: the names of the limits that have a policy.
@@ -226,13 +227,10 @@ impl Limit {
     }
 }
 
-impl Message<'_> {
-    /// The limits that the call itself names; invalid names are left out.
-    pub(crate) fn limits(&self) -> Vec<LimitName> {
-        if !self.names_limits() {
-            return Vec::new();
-        }
-        let Some(value) = self.pairs().find(b"l") else { return Vec::new() };
+impl Pairs<'_> {
+    /// The limits that a call names; what is no name is left out, with those behind it.
+    pub(crate) fn limits(self) -> Vec<LimitName> {
+        let Some(value) = self.find(b"l") else { return Vec::new() };
         let mut reader = Reader::new(value);
         let Ok(Head::Array(count)) = reader.head() else { return Vec::new() };
         let name = |reader: &mut Reader<'_>| match reader.head() {
@@ -240,6 +238,14 @@ impl Message<'_> {
             _ => None,
         };
         (0..count.min(MAX_LIMITS)).map_while(|_| name(&mut reader)).collect()
+    }
+}
+
+impl Message<'_> {
+    /// The limits that the call itself names.
+    #[cfg_attr(not(feature = "worker"), allow(dead_code))]
+    pub(crate) fn limits(&self) -> Vec<LimitName> {
+        if self.names_limits() { self.pairs().limits() } else { Vec::new() }
     }
 }
 
