@@ -1,14 +1,15 @@
 -- purge: drop waiting messages, oldest first, with their tokens.
 --
--- What is no token stays: a list of that name may be another program's.
+-- Messages that wait for a limit have no tokens. What is no token stays: a list of that name may be another program's.
 -- What is known of deaths is dropped too: it says of the first of alike messages what may be of a dropped one.
 --
--- KEYS[1]  queue          LIST  waiting messages, oldest first
+-- KEYS[1]  queue          LIST  waiting messages, or those that wait for a limit, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message
 -- KEYS[3]  deaths         HASH  SHA-1 of a message -> deaths, and what is known of single calls of it
 -- ARGV[1]  count  how many at the most; the caller sends at most 10000
+-- ARGV[2]  queue  its name, with which the keys of records and locks begin
 --
--- The records of dropped calls say that they were cancelled, and their locks are free: these keys begin with the queue's name.
+-- The records of dropped calls say that they were cancelled, and their locks are free.
 --
 -- Returns the number of messages that were dropped.
 
@@ -20,6 +21,7 @@
 local STEP = 100 -- messages that are read at a time
 
 local waiting = redis.call('LLEN', KEYS[1])
+local has_tokens = KEYS[1] == ARGV[2]
 local tokens = redis.call('LLEN', KEYS[2])
 local count = math.min(tonumber(ARGV[1]), waiting)
 local digests = redis.call('HKEYS', KEYS[3])
@@ -34,15 +36,15 @@ if count > 0 then
     for _, message in ipairs(redis.call('LRANGE', KEYS[1], first, math.min(first + STEP, count) - 1)) do
       local options = options_of(message)
       if options then
-        redis.pcall('ZREM', KEYS[1] .. '_cancelled', options.i)
-        note_end(KEYS[1], options.i, options.s, options.u, now, 'cancelled', 'by', 'purge')
+        redis.pcall('ZREM', ARGV[2] .. '_cancelled', options.i)
+        note_end(ARGV[2], options.i, options.s, options.u, now, 'cancelled', 'by', 'purge')
       end
     end
   end
   redis.call('LTRIM', KEYS[1], count, -1)
 end
 local surplus = tokens - (waiting - count)
-if count > 0 and surplus > 0 then -- LREM takes a 0 for all
+if has_tokens and count > 0 and surplus > 0 then -- LREM takes a 0 for all
   redis.call('LREM', KEYS[2], math.min(surplus, count), '1')
 end
 return count

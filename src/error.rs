@@ -7,6 +7,7 @@ use crate::config::ConfigError;
 use crate::isolation::Isolation;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::EncodeError;
+use crate::protocol::limit::LimitError;
 use crate::protocol::names::{NameError, QueueName};
 #[cfg(feature = "worker")]
 use crate::runner::ZygoteError;
@@ -25,6 +26,9 @@ pub enum Error {
     /// A setting is out of its range.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The name of a limit is invalid, or nothing could run under it.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
     /// A queue name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),

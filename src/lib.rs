@@ -154,6 +154,7 @@ pub use crate::protocol::annotations::{HeaderError, TraceError};
 pub use crate::protocol::call_id::{CallId, CallIdError};
 pub use crate::protocol::call_state::{CallState, Cancelled};
 pub use crate::protocol::encode::EncodeError;
+pub use crate::protocol::limit::{Limit, LimitError, LimitName, Period};
 pub use crate::protocol::names::{NameError, PathError, QueueName};
 pub use crate::protocol::timestamp::{Timestamp, TimestampRangeError};
 #[cfg(feature = "worker")]
@@ -203,8 +204,8 @@ pub mod __private {
     /// The wire protocol.
     pub mod protocol {
         pub use crate::protocol::{
-            VERSION, annotations, arguments, backoff, call_id, decode, encode, info, keys, message, names,
-            timestamp, tracking, value,
+            VERSION, annotations, arguments, backoff, call_id, decode, encode, info, keys, limit, message,
+            names, timestamp, tracking, value,
         };
     }
 }

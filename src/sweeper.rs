@@ -364,6 +364,14 @@ impl Sweeper {
             is_even = gap == 0 || changed == 0;
         }
         report.promoted = promoted?;
+        let strays = self.broker.sweep_parked(keys).await?;
+        if strays > 0 {
+            tracing::warn!(
+                queue = keys.queue,
+                messages = strays,
+                "found messages that wait for limits which do not know them"
+            );
+        }
         forgotten.map(|()| report)
     }
 

@@ -7,7 +7,8 @@ use delayed::__private::script_text;
 use crate::support::root;
 
 /// What may be unpacked, and why it is small enough: Lua's stack takes 8000 values.
-const UNPACKED: [(&str, &str, &str); 18] = [
+const UNPACKED: [(&str, &str, &str); 21] = [
+    ("acquire", "wake_next(KEYS[3], KEYS[4], most - held, now)", "at most 100"),
     ("balance", "tokens", "1000 at a time"),
     ("bury", "letter", "six fields"),
     ("claim", "ARGV, behind + 1, behind + wanted", "wire ids, at most 1000"),
@@ -25,6 +26,8 @@ const UNPACKED: [(&str, &str, &str); 18] = [
     ("promote", "tokens", "100 at a time"),
     ("reconcile", "owned", "at most as many as wire ids"),
     ("start", "ARGV, i, i + 3", "what belongs to one call"),
+    ("unpark", "absent", "at most 200"),
+    ("wake", "entries", "at most 100"),
     ("submit", "ARGV, i, i + FIELDS - 1", "what belongs to one call"),
 ];
 

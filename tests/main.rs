@@ -17,6 +17,7 @@ mod followed;
 mod interop;
 mod isolation;
 mod layers;
+mod limited;
 mod lua;
 mod lua_headers;
 mod model;

@@ -12,7 +12,7 @@ use syn::punctuated::Punctuated;
 use crate::mistakes::Mistakes;
 use crate::values::{Backoff, Item};
 
-const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `unique`, `keep`, `expires`, \
+const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `unique`, `keep`, `expires`, `limit`, \
      `isolation`, `timeout`, `grace`, and for a process of its own `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, \
      `private_network` and `private_mounts`";
 const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry for ever";
@@ -20,7 +20,7 @@ const ATTEMPTS: &str = "write `max_attempts = 4`";
 const TWICE: &str = "`retry = 3` and `max_attempts = 4` say the same: keep one of them";
 
 /// As in `src/protocol/names.rs` of `delayed`, whose tests hold the two together.
-const SUFFIXES: [&str; 14] = [
+const SUFFIXES: [&str; 16] = [
     "_noti",
     "_hand",
     "_processing",
@@ -32,9 +32,11 @@ const SUFFIXES: [&str; 14] = [
     "_later",
     "_timetable",
     "_paused",
+    "_parked",
     "_scheduled",
     "_cancelled",
     "_done",
+    "_finished",
 ];
 const MAX_QUEUE_NAME: usize = 200;
 const QUEUES: &str = "delayed_queues";
@@ -52,6 +54,7 @@ pub(crate) struct Options {
     retry_for: Option<Duration>,
     backoff: Option<Backoff>,
     unique: Option<Unique>,
+    limit: Option<String>,
     keep: Option<Duration>,
     expires: Option<Duration>,
     isolation: Option<Isolation>,
@@ -143,6 +146,7 @@ impl Options {
             "unique" => self.unique = item.text("unique = \"until_done\"", unique, mistakes),
             "keep" => self.keep = item.time("1h", mistakes),
             "expires" => self.expires = item.time("10m", mistakes),
+            "limit" => self.limit = item.text("limit = \"github\"", limit_name, mistakes),
             "isolation" => self.isolation = item.text("isolation = \"fork\"", isolation, mistakes),
             "timeout" => self.timeout = item.time("30s", mistakes),
             "grace" => self.grace = item.time("2s", mistakes),
@@ -191,6 +195,7 @@ impl Options {
         let expires = self.expires.iter().map(duration_tokens);
         let unique = self.unique.map(unique_tokens);
         let unique = unique.iter();
+        let limit = self.limit.iter();
         let times = [("with_timeout", self.timeout), ("with_grace", self.grace)];
         let times: Vec<_> = (times.into_iter())
             .filter_map(|(method, time)| {
@@ -217,10 +222,22 @@ impl Options {
                 #(.with_keep(#keep))*
                 #(.with_expires(#expires))*
                 #(.with_unique(#unique))*
+                #(.with_limit(#limit))*
                 #(.with_isolation(::delayed::__private::Isolation::#isolation))*
                 #timeouts
                 #limits
         }
+    }
+}
+
+/// As `LimitName` of `delayed`.
+fn limit_name(text: &str) -> Result<String, String> {
+    if (1..=200).contains(&text.len()) && !text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "`limit = {text:?}` is no name of a limit: use 1 to 200 bytes of printable text without spaces"
+        ))
     }
 }
 

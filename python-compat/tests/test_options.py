@@ -55,6 +55,7 @@ def test_it_is_the_bytes_of_the_vector(case: dict[str, Any]) -> None:
         expires_at=expires_at,
         timeout=timeout,
         headers=case.get("headers"),
+        limit=case.get("limits"),
         traceparent=case.get("traceparent"),
         tracestate=case.get("tracestate"),
         **following(case),
@@ -122,6 +123,8 @@ def meta(**options: Any) -> Any:
         ({"expires_at": datetime.max.replace(tzinfo=timezone.utc)}, {"d": 253_402_300_800_000}),
         ({"expires_at": -5}, {"d": 0}),
         ({"headers": {"tenant": "acme"}}, {"h": {"tenant": "acme"}}),
+        ({"limit": "github"}, {"l": ["github"]}),
+        ({"limit": ["github", "tenant:42", "github"]}, {"l": ["github", "tenant:42"]}),
         ({"headers": {"x": "y" * 4095}}, {"h": {"x": "y" * 4095}}),
         ({"headers": {"b": "", "\u00e9": "\u65e5\n"}}, {"h": {"b": "", "\u00e9": "\u65e5\n"}}),
         ({"traceparent": PARENT}, {"w": [PARENT]}),
@@ -166,7 +169,7 @@ def test_expires_counts_from_when_a_call_could_run(options: dict[str, Any], seco
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"headers": {}}, {"retry": 3}, {"max_attempts": 4}, {"retry": -1}]
+    "options", [{}, {"headers": {}}, {"limit": []}, {"retry": 3}, {"max_attempts": 4}, {"retry": -1}]
 )
 def test_what_the_original_can_say_is_said_as_it_does(options: dict[str, Any]) -> None:
     assert msgpack.unpackb(RustTask(PATH, (1,), **options).serialize())[:2] == [PATH, [1]]
@@ -215,6 +218,11 @@ NOT_FINITE = [math.nan, math.inf, -math.inf, 1.7e308]
         ({"max_attempts": True}, "max_attempts is a bool"),
         ({"max_attempts": 1.0}, "max_attempts is a float"),
         ({"headers": [("a", "b")]}, "headers is a list; give a dict of str to str"),
+        ({"limit": 5}, "limit is a int; give a str or a list of str"),
+        ({"limit": [5]}, "limit has a int in it; give a str"),
+        ({"limit": "a b"}, "limit is 'a b'; give 1 to 200 bytes"),
+        ({"limit": ""}, "limit is ''; give 1 to 200 bytes"),
+        ({"limit": [str(n) for n in range(17)]}, "limit has 17 names, at most 16"),
         ({"headers": {"": "x"}}, "headers has the name ''; give a str, not empty"),
         ({"headers": {5: "x"}}, "headers has the name 5; give a str"),
         ({"headers": {"a": 5}}, r"headers\['a'\] is a int; give a str"),

@@ -8,6 +8,7 @@ use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::token::TOKEN;
 use crate::broker::transitions::Paused;
+use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 
@@ -31,11 +32,12 @@ pub(crate) enum Beside {
     Done,
     Finished,
     Paused,
+    Parked,
 }
 
 impl Beside {
     /// All of them.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Notifications,
         Self::Hand,
         Self::Processing,
@@ -50,6 +52,7 @@ impl Beside {
         Self::Done,
         Self::Finished,
         Self::Paused,
+        Self::Parked,
     ];
 
     /// What is appended to the queue's name.
@@ -69,6 +72,7 @@ impl Beside {
             Self::Done => "_done",
             Self::Finished => "_finished",
             Self::Paused => "_paused",
+            Self::Parked => "_parked",
         }
     }
 
@@ -87,6 +91,7 @@ impl Beside {
             Self::Done => "the ids of finished calls",
             Self::Finished => "finished calls",
             Self::Paused => "since when the queue is paused",
+            Self::Parked => "the names of limits",
         }
     }
 
@@ -108,6 +113,7 @@ impl Beside {
             Self::Workers | Self::Due | Self::Cancelled | Self::Done => {
                 pipe.cmd("ZRANGE").arg(key).arg(0).arg(0)
             }
+            Self::Parked => pipe.cmd("SRANDMEMBER").arg(key).arg(1),
             Self::Dead | Self::Finished => pipe.cmd("XRANGE").arg(key).arg("-").arg("+").arg("COUNT").arg(1),
             Self::Sweep | Self::Timetable | Self::Paused => pipe.cmd("GET").arg(key),
         };
@@ -130,6 +136,7 @@ impl Beside {
             (Self::Finished, Value::Array(entries)) => Some(begins_with(entries, FINISHED_FIELD)),
             (Self::Sweep | Self::Timetable, who) => Some(is_worker(who)),
             (Self::Paused, text) => Some(is_pause(text)),
+            (Self::Parked, Value::Array(names)) => Some(names.first().is_some_and(is_limit)),
             (Self::Due, Value::Array(members)) => Some(members.first().is_some_and(is_entry)),
             (Self::Later, Value::Array(pair)) => Some(is_scheduled(pair)),
             (Self::Cancelled | Self::Done, Value::Array(ids)) => Some(ids.first().is_some_and(is_id)),
@@ -144,6 +151,10 @@ fn is_token(value: &Value) -> bool {
 
 fn is_worker(value: &Value) -> bool {
     matches!(value, Value::BulkString(id) if std::str::from_utf8(id).ok().and_then(WorkerId::parse).is_some())
+}
+
+fn is_limit(value: &Value) -> bool {
+    matches!(value, Value::BulkString(name) if std::str::from_utf8(name).is_ok_and(|name| LimitName::parse(name).is_ok()))
 }
 
 fn is_pause(value: &Value) -> bool {
@@ -247,6 +258,7 @@ mod tests {
             (Beside::Cancelled, texts(&["0123456789abcdef"]), texts(&["anna"])),
             (Beside::Done, texts(&["0123456789abcdef"]), texts(&["anna"])),
             (Beside::Finished, entry("task"), entry("message")),
+            (Beside::Parked, texts(&["github"]), texts(&["two words"])),
             (Beside::Paused, text("17 anna at home"), text("yes")),
         ] {
             assert_eq!(fits(kind, ours), Some(true), "{kind:?}");

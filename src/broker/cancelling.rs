@@ -10,6 +10,7 @@ use crate::broker::transitions::{MAX_SCHEDULED, NewKillRequest, Requested};
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::{CallState, Cancelled};
 use crate::protocol::keys::{self, QueueKeys};
+use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 
@@ -17,6 +18,8 @@ use crate::protocol::names::{QueueName, WorkerId};
 const EXPIRY: Duration = Duration::from_secs(60);
 /// How many waiting messages are searched for a call without a record.
 const SEARCHED: u64 = 100_000;
+/// How many limits are searched for it.
+const PARKED: u32 = 10_000;
 const PAGE: u64 = 500;
 /// What the name begins with of who cancels, in a kill request: the control character CAN. No other name has one.
 const CANCELS: char = '\u{18}';
@@ -106,6 +109,13 @@ impl Broker {
     /// Looks for what is left in the queue, or in the records of calls that have ended meanwhile.
     async fn cancel_waiting(&self, calls: &mut Cancelling<'_>) -> Result<(), BrokerError> {
         let mut absent: HashSet<CallId> = calls.unrecorded().into_iter().collect();
+        if !absent.is_empty() {
+            // Before the queue: from there a call gets to its limit through a slot alone, whose claim finds the mark.
+            self.each_parked(&calls.keys, &mut |_, message| {
+                id_of(&message).is_some_and(|id| absent.remove(&id)) && absent.is_empty()
+            })
+            .await?;
+        }
         let is_complete = absent.is_empty()
             || self
                 .each_waiting(&calls.keys, &mut |message| {
@@ -172,6 +182,43 @@ impl Broker {
             expiry: EXPIRY,
         };
         self.kill(&calls.keys, &ask).await
+    }
+
+    /// Searches the messages that wait for limits for a call: the limit, and the message.
+    #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
+    pub(crate) async fn find_parked(
+        &self,
+        keys: &QueueKeys,
+        id: CallId,
+    ) -> Result<Option<(LimitName, Vec<u8>)>, BrokerError> {
+        let mut found = None;
+        self.each_parked(keys, &mut |name, message| {
+            found = (id_of(&message) == Some(id)).then(|| (name.clone(), message));
+            found.is_some()
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Visits the messages that wait for limits, until `visit` gives true.
+    async fn each_parked(
+        &self,
+        keys: &QueueKeys,
+        visit: &mut (dyn FnMut(&LimitName, Vec<u8>) -> bool + Send),
+    ) -> Result<(), BrokerError> {
+        for name in self.parked(keys, PARKED).await? {
+            for start in (0..SEARCHED).step_by(PAGE as usize) {
+                let page = self.parked_messages(keys, &name, start, PAGE).await?;
+                let is_last = (page.len() as u64) < PAGE;
+                if page.into_iter().any(|message| visit(&name, message)) {
+                    return Ok(());
+                }
+                if is_last {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The message of a call that waits.

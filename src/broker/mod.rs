@@ -12,6 +12,7 @@ mod error;
 mod finished;
 mod kill_requests;
 mod lease;
+mod limits;
 mod outage;
 mod raw_connection;
 mod read;
@@ -44,6 +45,7 @@ pub use self::error::{BrokerError, BrokerErrorKind};
 pub(crate) use self::finished::ListedCall;
 pub(crate) use self::kill_requests::{KillAnswer, KillRequest, digest};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};
+pub(crate) use self::limits::LimitState;
 pub(crate) use self::read::StreamEntry;
 pub(crate) use self::record::{Record, RecordEnd, RecordEnds, RecordListener};
 pub(crate) use self::scan::{Found, Pace};
@@ -55,9 +57,9 @@ pub(crate) use self::target::Target;
 pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
     Bound, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishedCall, Foreign,
-    MAX_BATCH, MAX_FINISHED, MAX_SCHEDULED, MAX_SUBMITTED, NewKillRequest, Owned, Paused, PickUpRequest,
-    Place, Promoted, Ready, ReconcileRequest, Reconciled, Requested, RetryLaterRequest, Revived, Said,
-    Scheduled, Started, Submission, Submitted,
+    MAX_ACQUIRED, MAX_BATCH, MAX_DEFERRED, MAX_FINISHED, MAX_SCHEDULED, MAX_SUBMITTED, MAX_WAKING,
+    NewKillRequest, Owned, Paused, PickUpRequest, Place, Promoted, Ready, ReconcileRequest, Reconciled,
+    Requested, RetryLaterRequest, Revived, Said, Scheduled, Started, Submission, Submitted, Verdict, Waking,
 };
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]

@@ -20,7 +20,8 @@ use crate::protocol::names::QueueName;
 pub(crate) struct Record(HashMap<String, Vec<u8>>);
 
 /// The fields of a record that a list shows.
-const LISTED: [&str; 17] = [
+#[cfg_attr(not(feature = "inspect"), allow(dead_code))]
+const LISTED: [&str; 18] = [
     "state",
     "task",
     "queued",
@@ -31,6 +32,7 @@ const LISTED: [&str; 17] = [
     "progress",
     "text",
     "errors",
+    "limit",
     "ended",
     "too_large",
     "unencodable",

@@ -27,10 +27,11 @@ struct Loaded {
 }
 
 /// What several scripts share, by name: `--! include name` stands for it.
-const SHARED: [(&str, &str); 10] = [
+const SHARED: [(&str, &str); 11] = [
     ("cancelled", include_str!("../../lua/shared/cancelled.lua")),
     ("deaths", include_str!("../../lua/shared/deaths.lua")),
     ("letters", include_str!("../../lua/shared/letters.lua")),
+    ("line", include_str!("../../lua/shared/line.lua")),
     ("marks", include_str!("../../lua/shared/marks.lua")),
     ("now", include_str!("../../lua/shared/now.lua")),
     ("paused", include_str!("../../lua/shared/paused.lua")),
@@ -109,6 +110,12 @@ scripts! {
     PURGE = "purge";
     PAUSE = "pause";
     RESUME = "resume";
+    ACQUIRE = "acquire";
+    WAKE = "wake";
+    RENEW = "renew";
+    PARK = "park";
+    UNPARK = "unpark";
+    DEFER = "defer";
 }
 
 /// Appends requests that load all scripts, so that no call has to be sent twice.

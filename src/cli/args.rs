@@ -1,6 +1,7 @@
 //! Which words does the command line take?
 
 mod calls;
+mod limits;
 mod operate;
 mod refused;
 mod serve;
@@ -13,6 +14,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(super) use self::calls::{Calls, CallsCancel, CallsList, CallsRun, CallsShow, CallsWait};
+pub(super) use self::limits::{Limits, SetLimit};
 pub(super) use self::operate::{
     Completions, Config, Dead, DeadDelete, DeadList, DeadMove, DeadShow, Kill, PauseQueue, Peek, Purge,
     Queues, QueuesVerb, Tasks, TasksVerb, Workers,
@@ -96,6 +98,13 @@ pub(super) enum Command {
     Workers(Workers),
     /// Show messages that wait
     Peek(Peek),
+    /// Show limits with those who hold them and who wait, set or remove one
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  {program} limits list\n  {program} limits set github --concurrency 4 --rate 100/1m\n  \
+                      {program} limits remove github"
+    )]
+    Limits(Limits),
     /// Show calls in every state, cancel them, run scheduled ones now, or wait for one to end
     #[command(
         subcommand,

@@ -105,6 +105,7 @@ impl From<Error> for Failure {
             Error::Broker(error) => code_of(error.kind()),
             Error::Config(_)
             | Error::Name(_)
+            | Error::Limit(_)
             | Error::Registry(_)
             | Error::NoZygote { .. }
             | Error::Zygote(_) => Code::Configuration,

@@ -6,6 +6,7 @@ mod coalesce;
 mod context;
 mod handle;
 mod layer;
+mod limits;
 mod link;
 mod patience;
 mod results;

@@ -86,6 +86,10 @@ impl Session {
         Ok(Enqueued { queue, id, conflict: None })
     }
 
+    pub(super) fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
     /// Cancels a call. Returns what it was found to be.
     pub(super) async fn cancel(
         &self,

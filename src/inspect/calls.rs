@@ -45,6 +45,8 @@ pub struct CallRecord {
     pub worker: Option<String>,
     /// The slot of that worker.
     pub wire_id: Option<String>,
+    /// The limit for which the call waits.
+    pub limit: Option<String>,
     /// How much of the last run is done, from 0 to 1, as it said itself: see [`Context::progress`](crate::Context::progress).
     pub progress: Option<f64>,
     /// What the run did then.
@@ -89,6 +91,7 @@ impl CallRecord {
             attempt: None,
             worker: None,
             wire_id: None,
+            limit: None,
             progress: None,
             progress_text: None,
             log: Vec::new(),
@@ -175,6 +178,8 @@ impl CallRecord {
                 queue.and_then(|queue| WorkerId::of_wire_id(&queue, &slot)).map(|id| id.to_string());
             self.wire_id = Some(slot);
         }
+        let limit = text("limit").filter(|limit| state == CallState::Waiting && !limit.is_empty());
+        self.limit = limit.or(self.limit);
         self.progress = record.text("progress").and_then(|share| share.parse().ok());
         self.progress_text = text("text").filter(|text| !text.is_empty());
         self.log = record.text("log").unwrap_or_default().lines().map(str::to_owned).collect();

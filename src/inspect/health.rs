@@ -36,8 +36,8 @@ pub struct Finding {
     /// How bad it is.
     pub level: Level,
     /// What was looked at: `access`, `version`, `eviction`, `persistence`, `memory`, `writes`, `clock`, `latency`,
-    /// `keys`, `foreign`, `names`, `unfound`, `locks`, `tokens`, `owners`, `live_keys`, `options`, `workers`, `versions`, `paused`
-    /// or `dead`.
+    /// `keys`, `foreign`, `names`, `unfound`, `locks`, `tokens`, `owners`, `live_keys`, `options`, `workers`, `versions`, `paused`,
+    /// `dead` or `limits`.
     pub check: &'static str,
     /// The queue, where it is one's.
     pub queue: Option<String>,
@@ -92,6 +92,7 @@ impl Inspector {
             }
             _ => Err(error),
         })?);
+        findings.extend(self.check_limits().await?);
         Ok(findings)
     }
 

@@ -163,13 +163,14 @@ impl Inspector {
         Ok(waiting)
     }
 
-    /// Drops the messages that wait now, oldest first, in chunks. Returns how many it dropped, which is less than the number of
+    /// Drops the messages that wait now, oldest first, in chunks; also those that wait for limits. Returns how many it dropped, which is less than the number of
     /// waiting messages if workers claim some meanwhile.
     ///
     /// # Errors
     /// Redis cannot be reached, or a key of the queue has a wrong type.
     pub async fn purge(&self, queue: &QueueName, progress: Progress<'_>) -> Result<u64, Error> {
         let keys = QueueKeys::new(queue);
+        let limited = self.broker.purge_limited(&keys).await?;
         let [total, ..] = self.broker.lengths(&keys).await?;
         let mut done = 0;
         while done < total {
@@ -180,6 +181,6 @@ impl Inspector {
             done += dropped;
             progress(done, total);
         }
-        Ok(done)
+        Ok(limited + done)
     }
 }

@@ -1,4 +1,5 @@
-//! Defines what a message carries for its program: user headers and a trace context. A worker hands it to the run and decides nothing by it.
+//! Defines what a message carries beside its options: user headers and a trace context, which a worker hands to the run, and
+//! the limits that the call names.
 
 mod headers;
 mod trace;
@@ -7,23 +8,26 @@ pub use self::headers::{HeaderError, Headers};
 pub(crate) use self::trace::read as read_trace;
 pub use self::trace::{TraceContext, TraceError};
 
+use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::protocol::meta::Pairs;
 
-/// What a call carries for its program, beside its arguments.
+/// What a call carries beside its arguments and its options of a fixed size.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Annotations {
     /// The user headers.
     pub headers: Headers,
     /// The trace that the call belongs to.
     pub trace: TraceContext,
+    /// The limits that the call names.
+    pub limits: Vec<LimitName>,
 }
 
 impl Annotations {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.headers.is_empty() && self.trace.is_empty()
+        self.headers.is_empty() && self.trace.is_empty() && self.limits.is_empty()
     }
 }
 
@@ -33,7 +37,8 @@ impl Pairs<'_> {
         // A message whose headers cannot be read is malformed, and never gets here.
         let headers = self.find(b"h").and_then(|value| Headers::read(value).ok());
         let trace = self.find(b"w").and_then(TraceContext::read);
-        Annotations { headers: headers.unwrap_or_default(), trace: trace.unwrap_or_default() }
+        let (headers, trace) = (headers.unwrap_or_default(), trace.unwrap_or_default());
+        Annotations { headers, trace, limits: self.limits() }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::protocol::annotations::{Annotations, HeaderError, TraceContext, Trace
 use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{MAX_DEPTH, Reader};
+use crate::protocol::limit::LimitError;
 use crate::protocol::meta;
 use crate::protocol::names::PathError;
 use crate::protocol::tracking::Lock;
@@ -44,6 +45,9 @@ pub enum EncodeError {
     /// Its trace context is not one.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// The name of a limit is not valid, or it names too many.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
     /// No worker could know a task by that path.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -199,6 +203,7 @@ fn with_keywords(
         !annotations.headers.is_empty(),
         meta.id.is_some(),
         meta.by_place,
+        !annotations.limits.is_empty(),
         meta.retry.is_some(),
         meta.keep_ms.is_some(),
         meta.timeout_ms.is_some(),
@@ -234,6 +239,11 @@ fn with_keywords(
     if meta.by_place {
         message.extend_from_slice(meta::KEYWORDS);
         message.extend_from_slice(keywords);
+    }
+    if !annotations.limits.is_empty() {
+        message.extend_from_slice(meta::LIMITS);
+        array_head(&mut message, annotations.limits.len());
+        annotations.limits.iter().for_each(|limit| text(&mut message, limit.as_str()));
     }
     if let Some(retry) = meta.retry {
         message.extend_from_slice(meta::RETRY);

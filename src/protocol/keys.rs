@@ -1,6 +1,7 @@
 //! Builds every Redis key.
 
 use crate::protocol::call_id::CallId;
+use crate::protocol::limit::LimitName;
 pub use crate::protocol::names::QUEUES;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::protocol::tracking::Lock;
@@ -38,6 +39,8 @@ pub struct QueueKeys {
     pub finished: String,
     /// STRING: since when the queue is paused, in milliseconds since 1970, a space, and by whom.
     pub paused: String,
+    /// SET: the names of limits for which messages of the queue wait.
+    pub parked: String,
     /// The channel on which that process is told of a call that is due before all others.
     pub due_channel: String,
     /// The channel on which workers are told that the queue is paused or resumed.
@@ -64,6 +67,7 @@ impl QueueKeys {
             done: format!("{queue}_done"),
             finished: format!("{queue}_finished"),
             paused: format!("{queue}_paused"),
+            parked: format!("{queue}_parked"),
             due_channel: due_channel(queue.as_str()),
             paused_channel: format!("{queue}{PAUSED_CHANNEL}"),
         }
@@ -105,6 +109,12 @@ pub fn lock(queue: &QueueName, lock: &Lock) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// LIST: the messages of a queue that wait for a limit, oldest first.
+#[must_use]
+pub fn waiters(queue: &str, limit: &LimitName) -> String {
+    format!("{queue}:l:{limit}")
 }
 
 /// HASH: a worker of ours on a queue: `seq` and `info`, and of its last reconcile `fence` and `applied`.

@@ -46,6 +46,7 @@ pub struct Message<'a> {
     id: Option<CallId>,
     expires_ms: Option<u64>,
     timeout_ms: Option<u64>,
+    names_limits: bool,
     meta: Pairs<'a>,
 }
 
@@ -79,6 +80,7 @@ impl<'a> Message<'a> {
             id: None,
             expires_ms: None,
             timeout_ms: None,
+            names_limits: false,
             meta: Pairs::default(),
         };
         match count {
@@ -156,6 +158,7 @@ impl<'a> Message<'a> {
                 Some(b"i") => self.id = Some(meta::id(value).map_err(refused('i'))?),
                 Some(b"r") => self.retry = meta::retry(value).map_err(refused('r'))?,
                 Some(b"t") => self.timeout_ms = Some(meta::timeout(value).map_err(refused('t'))?),
+                Some(b"l") => self.names_limits = true,
                 Some(b"k") if meta::may_be_keywords(value) => self.keywords = Some(value),
                 Some(b"k") => return Err(refused('k')("a map")),
                 _ => {}
@@ -225,6 +228,11 @@ impl<'a> Message<'a> {
     #[must_use]
     pub fn timeout_ms(&self) -> Option<u64> {
         self.timeout_ms
+    }
+
+    /// Whether it may name limits.
+    pub(crate) fn names_limits(&self) -> bool {
+        self.names_limits
     }
 
     /// Whether what its task returns is kept.

@@ -9,6 +9,7 @@ pub mod decode;
 pub mod encode;
 pub mod info;
 pub mod keys;
+pub mod limit;
 pub mod message;
 pub(crate) mod meta;
 pub mod names;

@@ -10,7 +10,7 @@ pub const QUEUES: &str = "delayed_queues";
 pub const MAX_QUEUE_NAME: usize = 200;
 
 /// What we append to a queue's name for keys of ours and of the ancestors; a queue's name ends in none of them.
-pub const SUFFIXES: [&str; 15] = [
+pub const SUFFIXES: [&str; 16] = [
     "_noti",
     "_hand",
     "_processing",
@@ -22,6 +22,7 @@ pub const SUFFIXES: [&str; 15] = [
     "_later",
     "_timetable",
     "_paused",
+    "_parked",
     "_scheduled",
     "_cancelled",
     "_done",

@@ -36,6 +36,8 @@ pub struct TaskOptions {
     pub expires: Option<Duration>,
     /// Whether its calls are unique.
     pub unique: Option<Unique>,
+    /// The name of the limit of its calls.
+    pub limit: Option<&'static str>,
     /// Where it runs; none is where the worker says.
     pub isolation: Option<Isolation>,
     /// How long it may run; where they say nothing, the worker's hold.
@@ -54,6 +56,7 @@ impl TaskOptions {
         keep: None,
         expires: None,
         unique: None,
+        limit: None,
         isolation: None,
         timeouts: Timeouts::NONE,
         limits: Limits::NONE,
@@ -99,6 +102,12 @@ impl TaskOptions {
     #[must_use]
     pub const fn with_unique(self, unique: Unique) -> Self {
         Self { unique: Some(unique), ..self }
+    }
+
+    /// With `limit = "…"`.
+    #[must_use]
+    pub const fn with_limit(self, limit: &'static str) -> Self {
+        Self { limit: Some(limit), ..self }
     }
 
     /// With `isolation = "…"`.

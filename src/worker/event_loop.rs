@@ -6,6 +6,7 @@
 
 mod drain;
 mod kill;
+mod limited;
 mod settle;
 
 use std::sync::Arc;
@@ -21,12 +22,13 @@ use crate::runner::{Done, Outcome};
 use crate::worker::busy_poll::BusyPoll;
 use crate::worker::decide::Policy;
 use crate::worker::event_loop::kill::Kills;
-use crate::worker::executor::{Batch, Executor, ExecutorParts, FinishedRun, LongRun, NextPrefetched};
+use crate::worker::executor::{Batch, Begun, Executor, ExecutorParts, FinishedRun, LongRun, NextPrefetched};
 use crate::worker::failures::Failures;
 use crate::worker::finished::FinishedCalls;
 use crate::worker::hooks::Hooks;
 use crate::worker::last_sweep::{LastSweep, Left};
 use crate::worker::observe::EndedRun;
+use crate::worker::permits::Permits;
 use crate::worker::phase::{Phase, StopReason};
 use crate::worker::question::Question;
 use crate::worker::queue::{Came, Demand, QueueEvent, QueueParts, Queues, Reply};
@@ -48,6 +50,7 @@ pub(super) struct Ended {
 pub(super) struct Parts {
     pub(super) queues: QueueParts,
     pub(super) executor: ExecutorParts,
+    pub(super) permits: Permits,
     pub(super) kills: KillChannels,
     pub(super) policy: Policy,
     pub(super) counters: Arc<Counters>,
@@ -73,6 +76,7 @@ pub(super) struct Questions {
 pub(super) struct EventLoop {
     queues: Queues,
     executor: Executor,
+    permits: Permits,
     kills: Kills,
     policy: Policy,
     failures: Failures,
@@ -99,6 +103,7 @@ impl EventLoop {
         Self {
             queues: Queues::new(parts.queues),
             executor: Executor::new(parts.executor),
+            permits: parts.permits,
             kills: Kills::new(parts.kills),
             policy: parts.policy,
             failures: Failures::new(),
@@ -144,6 +149,7 @@ impl EventLoop {
                     reports.drain(..).for_each(|done| self.on_end(done));
                 }
                 Some((queue, kill)) = self.kills.requested() => self.on_kill(queue, kill),
+                answers = self.permits.answers(self.is_burst) => self.on_answers(answers),
                 left = self.last_sweep.ended() => self.on_last_sweep(&left),
                 () = sleep_until(timer), if timer.is_some() => self.on_timer(),
                 () = yield_now(), if polls => continue,
@@ -173,7 +179,7 @@ impl EventLoop {
                 Some(StopReason::Requested)
             }
             Phase::Running if self.is_burst && is_idle => {
-                let is_drained = self.queues.have_nothing() && self.has_swept();
+                let is_drained = self.permits.are_idle() && self.queues.have_nothing() && self.has_swept();
                 is_drained.then_some(StopReason::Drained)
             }
             _ => None,
@@ -274,6 +280,7 @@ impl EventLoop {
         match event {
             QueueEvent::Arrived { .. } => self.on_arrived(event),
             QueueEvent::Cancelled { queue, slot, message } => {
+                self.leave_lines(queue, &message);
                 self.executor.hold(slot, queue, message, false, false);
                 let outcome = Outcome::Cancelled { by: String::new() };
                 if let Some(end) = self.executor.end_as(slot, outcome) {
@@ -284,6 +291,7 @@ impl EventLoop {
             // One that was killed meanwhile is settled already.
             QueueEvent::NotOwned { queue, slot } => {
                 if self.executor.take(slot).is_some() {
+                    self.permits.give_back_unused(slot);
                     self.queues.forget(queue, slot);
                 }
             }
@@ -307,6 +315,7 @@ impl EventLoop {
                 break;
             }
         }
+        self.permits.flush();
         self.executor.watch_prefetched();
         let demand = demand(&self.executor, self.accepts());
         self.queues.wait_for_tokens(demand);
@@ -352,12 +361,16 @@ impl EventLoop {
     }
 
     fn begin(&mut self, slot: usize, batch: &mut Batch) {
-        if let Some(end) = self.executor.begin(slot, batch) {
-            self.settle(end);
-        } else if let Some(started) = self.executor.started(slot)
-            && let Some((queue, _)) = self.executor.held(slot)
-        {
-            self.queues.note_started(queue, started);
+        match self.executor.begin(slot, batch) {
+            Begun::Ended(end) => self.settle(end),
+            Begun::Limited(limits) => self.ask_limits(slot, limits),
+            Begun::GoesOn => {
+                if let Some(started) = self.executor.started(slot)
+                    && let Some((queue, _)) = self.executor.held(slot)
+                {
+                    self.queues.note_started(queue, started);
+                }
+            }
         }
     }
 
@@ -422,14 +435,14 @@ impl EventLoop {
         // The last first, so that they end up in their old order.
         let taken = self.executor.take_prefetched();
         let count = taken.len();
-        taken.into_iter().for_each(|(queue, slot)| self.queues.put_back(queue, slot, Place::Head));
+        taken.into_iter().for_each(|(queue, slot)| self.put_back(queue, slot));
         count
     }
 
     /// The same of one queue.
     fn put_back_prefetched_of(&mut self, queue: usize) {
         let slots = self.executor.take_prefetched_of(queue);
-        slots.into_iter().rev().for_each(|slot| self.queues.put_back(queue, slot, Place::Head));
+        slots.into_iter().rev().for_each(|slot| self.put_back(queue, slot));
     }
 
     /// Takes in the ends of runs that were reported so far.

@@ -16,9 +16,11 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::broker::{BrokerError, Foreign, KillRequest, LeaseKeeper};
+use crate::protocol::limit::LimitKeys;
 use crate::protocol::names::WorkerId;
 use crate::repeats::WINDOW;
 use crate::worker::description::Description;
+use crate::worker::permits::HeldLimits;
 use crate::worker::queue::pause::PauseNews;
 use crate::worker::queue::served::ServedQueue;
 
@@ -42,6 +44,8 @@ pub(super) struct Pulse {
     pub(super) lease: Duration,
     pub(super) period: Duration,
     pub(super) description: Description,
+    /// The limits that calls of this worker hold.
+    pub(super) permits: Arc<HeldLimits>,
     /// Where the tasks run.
     pub(super) runtime: Handle,
     /// Notified after each beat except the first if there may be something to sweep, in the queues that have it noted.
@@ -290,6 +294,16 @@ impl Pulse {
             }
             if is_idle {
                 beating.rests = RESTS;
+            }
+        }
+        for (limit, holders) in self.permits.all() {
+            let keys = LimitKeys::new(&limit);
+            for chunk in holders.chunks(CHUNK) {
+                match keeper.renew(&keys, self.lease, chunk) {
+                    Ok(_) => {}
+                    Err(error) if error.is_silence() => return Err(error),
+                    Err(error) => result = Err(error),
+                }
             }
         }
         result.map(|()| found)

@@ -17,6 +17,7 @@ mod notes;
 // Read by tests alone.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
 mod observe;
+mod permits;
 mod phase;
 mod prefetch_limiter;
 mod question;
@@ -31,7 +32,7 @@ mod sweep;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{OptionFuture, join, join4, try_join_all};
+use futures_util::future::{OptionFuture, join, join5, try_join_all};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -69,6 +70,7 @@ use crate::worker::executor::{ExecutorParts, Shared};
 use crate::worker::finished::FinishedCalls;
 use crate::worker::heartbeat::{Beating, Heartbeat, Pulse};
 use crate::worker::last_sweep::LastSweep;
+use crate::worker::permits::{HeldLimits, Permits};
 use crate::worker::prefetch_limiter::PrefetchLimiter;
 use crate::worker::queue::pause::PauseNews;
 use crate::worker::queue::served::ServedQueue;
@@ -189,7 +191,8 @@ impl Worker {
         let (kill, kills) = unbounded_channel();
         let questions = Questions::default();
         let (paused, pauses) = unbounded_channel();
-        let pulse = self.pulse(&queues, kill, paused.clone(), &questions);
+        let held = Arc::new(HeldLimits::default());
+        let pulse = self.pulse(&queues, kill, paused.clone(), &questions, Arc::clone(&held));
         let found = Arc::clone(&pulse.found);
         let begun = self.heartbeat.begin(pulse);
         let registered = try_join_all(queues.iter().map(|queue| register(&broker, queue)));
@@ -254,6 +257,8 @@ impl Worker {
                 (burials, Owned::spawn(hooks::call_for_burials(broker, queues, hooks, buried)))
             })
             .unzip();
+        let (permits, telling) = Permits::new(broker.clone(), config.lease, held);
+        let telling = Owned::spawn(telling);
         let running = Arc::clone(&questions.running);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
@@ -284,6 +289,7 @@ impl Worker {
                 done,
                 ended,
             },
+            permits,
             kills: KillChannels { requests: kills, answers: answer },
             policy: Policy {
                 unknown: config.unknown,
@@ -346,7 +352,13 @@ impl Worker {
         let listing = OptionFuture::from(listing.map(Owned::join));
         let _ = tokio::time::timeout(
             LAST_ANSWERS,
-            join4(answers.join(), noting.join(), listing, OptionFuture::from(burying.map(Owned::join))),
+            join5(
+                answers.join(),
+                noting.join(),
+                telling.join(),
+                listing,
+                OptionFuture::from(burying.map(Owned::join)),
+            ),
         )
         .await;
         // Only now: a worker that drains still owns messages.
@@ -391,6 +403,7 @@ impl Worker {
         kills: UnboundedSender<(usize, KillRequest)>,
         pauses: UnboundedSender<PauseNews>,
         questions: &Questions,
+        permits: Arc<HeldLimits>,
     ) -> Pulse {
         let config = &self.config.worker;
         let (version, question) = (self.program_version.clone(), Arc::clone(&questions.long_runs));
@@ -400,6 +413,7 @@ impl Worker {
             lease: config.lease,
             period: config.beat_period(),
             description: Description::new(config, version, self.handle.clone(), question),
+            permits,
             runtime: tokio::runtime::Handle::current(),
             found: Arc::default(),
             kills,

@@ -42,7 +42,10 @@ impl EndedRun {
             Settlement::RetryLater { delay, .. } if is_snoozed => Next::Snoozed(*delay),
             Settlement::RetryLater { delay, .. } => Next::Again(*delay),
             Settlement::Bury { reason, detail, .. } => Next::Dead(reason, detail.clone()),
-            Settlement::PutBack { .. } | Settlement::Leave => Next::PutBack,
+            Settlement::PutBack { .. }
+            | Settlement::Park { .. }
+            | Settlement::Defer { .. }
+            | Settlement::Leave => Next::PutBack,
         };
         Self { queue: queue.clone(), message: run.message.to_vec(), outcome: decision.outcome.clone(), next }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::broker::Place;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
+use crate::protocol::limit::LimitName;
 use crate::protocol::tracking::Tracking;
 
 /// The one transition that ends a worker's ownership of a message.
@@ -42,6 +43,10 @@ pub(super) enum Settlement {
     },
     /// Back into the queue unchanged.
     PutBack { place: Place },
+    /// To the messages that wait for this limit, unchanged.
+    Park { limit: LimitName },
+    /// To the timetable, unchanged, under this id, until the rate of a limit lets it run.
+    Defer { id: CallId, wait: Duration },
     /// It stays owned: a sweeper requeues it when the worker is gone, and counts a death.
     Leave,
 }

@@ -164,7 +164,7 @@ fn a_purge_takes_tokens_alone() {
     seed(&mut bench, TOKENS);
     let purged: u64 = bench
         .call("purge", |call| {
-            call.key(QUEUE).key(TOKENS).key(DEATHS).arg(10);
+            call.key(QUEUE).key(TOKENS).key(DEATHS).arg(10).arg(QUEUE);
         })
         .unwrap();
     assert_eq!(purged, 2);

@@ -1,5 +1,6 @@
 //! Each script of `lua/` alone: seed Redis, call it, compare the whole state and the reply.
 
+mod acquire;
 mod ancestors;
 mod balance;
 mod beat;
@@ -7,18 +8,21 @@ mod begin;
 mod bury;
 mod cancel;
 mod claim;
+mod defer;
 mod denied;
 mod finish;
 mod foreign;
 mod kill;
 mod marks;
 mod note;
+mod park;
 mod pause;
 mod pick_up;
 mod promote;
 mod purge;
 mod put_back;
 mod reconcile;
+mod renew;
 mod requeue_lost;
 mod resign;
 mod resume;
@@ -29,6 +33,8 @@ mod run_now;
 mod schedule;
 mod start;
 mod submit;
+mod unpark;
+mod wake;
 
 use std::collections::BTreeMap;
 
@@ -50,6 +56,16 @@ pub(crate) const LATER: &str = "q_later";
 pub(crate) const CANCELLED: &str = "q_cancelled";
 pub(crate) const TIMETABLE: &str = "q_timetable";
 pub(crate) const WORKERS: &str = "q_workers";
+/// The keys of a limit, in the order in which scripts take them.
+pub(crate) const LIMIT: [&str; 5] = [
+    "{delayed:l}:policy",
+    "{delayed:l}:holders",
+    "{delayed:l}:line",
+    "{delayed:l}:state",
+    "{delayed:l}:permits",
+];
+pub(crate) const WAITERS: &str = "q:l:l";
+pub(crate) const PARKED: &str = "q_parked";
 const WORKER_ID: &str = "abcdefghijklmn27";
 const WORKER: &str = "q:abcdefghijklmn27";
 const ORDERS: &str = "q:abcdefghijklmn27:kill";
@@ -130,6 +146,25 @@ impl Bench {
         let mut command = redis::cmd("XADD");
         command.arg(DEAD).arg(id).arg("message").arg(message);
         let () = command.query(&mut self.redis).unwrap();
+    }
+
+    /// Sets what the limit allows.
+    fn limit(&mut self, policy: &[(&str, u64)]) {
+        let () = self.redis.hset_multiple(LIMIT[0], policy).unwrap();
+    }
+
+    /// Lets messages wait for the limit, each with its entry in the line.
+    fn park(&mut self, messages: &[&str]) {
+        for message in messages {
+            let () = self.redis.rpush(WAITERS, message).unwrap();
+            let () = self.redis.rpush(LIMIT[2], entry(message)).unwrap();
+        }
+        let () = self.redis.sadd(PARKED, "l").unwrap();
+    }
+
+    fn server_ms(&mut self) -> u64 {
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut self.redis).unwrap();
+        seconds * 1000 + micros / 1000
     }
 
     /// Schedules a call.
@@ -293,4 +328,9 @@ fn bytes(messages: &[&str]) -> Vec<Vec<u8>> {
 /// The field of a message in `deaths`.
 pub(crate) fn digest(message: &str) -> String {
     redis::Script::new(message).get_hash().to_owned()
+}
+
+/// The entry of a message in the line of a limit.
+pub(crate) fn entry(message: &str) -> String {
+    format!("{} {QUEUE}", digest(message))
 }

@@ -2,7 +2,7 @@ use super::*;
 
 fn purge(bench: &mut Bench, count: u64) -> RedisResult<u64> {
     bench.call("purge", |call| {
-        call.key(QUEUE).key(TOKENS).key(DEATHS).arg(count);
+        call.key(QUEUE).key(TOKENS).key(DEATHS).arg(count).arg(QUEUE);
     })
 }
 
@@ -71,4 +71,16 @@ fn drops_ten_thousand_also_from_a_full_redis() {
 fn changes_nothing_when_it_is_refused() {
     let seed = |bench: &mut Bench| bench.wait(&["a", "b"]);
     changes_nothing_it_may_not(&[QUEUE, TOKENS, DEATHS], seed, |bench| purge(bench, 1));
+}
+
+#[test]
+fn drops_messages_that_wait_for_a_limit_and_no_tokens() {
+    let mut bench = Bench::new();
+    bench.wait(&["x"]);
+    bench.park(&["a", "b"]);
+    let dropped: RedisResult<u64> = bench.call("purge", |call| {
+        call.key(WAITERS).key(TOKENS).key(DEATHS).arg(1).arg(QUEUE);
+    });
+    assert_eq!((dropped.unwrap(), bench.state().tokens), (1, 1));
+    assert_eq!(bench.redis.lrange::<_, Vec<String>>(WAITERS, 0, -1).unwrap(), ["b"]);
 }

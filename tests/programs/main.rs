@@ -7,6 +7,7 @@ mod followed;
 mod interop;
 mod isolation;
 mod layers;
+mod limited;
 mod points;
 #[expect(clippy::print_stderr, reason = "tests read it")]
 mod producer;

@@ -5,6 +5,7 @@ use delayed::__private::protocol::encode::{Meta, annotated, by_keyword};
 use delayed::__private::protocol::message::{Form, Message};
 use delayed::__private::protocol::tracking::{Lock, LockMode, Tracking};
 use delayed::CallId;
+use delayed::LimitName;
 use rmpv::Value;
 use serde_json::{Value as Json, json};
 
@@ -119,6 +120,8 @@ fn annotations(json: &Json) -> Annotations {
         annotations.headers.insert(name, string(value));
     }
     annotations.trace.parent = json["traceparent"].as_str().unwrap_or_default().to_owned();
+    let limits = json["limits"].as_array().into_iter().flatten();
+    annotations.limits = limits.map(|name| LimitName::parse(&string(name)).unwrap()).collect();
     annotations.trace.state = json["tracestate"].as_str().unwrap_or_default().to_owned();
     annotations
 }

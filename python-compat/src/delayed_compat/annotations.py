@@ -1,4 +1,4 @@
-"""Checks what a call carries beside its arguments: headers, and the trace that it belongs to."""
+"""Checks what a call carries beside its arguments: headers, its trace, and the limits it names."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from typing import Any
 from .arguments import kind_of, text_of
 from .errors import InvalidTaskError, shown
 
-__all__ = ["headers_of", "trace_of"]
+__all__ = ["headers_of", "limits_of", "trace_of"]
 
 MAX_HEADERS, MAX_HEADER_BYTES = 32, 4096
 """How many headers a call has at most, and how many bytes, names and values together."""
+
+MAX_LIMITS, MAX_LIMIT_NAME = 16, 200
+"""How many limits a call names at most, and how many bytes the name of one has."""
 
 MAX_TRACEPARENT, MAX_TRACESTATE = 256, 512
 """How many characters they have at most."""
 
 _TRACEPARENT = re.compile(
     r"(?!ff)([0-9a-f]{2})-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[\s\S]*)?"
+)
+_UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\\s"
 )
 _TRACESTATE = re.compile(r"[\t -~]*")
 
@@ -69,3 +75,24 @@ def trace_of(parent: Any, state: Any) -> list[str] | None:
             f"give printable ASCII characters, at most {MAX_TRACESTATE}"
         )
     return [parent, state]
+
+
+def limits_of(limit: Any) -> list[str] | None:
+    """Return the names of limits, each once; None without one."""
+    if limit is None:
+        return None
+    if not isinstance(limit, (str, list, tuple)):
+        raise InvalidTaskError(f"limit is a {kind_of(limit)}; give a str or a list of str")
+    names = [limit] if isinstance(limit, str) else list(dict.fromkeys(limit))
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidTaskError(f"limit has a {kind_of(name)} in it; give a str")
+        size = len(text_of(name, ("limit",)).encode())
+        if not 1 <= size <= MAX_LIMIT_NAME or _UNSEEN.search(name):
+            raise InvalidTaskError(
+                f"limit is {shown(name)}; give 1 to {MAX_LIMIT_NAME} bytes of printable text "
+                "without spaces"
+            )
+    if len(names) > MAX_LIMITS:
+        raise InvalidTaskError(f"limit has {len(names)} names, at most {MAX_LIMITS} are allowed")
+    return names or None

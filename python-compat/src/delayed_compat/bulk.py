@@ -45,7 +45,7 @@ QUEUES = "delayed_queues"
 MAX_QUEUE_NAME = 200
 SUFFIXES = (
     *("_noti", "_hand", "_processing", "_workers", "_dead", "_deaths", "_sweep"),
-    *("_due", "_later", "_timetable", "_paused", "_scheduled", "_cancelled", "_done"),
+    *("_due", "_later", "_timetable", "_paused", "_parked", "_scheduled", "_cancelled", "_done"),
     "_finished",
 )
 _HIDDEN = re.compile(

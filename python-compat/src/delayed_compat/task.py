@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgpack import Unpacker, packb
 
-from .annotations import headers_of, trace_of
+from .annotations import headers_of, limits_of, trace_of
 from .arguments import check, keyword_arguments, kind_of, places_of, standard_payload
 from .backoff import Backoff, backoff_text
 from .call_id import CallId, new_id, parse_id
@@ -82,6 +82,8 @@ class RustTask:
             at most 32 with 4096 bytes, names and values together.
         traceparent: The trace that the call belongs to, as W3C Trace Context writes it.
         tracestate: What vendors add to it; not sent without a traceparent.
+        limit: The name of a limit, or several, that hold for the call beside that of its task: it
+            runs only while they allow it.
         keep: For how long its record, with the state and the result, is kept after its end.
         unique: Until when it is the only one of its task with these arguments: `until_started`,
             `until_done`, a duration from its enqueue on, or `replace`: a newer one takes its place
@@ -117,6 +119,7 @@ class RustTask:
         headers: Mapping[str, str] | None = None,
         traceparent: str | None = None,
         tracestate: str | None = None,
+        limit: str | list[str] | tuple[str, ...] | None = None,
         keep: Duration | None = None,
         unique: Unique | None = None,
         unique_key: str | None = None,
@@ -141,6 +144,7 @@ class RustTask:
                 "d": _expires_ms(expires, expires_at, self._due),
                 "h": headers_of(headers) or None,
                 "i": None if self._id is None else self._id.bytes,
+                "l": limits_of(limit),
                 "s": keep_ms,
                 "t": None if timeout is None else timeout_ms(timeout, "timeout"),
                 "u": lock or None,

@@ -3,22 +3,26 @@
 //!
 //! `balance.rs` calls `lua/balance.lua`, and so on; an enqueue alone is a transaction.
 
+mod acquire;
 mod balance;
 mod beat;
 mod begin;
 mod bury;
 mod cancel;
 mod claim;
+mod defer;
 mod enqueue;
 mod finish;
 mod kill;
 mod note;
+mod park;
 mod pause;
 mod pick_up;
 mod promote;
 mod purge;
 mod put_back;
 mod reconcile;
+mod renew;
 mod requeue_lost;
 mod resign;
 mod resume;
@@ -29,10 +33,14 @@ mod run_now;
 mod schedule;
 mod start;
 mod submit;
+mod unpark;
+mod wake;
 
+pub(crate) use self::acquire::{MAX_ACQUIRED, Verdict};
 pub(crate) use self::beat::Foreign;
 pub(crate) use self::bury::{Buried, BuryRequest, DeadLimits};
 pub(crate) use self::claim::{ClaimRequest, Claimed, MAX_BATCH};
+pub(crate) use self::defer::MAX_DEFERRED;
 pub(crate) use self::enqueue::Ready;
 pub(crate) use self::finish::{FinishedCall, MAX_FINISHED};
 pub(crate) use self::kill::{NewKillRequest, Requested};
@@ -49,3 +57,5 @@ pub(crate) use self::revive::Revived;
 pub(crate) use self::schedule::{Entry, MAX_SCHEDULED};
 pub(crate) use self::start::Started;
 pub(crate) use self::submit::{Bound, MAX_SUBMITTED, Submission, Submitted};
+pub(super) use self::unpark::MAX_UNPARKED;
+pub(crate) use self::wake::{MAX_WAKING, Waking};

@@ -8,6 +8,7 @@ mod dev;
 mod doctor;
 mod enqueue;
 mod kill;
+mod limits;
 mod pause;
 mod peek;
 mod purge;
@@ -46,6 +47,7 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Queues(args) => queues::run(&program, args).await?,
         Command::Workers(args) => workers::run(&program, &args).await?,
         Command::Peek(args) => peek::run(&program, &args).await?,
+        Command::Limits(verb) => limits::run(&program, &verb).await?,
         Command::Calls(verb) => calls::run(&program, verb).await?,
         Command::Dead(verb) => dead::run(&program, verb).await?,
         Command::Purge(args) => purge::run(&program, &args).await?,

@@ -34,9 +34,7 @@ impl Inspector {
             Some((wire_id, message)) => {
                 Some(CallRecord::owned(queue, wire_id, MessageSummary::of(&message, limit)))
             }
-            None => self.broker.find_waiting(&keys, id).await?.map(|message| {
-                CallRecord::of_message(queue, CallState::Waiting, MessageSummary::of(&message, limit))
-            }),
+            None => self.waiting_call(queue, &keys, id, limit).await?,
         };
         // Only now: it may have begun, or ended, in between.
         let record = self.broker.record(queue, id).await?;
@@ -49,6 +47,24 @@ impl Inspector {
                 None => self.finished_call(queue, id).await,
             },
         }
+    }
+
+    /// A call that waits, also for a limit.
+    async fn waiting_call(
+        &self,
+        queue: &QueueName,
+        keys: &QueueKeys,
+        id: CallId,
+        limit: usize,
+    ) -> Result<Option<CallRecord>, Error> {
+        let waiting = |message: &[u8]| {
+            CallRecord::of_message(queue, CallState::Waiting, MessageSummary::of(message, limit))
+        };
+        if let Some(message) = self.broker.find_waiting(keys, id).await? {
+            return Ok(Some(waiting(&message)));
+        }
+        let parked = self.broker.find_parked(keys, id).await?;
+        Ok(parked.map(|(name, message)| CallRecord { limit: Some(name.to_string()), ..waiting(&message) }))
     }
 
     /// A call that is found without a search: in the timetable, or by its record once it has ended.

@@ -2,6 +2,7 @@
 
 use super::Call;
 use crate::protocol::annotations::Annotations;
+use crate::protocol::limit::LimitName;
 #[cfg(feature = "client")]
 use crate::task::trace;
 
@@ -21,6 +22,30 @@ impl<R> Call<R> {
     /// ```
     pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.with_annotations(|annotations| annotations.headers.insert(name, value))
+    }
+
+    /// Names a limit that holds for the call, beside that of its task: it runs only while the limit allows it, and holds no slot
+    /// of a worker while it waits. Several limits can be named. A name without a policy limits nothing: see
+    /// [`Client::set_limit`](crate::Client::set_limit). An invalid name is an error of the client that enqueues the call.
+    ///
+    /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it: the limit of
+    /// the task holds for these.
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn sync(repository: String) {} }
+    /// let call = tasks::sync::call("delayed".into()).limit("github").limit("tenant:42");
+    /// # drop(call);
+    /// ```
+    pub fn limit(self, name: impl AsRef<str>) -> Self {
+        match LimitName::parse(name.as_ref()) {
+            Ok(name) => self.with_annotations(|annotations| {
+                if !annotations.limits.contains(&name) {
+                    annotations.limits.push(name);
+                }
+            }),
+            Err(error) if self.is_native() => self.with(|options| options.refused_limit = Some(error)),
+            Err(_) => self,
+        }
     }
 
     /// Sets the `traceparent` of [W3C Trace Context](https://www.w3.org/TR/trace-context/): the trace and the span in which the

@@ -5,6 +5,7 @@ use super::expiry::Expiry;
 use crate::protocol::annotations::Annotations;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Meta};
+use crate::protocol::limit::{LimitError, MAX_LIMITS};
 use crate::protocol::meta;
 use crate::protocol::tracking::{Lock, LockMode};
 use crate::task::overflow::Overflow;
@@ -24,6 +25,8 @@ pub(super) struct CallOptions {
     /// Of our own form alone, as are the annotations.
     pub(super) meta: Meta,
     pub(super) annotations: Annotations,
+    /// The name of a limit that is not valid.
+    pub(super) refused_limit: Option<LimitError>,
 }
 
 impl CallOptions {
@@ -44,6 +47,13 @@ impl CallOptions {
         payload: &[u8],
         id: Option<CallId>,
     ) -> Result<Vec<u8>, EncodeError> {
+        if let Some(refused) = &self.refused_limit {
+            return Err(refused.clone().into());
+        }
+        let count = self.annotations.limits.len();
+        if count > MAX_LIMITS {
+            return Err(LimitError::TooMany { count }.into());
+        }
         self.annotations.headers.check()?;
         self.annotations.trace.check()?;
         let lock = self.lock(task, payload);

@@ -33,6 +33,7 @@ impl EventLoop {
                 left.iter().filter(|run| run.queue == queue).map(|run| run.slot).collect();
             self.queues.put_back_last(queue, &slots, last).await;
         }
+        self.permits.give_back_all();
         self.queues.hang_up(last, demand(&self.executor, false)).await;
         still_running
     }

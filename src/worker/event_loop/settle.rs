@@ -34,6 +34,7 @@ impl EventLoop {
         let is_isolated = task.is_some_and(|task| task.is_isolated());
         let decision = decide(&end, &info, &self.policy);
         let run = end.run;
+        self.permits.give_back(run.slot);
         if let Some(observer) = &self.observer {
             let _ = observer.send(EndedRun::new(self.queues.name(run.queue), &run, &decision));
         }
@@ -107,6 +108,8 @@ impl EventLoop {
                 let ended = Ended { task, call_id: id, duration: run.took, attempt };
                 self.failures.retried(queue, ended, settlement.delay(), outcome);
             }
+            // Of a call that has not begun.
+            Settlement::Park { .. } | Settlement::Defer { .. } => {}
             // It is logged when it is a dead letter.
             Settlement::Bury { .. } => count(&counters.buried, 1),
             Settlement::Leave => {

@@ -6,6 +6,7 @@
 mod batch;
 mod blocking;
 mod deadline;
+mod permit;
 mod prefetched;
 mod runs;
 mod start;
@@ -21,9 +22,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use crate::broker::Started;
 use crate::isolation::Timeouts;
 use crate::protocol::call_id::CallId;
+use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::runner::{Done, Outcome, Processes};
 use crate::worker::executor::blocking::{BlockingRun, BlockingRuns};
+use crate::worker::executor::permit::Permit;
 use crate::worker::executor::prefetched::PrefetchedMessages;
 use crate::worker::executor::runs::{Rung, Runs, Stop};
 use crate::worker::executor::task_table::{TaskEntry, TaskId, TaskTable};
@@ -37,6 +40,7 @@ pub(super) use self::blocking::Shared;
 pub(super) use self::deadline::RunDeadline;
 pub(super) use self::prefetched::NextPrefetched;
 pub(super) use self::runs::{FinishedRun, LongRun, RunEnd};
+pub(super) use self::start::Begun;
 
 /// After how long runs of quick blocking tasks that still wait get threads of their own.
 const HELP_AFTER: Duration = Duration::from_millis(2);
@@ -215,6 +219,38 @@ impl Executor {
         if let Some(running) = self.runs.get_mut(slot) {
             running.note_begun();
         }
+    }
+
+    /// The limits of a call.
+    pub(super) fn limits_of(&self, message: &[u8]) -> Vec<LimitName> {
+        let Ok(message) = Message::decode(message) else { return Vec::new() };
+        self.tasks.find(message.task()).map_or(Vec::new(), |task| self.tasks.get(task).limits_of(&message))
+    }
+
+    /// Notes that the limits of the call in a slot are asked. Gives its place in the order of claims, which tells the messages
+    /// of one slot apart, and the time on the clock of its queue.
+    pub(super) fn await_permit(&mut self, slot: usize) -> Option<(u64, u64)> {
+        let running = self.runs.get_mut(slot)?;
+        running.set_permit(Permit::Asked);
+        Some((running.order(), self.queues[running.queue()].now()))
+    }
+
+    /// Notes that the limits of the call in a slot let it run. Gives whether it is to run alone; `None` when the slot holds
+    /// another message by now, or none.
+    pub(super) fn permit(&mut self, slot: usize, order: u64) -> Option<bool> {
+        let running = self.runs.get_mut(slot).filter(|running| running.order() == order)?;
+        running.set_permit(Permit::Granted);
+        Some(running.is_alone())
+    }
+
+    /// Whether a slot still holds the message with this place in the order of claims.
+    pub(super) fn holds(&self, slot: usize, order: u64) -> bool {
+        self.runs.get(slot).is_some_and(|running| running.order() == order)
+    }
+
+    /// Whether the lease of a slot has ended since that time, so that others may run its message.
+    pub(super) fn has_lapsed_since(&self, queue: usize, slot: usize, since: u64) -> bool {
+        self.queues[queue].has_lapsed(slot, since, self.lease)
     }
 
     /// What a slot holds: the queue and the bytes.

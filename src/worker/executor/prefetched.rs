@@ -50,7 +50,7 @@ impl Executor {
     }
 
     /// The same for one that was claimed before all others that wait.
-    pub(super) fn leave_prefetched_first(&mut self, slot: usize) {
+    pub(in crate::worker) fn leave_prefetched_first(&mut self, slot: usize) {
         if let Some(running) = self.runs.get(slot) {
             let (order, since) = (running.order(), self.queues[running.queue()].now());
             self.prefetched.waiting.push_front(Prefetched { slot, order, since });

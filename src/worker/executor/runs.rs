@@ -11,6 +11,7 @@ use crate::protocol::tracking::Tracking;
 use crate::runner::{Outcome, RunHandle, Traces};
 use crate::task::Cancellation;
 use crate::worker::executor::deadline::{RunDeadline, Step};
+use crate::worker::executor::permit::Permit;
 use crate::worker::executor::task_table::TaskId;
 
 /// A message that runs, or is to begin.
@@ -26,6 +27,7 @@ pub(super) struct Running {
     is_alone: bool,
     /// Whether Redis has noted that it begins, alone.
     is_noted: bool,
+    permit: Permit,
     /// Its place in the order of claims.
     order: u64,
     stop: Stop,
@@ -138,8 +140,20 @@ impl Running {
         self.order
     }
 
+    pub(super) fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
     pub(super) fn is_noted(&self) -> bool {
         self.is_noted
+    }
+
+    pub(super) fn permit(&self) -> Permit {
+        self.permit
+    }
+
+    pub(super) fn set_permit(&mut self, permit: Permit) {
+        self.permit = permit;
     }
 
     pub(super) fn note_begun(&mut self) {
@@ -289,6 +303,7 @@ impl Runs {
             is_suspect,
             is_alone,
             is_noted: false,
+            permit: Permit::Unasked,
             order: self.claims,
             stop: Stop::NotNeeded,
             began: None,
@@ -309,7 +324,9 @@ impl Runs {
         if self.alone == 0 {
             return None;
         }
-        let waits = |running: &&Running| running.is_alone && !running.stop.is_needed();
+        let waits = |running: &&Running| {
+            running.is_alone && !running.stop.is_needed() && running.permit != Permit::Asked
+        };
         (0..self.slots.len()).find_map(|slot| Some((slot, self.get(slot).filter(waits)?)))
     }
 

@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::excerpt::excerpt;
 use crate::isolation::Isolation;
+use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::protocol::tracking::Tracking;
 use crate::runner::{Done, Job, Outcome, Run, Speed, start, start_with_states};
@@ -20,6 +21,7 @@ use crate::worker::executor::Executor;
 use crate::worker::executor::batch::Batch;
 use crate::worker::executor::blocking::{BlockingRun, Shared};
 use crate::worker::executor::deadline::{Allotment, RunDeadline};
+use crate::worker::executor::permit::Permit;
 use crate::worker::executor::runs::{Control, RunEnd, Stop};
 use crate::worker::executor::task_table::{TaskEntry, TaskId};
 
@@ -33,8 +35,21 @@ enum Started {
     Ended(Outcome),
     /// It goes on: in the runtime, in a process of its own, or on a blocking thread.
     GoesOn { message: Bytes, stop: Stop, control: Control },
+    /// These limits are to be asked first.
+    Limited(Vec<LimitName>),
     /// It is to be handed over to a blocking thread.
     Blocking { run: BlockingRun, control: Control },
+}
+
+/// What came of the beginning of a run.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+pub(in crate::worker) enum Begun {
+    /// It goes on.
+    GoesOn,
+    /// It has ended already.
+    Ended(RunEnd),
+    /// It has not begun: these limits are to be asked first, in this order.
+    Limited(Vec<LimitName>),
 }
 
 /// A message whose task was found.
@@ -47,11 +62,12 @@ struct Found<'a> {
 }
 
 impl Executor {
-    /// Begins the run of what a slot holds. Gives its end if it has ended already.
-    pub(in crate::worker) fn begin(&mut self, slot: usize, batch: &mut Batch) -> Option<RunEnd> {
-        let running = self.runs.get(slot)?;
+    /// Begins the run of what a slot holds.
+    pub(in crate::worker) fn begin(&mut self, slot: usize, batch: &mut Batch) -> Begun {
+        let Some(running) = self.runs.get(slot) else { return Begun::GoesOn };
         let (queue, bytes, before) = (running.queue(), running.message(), batch.last());
-        let (task, tracking, started) = self.start(slot, queue, bytes, batch);
+        let is_permitted = running.permit() == Permit::Granted;
+        let (task, tracking, started) = self.start(slot, queue, bytes, is_permitted, batch);
         if let Some(running) = self.runs.get_mut(slot) {
             running.set_task(task, tracking);
         }
@@ -61,10 +77,11 @@ impl Executor {
                 if let Some(ran) = ran {
                     self.limiter.learn(ran, batch.last(), self.has_prefetched());
                 }
-                let mut end = self.end_as(slot, outcome)?;
+                let Some(mut end) = self.end_as(slot, outcome) else { return Begun::GoesOn };
                 end.run.took = ran;
-                return Some(end);
+                return Begun::Ended(end);
             }
+            Started::Limited(limits) => return Begun::Limited(limits),
             Started::GoesOn { message, stop, control } => {
                 self.runs.begin(slot, message, stop, control, false)
             }
@@ -79,7 +96,7 @@ impl Executor {
         {
             self.timers.set(until, slot, &self.runs);
         }
-        None
+        Begun::GoesOn
     }
 
     fn start(
@@ -87,6 +104,7 @@ impl Executor {
         slot: usize,
         queue: usize,
         bytes: &Bytes,
+        is_permitted: bool,
         batch: &mut Batch,
     ) -> (Option<TaskId>, Option<Box<Tracking>>, Started) {
         let message = match Message::decode(bytes) {
@@ -98,7 +116,14 @@ impl Executor {
         let Some(task) = self.tasks.find(message.task()) else {
             return (None, None, Started::Ended(Outcome::Unknown));
         };
-        let found = Found { slot, queue, entry: self.tasks.get(task), bytes, message };
+        let entry = self.tasks.get(task);
+        if !is_permitted && (message.names_limits() || entry.limit.is_some()) {
+            let limits = entry.limits_of(&message);
+            if !limits.is_empty() {
+                return (Some(task), None, Started::Limited(limits));
+            }
+        }
+        let found = Found { slot, queue, entry, bytes, message };
         (Some(task), message.tracking().map(Box::new), self.start_found(&found, batch))
     }
 

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::WorkerConfig;
 use crate::isolation::{Isolation, Limits, Timeouts};
+use crate::protocol::limit::LimitName;
+use crate::protocol::message::Message;
 use crate::runner::Speed;
 use crate::task::handler::Handler;
 use crate::task::{Registration, Registry, States, TaskOptions};
@@ -19,6 +21,8 @@ pub(in crate::worker) struct TaskEntry {
     /// For a call that has none of its own.
     pub(super) timeouts: Timeouts,
     pub(super) limits: Limits,
+    /// The limit of its calls.
+    pub(super) limit: Option<LimitName>,
     /// Whether all states that it asks for were found made.
     has_states: AtomicBool,
 }
@@ -42,12 +46,22 @@ impl TaskEntry {
             isolation: task.options.isolation.unwrap_or(config.isolation),
             timeouts: task.options.timeouts.or(config.timeouts()),
             limits: task.options.limits.or(config.limits),
+            limit: task.options.limit.and_then(|limit| LimitName::parse(limit).ok()),
             has_states: AtomicBool::new(task.states.is_empty()),
         }
     }
 
     pub(in crate::worker) fn options(&self) -> &TaskOptions {
         &self.task.options
+    }
+
+    /// The limits of a call, sorted, so that each worker asks them in the same order.
+    pub(super) fn limits_of(&self, message: &Message<'_>) -> Vec<LimitName> {
+        let mut limits = message.limits();
+        limits.extend(self.limit.clone());
+        limits.sort_unstable();
+        limits.dedup();
+        limits
     }
 
     /// Whether its runs have processes of their own.

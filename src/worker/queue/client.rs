@@ -285,6 +285,15 @@ impl QueueClient {
             RequestKind::PutBack { slots, place } => {
                 slots.into_iter().for_each(|slot| self.to_settle.put_back(slot, place))
             }
+            RequestKind::Park { slots, limit } => {
+                let park = || Settlement::Park { limit: limit.clone() };
+                slots.into_iter().for_each(|slot| self.to_settle.push(slot, park()));
+            }
+            RequestKind::Defer { slots, waits } => {
+                for (slot, (id, wait)) in slots.into_iter().zip(waits) {
+                    self.to_settle.push(slot, Settlement::Defer { id, wait });
+                }
+            }
             // It is made again.
             RequestKind::Begin { .. } | RequestKind::Reconcile { .. } => {}
         }

@@ -9,6 +9,7 @@ mod claim_size;
 mod client;
 pub(super) mod cooldown;
 mod last_requests;
+mod limited;
 pub(super) mod pause;
 mod pending;
 mod replies;

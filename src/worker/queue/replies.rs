@@ -39,6 +39,8 @@ impl Queues {
                 self.on_settled(request, true);
             }
             Effect::PutBack(count) => self.on_put_back(request, count),
+            Effect::Parked(count) => self.on_parked(request, count),
+            Effect::Deferred(moved) => self.on_deferred(request, &moved),
             Effect::Unburied => self.on_unburied(request),
             Effect::NotScheduled => self.on_not_scheduled(request),
             Effect::Reconciled(reconciled) => self.on_reconciled(request, reconciled),
@@ -155,6 +157,8 @@ impl Queues {
             Settlement::Release { .. }
             | Settlement::Finish { .. }
             | Settlement::PutBack { .. }
+            | Settlement::Park { .. }
+            | Settlement::Defer { .. }
             | Settlement::Leave => {}
         }
     }

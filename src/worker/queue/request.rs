@@ -7,6 +7,8 @@ use crate::broker::{
     Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, FinishedCall, PickUpRequest,
     Place, ReconcileRequest, Reconciled, RetryLaterRequest, Scheduled, Token, Waiter,
 };
+use crate::protocol::call_id::CallId;
+use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::settlement::Settlement;
@@ -36,6 +38,10 @@ pub(super) enum RequestKind {
     Settle { slot: usize, settlement: Settlement },
     /// Puts messages back into their queue: to the head last claim first.
     PutBack { slots: Vec<usize>, place: Place },
+    /// Moves messages of slots to those that wait for a limit.
+    Park { slots: Vec<usize>, limit: LimitName },
+    /// Moves messages of slots to the timetable: each under an id, for a time.
+    Defer { slots: Vec<usize>, waits: Vec<(CallId, Duration)> },
     /// Asks which of the requests in doubt were applied; `unread`: without the messages.
     Reconcile { slots: Vec<usize>, unread: bool },
 }
@@ -59,6 +65,9 @@ pub(super) enum Effect {
     Settled(bool),
     /// How many of the slots still owned their messages.
     PutBack(u64),
+    Parked(u64),
+    /// What became of the message of each slot.
+    Deferred(Vec<Scheduled>),
     /// It is a dead letter with this id, and so many older ones had to go.
     Buried {
         letter: String,
@@ -88,6 +97,8 @@ impl Request {
             RequestKind::Claim { slots, .. }
             | RequestKind::Finish { slots, .. }
             | RequestKind::PutBack { slots, .. }
+            | RequestKind::Park { slots, .. }
+            | RequestKind::Defer { slots, .. }
             | RequestKind::Reconcile { slots, .. } => slots,
             RequestKind::PickUp { slot, .. }
             | RequestKind::Begin { slot }
@@ -204,6 +215,8 @@ impl Sender {
                     Settlement::Release { .. }
                     | Settlement::Finish { .. }
                     | Settlement::PutBack { .. }
+                    | Settlement::Park { .. }
+                    | Settlement::Defer { .. }
                     | Settlement::Leave => {
                         unreachable!("these go with other requests, or with none")
                     }
@@ -216,6 +229,16 @@ impl Sender {
                 }
                 let count = self.broker.put_back(keys, worker_key, seq, *place, &ids).await?;
                 Ok(Effect::PutBack(count))
+            }
+            RequestKind::Park { slots, limit } => {
+                let count = self.broker.park(keys, worker_key, seq, limit, &queue.ids(slots)).await?;
+                Ok(Effect::Parked(count))
+            }
+            RequestKind::Defer { slots, waits } => {
+                let slots = slots.iter().zip(waits);
+                let messages: Vec<_> =
+                    slots.map(|(slot, (id, wait))| (queue.wire_id(*slot), *id, *wait)).collect();
+                self.broker.defer(keys, worker_key, seq, &messages).await.map(Effect::Deferred)
             }
             RequestKind::Reconcile { slots, unread } => {
                 let ask =

@@ -1,8 +1,11 @@
 //! Settlements of one queue that are still to be sent, in the order in which they were decided.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use crate::broker::{MAX_BATCH, MAX_FINISHED, Place};
+use crate::broker::{MAX_BATCH, MAX_DEFERRED, MAX_FINISHED, Place};
+use crate::protocol::call_id::CallId;
+use crate::protocol::limit::LimitName;
 use crate::worker::queue::request::RequestKind;
 use crate::worker::settlement::Settlement;
 
@@ -34,6 +37,8 @@ impl ToSettle {
         let place = match settlement {
             Settlement::PutBack { place } => place,
             Settlement::Finish { .. } => return Some(self.finish_with(slot, settlement)),
+            Settlement::Park { limit } => return Some(self.park_with(slot, limit)),
+            Settlement::Defer { id, wait } => return Some(self.defer_with(slot, (id, wait))),
             _ => return Some(RequestKind::Settle { slot, settlement }),
         };
         let is_next = |next: &&(usize, Settlement)| matches!(next.1, Settlement::PutBack { place: other } if other == place);
@@ -56,6 +61,27 @@ impl ToSettle {
             ends.push(end);
         }
         RequestKind::Finish { slots, ends }
+    }
+
+    /// A request that parks this message and those behind it that wait for the same limit.
+    fn park_with(&mut self, slot: usize, limit: LimitName) -> RequestKind {
+        let is_next = |next: &&(usize, Settlement)| matches!(&next.1, Settlement::Park { limit: other } if *other == limit);
+        let count = self.others.iter().take(MAX_BATCH - 1).take_while(is_next).count();
+        let others = self.others.drain(..count).map(|(slot, _)| slot);
+        RequestKind::Park { slots: std::iter::once(slot).chain(others).collect(), limit }
+    }
+
+    /// A request that defers this message and those behind it.
+    fn defer_with(&mut self, slot: usize, wait: (CallId, Duration)) -> RequestKind {
+        let (mut slots, mut waits) = (vec![slot], vec![wait]);
+        while slots.len() < MAX_DEFERRED
+            && let Some((_, Settlement::Defer { .. })) = self.others.front()
+            && let Some((slot, Settlement::Defer { id, wait })) = self.others.pop_front()
+        {
+            slots.push(slot);
+            waits.push((id, wait));
+        }
+        RequestKind::Defer { slots, waits }
     }
 
     /// How many slots are to be released.
@@ -93,10 +119,7 @@ fn result_bytes(settlement: &Settlement) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::protocol::call_id::CallId;
     use crate::protocol::call_state::CallState;
     use crate::protocol::tracking::Tracking;
 

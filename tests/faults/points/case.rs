@@ -4,10 +4,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use delayed::__private::protocol::encode::{Meta, native};
+use delayed::__private::protocol::annotations::Annotations;
+use delayed::__private::protocol::encode::{Meta, annotated, native};
 use delayed::__private::protocol::keys;
-use delayed::CallId;
 use delayed::testing::{Fault, Proxy, Requests, Side, Trap};
+use delayed::{CallId, LimitName};
 use nix::sys::signal::Signal;
 use redis::{Commands, Connection};
 
@@ -75,11 +76,27 @@ impl Case {
 
     /// The call that the crash is about.
     pub(super) fn hit(&self) -> Vec<u8> {
+        if self.is_limited() {
+            let payload = rmp_serde::to_vec(&self.n).unwrap();
+            let limits = vec![self.limit()];
+            let annotations = Annotations { limits, ..Annotations::default() };
+            return annotated(self.task, &payload, &Meta::default(), &annotations);
+        }
         if !self.keeps_record() {
             return call(self.task, self.n);
         }
         let payload = rmp_serde::to_vec(&self.n).unwrap();
         native(self.task, &payload, &Meta { id: Some(self.id()), keep_ms: Some(KEEP_MS), ..Meta::default() })
+    }
+
+    /// Whether the call that is hit names a limit.
+    pub(super) fn is_limited(&self) -> bool {
+        matches!(self.scene.script, "acquire" | "renew" | "park" | "defer" | "wake" | "unpark")
+    }
+
+    /// The limit of a call that names one: no other case has it.
+    pub(super) fn limit(&self) -> LimitName {
+        LimitName::parse(&self.queue()).unwrap()
     }
 
     /// Whether the call that is hit keeps a record.
@@ -351,7 +368,9 @@ impl<'a> Stage<'a> {
         let deadline = if case.step == "sent" { PATIENCE } else { std::time::Duration::ZERO };
         wait::until_ok(deadline, || {
             let state = self.state();
-            let places = places(&state, case.n);
+            let waiters = keys::waiters(&case.queue(), &case.limit());
+            let parked: Vec<Vec<u8>> = self.redis.lrange(waiters, 0, -1).unwrap();
+            let places = places(&state, &parked, case.n);
             // It may die between the wait and the claim behind it: then only the token has moved.
             let alone = case.scene.script == "wait" && case.step == "sent" && places == [Place::Waiting];
             let place = if alone { Place::Waiting } else { case.cell.place };
@@ -380,7 +399,7 @@ impl<'a> Stage<'a> {
 }
 
 /// Where a call is.
-fn places(state: &State, n: u16) -> Vec<Place> {
+fn places(state: &State, parked: &[Vec<u8>], n: u16) -> Vec<Place> {
     let [high, low] = n.to_be_bytes();
     let payload = [0xc4, 3, 0xcd, high, low];
     let is_it = |message: &&Vec<u8>| message.windows(5).any(|part| part == payload);
@@ -389,6 +408,7 @@ fn places(state: &State, n: u16) -> Vec<Place> {
     found(state.waiting.iter().filter(is_it).count(), Place::Waiting)
         .chain(found(state.processing.values().filter(is_it).count(), Place::Owned))
         .chain(found(state.later.values().filter(is_it).count(), Place::Scheduled))
+        .chain(found(parked.iter().filter(is_it).count(), Place::Parked))
         .chain(found(letters.filter(is_it).count(), Place::Dead))
         .collect()
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use delayed::__private::protocol::keys::waiters;
+use delayed::__private::protocol::limit::LimitKeys;
 use delayed::__private::script_text;
 use delayed::CallId;
 use delayed::testing::{Fault, Requests, Side};
@@ -86,7 +88,7 @@ const USUAL: Scene = Scene {
 /// Only Rust's workers have something to do with it.
 const OURS: fn(Party, Place) -> bool = |party, _| party == Party::Rust;
 
-pub(super) static REQUESTS: [Scene; 35] = [
+pub(super) static REQUESTS: [Scene; 41] = [
     Scene {
         row: "enqueue",
         who: Who::Producer,
@@ -462,6 +464,80 @@ pub(super) static REQUESTS: [Scene; 35] = [
         ..USUAL
     },
     Scene {
+        row: "acquire",
+        script: "acquire",
+        can_inherit: OURS,
+        play: |stage| {
+            limit(stage, &[("concurrency", 1)]);
+            stage.push(&[stage.case.hit()]);
+            stage.start_worker("1s");
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "renew",
+        script: "renew",
+        task: "points:held",
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            limit(stage, &[("concurrency", 1)]);
+            stage.push(&[stage.case.hit()]);
+            stage.start_worker("1s");
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "park",
+        script: "park",
+        can_inherit: OURS,
+        play: |stage| {
+            limit(stage, &[("concurrency", 1)]);
+            let keys = LimitKeys::new(&stage.case.limit());
+            hold(stage, &keys);
+            stage.push(&[stage.case.hit()]);
+            stage.start_worker("1s");
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "defer",
+        script: "defer",
+        can_inherit: OURS,
+        play: |stage| {
+            limit(stage, &[("rate", 1), ("period", 1000)]);
+            let (keys, next) = (LimitKeys::new(&stage.case.limit()), server_ms(stage) + 2000);
+            let () = stage.redis.hset(&keys.state, "next", next).unwrap();
+            stage.push(&[stage.case.hit()]);
+            stage.start_worker("1s");
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "wake",
+        who: Who::Operator,
+        script: "wake",
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            leave_parked(stage);
+            stage.start(&["limits", "set", stage.case.limit().as_str(), "--concurrency", "2"]);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "unpark",
+        who: Who::Operator,
+        script: "unpark",
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            leave_parked(stage);
+            stage.start(&["limits", "set", stage.case.limit().as_str(), "--concurrency", "2"]);
+        },
+        ..USUAL
+    },
+    Scene {
         row: "begin a suspect",
         script: "begin",
         by_mode: false,
@@ -476,6 +552,34 @@ pub(super) static REQUESTS: [Scene; 35] = [
 
 /// The run of a call, from its claim to the next request.
 pub(super) static RUN: Scene = Scene { row: "run", script: "run", ..USUAL };
+
+/// Sets what the limit of the case allows.
+fn limit(stage: &mut Stage<'_>, policy: &[(&str, u64)]) {
+    let keys = LimitKeys::new(&stage.case.limit());
+    let () = stage.redis.hset_multiple(&keys.policy, policy).unwrap();
+}
+
+fn server_ms(stage: &mut Stage<'_>) -> u64 {
+    let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut stage.redis).unwrap();
+    seconds * 1000 + micros / 1000
+}
+
+/// Somebody holds the limit for a while.
+fn hold(stage: &mut Stage<'_>, keys: &LimitKeys) {
+    let ends = server_ms(stage) + 4000;
+    let () = stage.redis.zadd(&keys.holders, "somebody#1", ends).unwrap();
+}
+
+/// The call waits for its limit, which somebody holds.
+fn leave_parked(stage: &mut Stage<'_>) {
+    limit(stage, &[("concurrency", 1)]);
+    let (keys, queue, hit) = (LimitKeys::new(&stage.case.limit()), stage.case.queue(), stage.case.hit());
+    hold(stage, &keys);
+    let (waiters, entry) = (waiters(&queue, &stage.case.limit()), format!("{} {queue}", sha1(stage, &hit)));
+    let () = stage.redis.rpush(waiters, hit).unwrap();
+    let () = stage.redis.sadd(format!("{queue}_parked"), stage.case.limit().as_str()).unwrap();
+    let () = stage.redis.rpush(&keys.line, entry).unwrap();
+}
 
 /// Messages come when the worker waits for them.
 fn push_to_waiting(stage: &mut Stage<'_>) {

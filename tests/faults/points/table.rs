@@ -13,6 +13,8 @@ pub(super) enum Place {
     Owned,
     /// In the timetable.
     Scheduled,
+    /// With those that wait for a limit.
+    Parked,
     Dead,
 }
 
@@ -93,6 +95,7 @@ impl Table {
             "waiting" => Place::Waiting,
             "owned" => Place::Owned,
             "scheduled" => Place::Scheduled,
+            "parked" => Place::Parked,
             "dead" => Place::Dead,
             _ => panic!("expected a place in {text:?}"),
         };

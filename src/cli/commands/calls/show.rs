@@ -13,6 +13,7 @@ pub(super) fn shown(call: &CallRecord) -> String {
         ("id", Some(or_dash(call.id.clone()))),
         ("queue", Some(call.queue.clone())),
         ("state", Some(call.state.name().into())),
+        ("waits for", call.limit.as_ref().map(|limit| format!("the limit {limit}"))),
         ("due", moment(call.due_ms)),
         ("queued", moment(call.queued_ms)),
         ("began", moment(call.began_ms)),

@@ -122,6 +122,28 @@ impl QueueClient {
                         self.free(slot, pool);
                     }
                 }
+                RequestKind::Park { slots, limit } => {
+                    for slot in slots {
+                        if owned.remove(&slot).flatten().is_some() {
+                            self.to_settle.push(slot, Settlement::Park { limit: limit.clone() });
+                            continue;
+                        }
+                        lost += u64::from(!is_surely_applied);
+                        resolved.settled.push((slot, false));
+                        self.free(slot, pool);
+                    }
+                }
+                RequestKind::Defer { slots, waits } => {
+                    for (slot, (id, wait)) in slots.into_iter().zip(waits) {
+                        if owned.remove(&slot).flatten().is_some() {
+                            resolved.unsettled.push((slot, Settlement::Defer { id, wait }));
+                            continue;
+                        }
+                        lost += u64::from(!is_surely_applied);
+                        resolved.settled.push((slot, false));
+                        self.free(slot, pool);
+                    }
+                }
                 RequestKind::Reconcile { .. } => {}
             }
         }

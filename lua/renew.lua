@@ -1,0 +1,20 @@
+-- renew: renew the leases of calls that hold a limit.
+--
+-- One that the limit has forgotten, or that was given back meanwhile, is not made to hold it again.
+--
+-- KEYS[1]  holders  ZSET  a wire id, `#` and a number -> when this lease ends, in milliseconds since 1970
+-- ARGV[1]  lease    in milliseconds
+-- ARGV[…]  who holds the limit, at most 1000
+--
+-- Returns how many of them hold it.
+
+--! include now
+
+local ends, held = now_ms() + tonumber(ARGV[1]), 0
+for i = 2, #ARGV do
+  if redis.call('ZSCORE', KEYS[1], ARGV[i]) then
+    redis.call('ZADD', KEYS[1], 'XX', ends, ARGV[i])
+    held = held + 1
+  end
+end
+return held

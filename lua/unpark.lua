@@ -1,0 +1,62 @@
+-- unpark: move messages that waited for a limit to the head of their queue.
+--
+-- A message that is not there is left out: it is not parked yet, or somebody else has moved it.
+--
+-- KEYS[1]  queue          LIST  waiting messages, oldest first
+-- KEYS[2]  notifications  LIST  one token for each waiting message
+-- KEYS[3]  waiters        LIST  messages that wait for this limit, oldest first
+-- KEYS[4]  parked         SET   the names of limits for which messages of this queue wait
+-- ARGV[1]  limit  its name
+-- ARGV[2]  count  how many to move, whichever: the oldest; the caller sends at most 1000
+-- ARGV[…]  the SHA-1 of each message to move, in their order; at most 200
+--
+-- Returns an array: how many were moved, and the SHA-1 of those that were not there.
+
+--! include tracked
+--! include record
+
+local STEP, FURTHEST = 20, 1000 -- messages that are looked at together, and at all: they are nearly in their order
+redis.call('LLEN', KEYS[1])
+redis.call('LLEN', KEYS[2])
+local parked = redis.call('LLEN', KEYS[3])
+local found = redis.call('LRANGE', KEYS[3], 0, tonumber(ARGV[2]) - 1)
+if ARGV[2] == '0' then
+  found = {}
+end
+local seen = {} -- by SHA-1: how many of these messages were asked for, and are not found yet
+local missing, absent = 0, {}
+for i = 3, #ARGV do
+  seen[ARGV[i]] = (seen[ARGV[i]] or 0) + 1
+  missing = missing + 1
+end
+for first = 0, math.min(parked, FURTHEST) - 1, STEP do
+  if missing == 0 then
+    break
+  end
+  for _, message in ipairs(redis.call('LRANGE', KEYS[3], first, first + STEP - 1)) do
+    local digest = redis.sha1hex(message)
+    if (seen[digest] or 0) > 0 then
+      seen[digest], missing = seen[digest] - 1, missing - 1
+      found[#found + 1] = message
+    end
+  end
+end
+redis.call('SREM', KEYS[4], ' ') -- nobody's name: the first write needs no memory
+for i = #found, 1, -1 do
+  redis.call('LPUSH', KEYS[1], found[i])
+  redis.call('LPUSH', KEYS[2], '1')
+  redis.call('LREM', KEYS[3], 1, found[i]) -- last, so that nothing is lost
+  local options = options_of(found[i])
+  if options then
+    note_state(KEYS[1], options.i, 'waiting', 'limit', '')
+  end
+end
+if #found >= parked then
+  redis.call('SREM', KEYS[4], ARGV[1])
+end
+for digest, count in pairs(seen) do
+  for _ = 1, count do
+    absent[#absent + 1] = digest
+  end
+end
+return { #found, unpack(absent) }

@@ -1,0 +1,197 @@
+//! Sets and reads the policies of limits, and lets the calls run that wait for them.
+
+use std::collections::BTreeMap;
+
+use crate::broker::Broker;
+use crate::broker::error::BrokerError;
+use crate::broker::transitions::{MAX_UNPARKED, Waking};
+use crate::protocol::keys::{QueueKeys, waiters};
+use crate::protocol::limit::{LIMITS, Limit, LimitKeys, LimitName};
+use crate::protocol::names::QueueName;
+
+/// How many limits with parked messages one sweep of a queue looks at.
+const SWEPT: u32 = 500;
+/// How many messages one script call drops.
+const PURGED: u64 = 1000;
+
+impl Broker {
+    /// Sets the policy of a limit. Calls that wait run as far as it lets them.
+    pub(crate) async fn set_limit(&self, name: &LimitName, limit: &Limit) -> Result<(), BrokerError> {
+        let keys = LimitKeys::new(name);
+        let mut pipe = redis::pipe();
+        pipe.atomic().del(&keys.policy);
+        if let Some(concurrency) = limit.concurrency() {
+            pipe.hset(&keys.policy, "concurrency", concurrency);
+        }
+        if let Some((rate, period, burst)) = limit.tokens() {
+            let fields =
+                [("rate", u64::from(rate)), ("period", period.as_millis() as u64), ("burst", burst.into())];
+            pipe.hset_multiple(&keys.policy, &fields);
+        }
+        self.apply("set_limit", &pipe).await?;
+        let () = self.read("set_limit", redis::cmd("SADD").arg(LIMITS).arg(name.as_str())).await?;
+        self.let_run(name).await
+    }
+
+    /// Removes the policy of a limit. Calls that wait for it run. Gives whether there was one.
+    pub(crate) async fn remove_limit(&self, name: &LimitName) -> Result<bool, BrokerError> {
+        let keys = LimitKeys::new(name);
+        let removed: u64 = self.read("remove_limit", redis::cmd("DEL").arg(&keys.policy)).await?;
+        self.let_run(name).await?;
+        let () = self.read("remove_limit", redis::cmd("DEL").arg(&keys.all()[1..])).await?;
+        let () = self.read("remove_limit", redis::cmd("SREM").arg(LIMITS).arg(name.as_str())).await?;
+        Ok(removed > 0)
+    }
+
+    async fn apply(&self, op: &'static str, pipe: &redis::Pipeline) -> Result<(), BrokerError> {
+        let applied = pipe.query_async::<()>(&mut self.commands.clone()).await;
+        applied.map_err(|error| BrokerError::from_redis(op, &error))
+    }
+
+    /// Moves the calls that may run into their queues, until no more may.
+    async fn let_run(&self, name: &LimitName) -> Result<(), BrokerError> {
+        let keys = LimitKeys::new(name);
+        // Once, those that were told before and have not come, too.
+        let mut again = true;
+        loop {
+            let (_, entries) = self.wake(&keys, &Waking { again, ..Waking::default() }).await?;
+            if entries.is_empty() {
+                return Ok(());
+            }
+            self.unpark_all(name, &entries).await?;
+            again = false;
+        }
+    }
+
+    /// Moves the messages of these entries of a line to the heads of their queues.
+    /// Gives the entries of those that were not parked.
+    pub(crate) async fn unpark_all(
+        &self,
+        name: &LimitName,
+        entries: &[String],
+    ) -> Result<Vec<String>, BrokerError> {
+        let mut missing = Vec::new();
+        let mut by_queue: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (digest, queue) in entries.iter().filter_map(|entry| entry.split_once(' ')) {
+            by_queue.entry(queue).or_default().push(digest);
+        }
+        for (queue, digests) in by_queue {
+            let Ok(queue) = QueueName::parse(queue) else { continue };
+            let keys = QueueKeys::new(&queue);
+            for part in digests.chunks(MAX_UNPARKED) {
+                let (_, absent) = self.unpark(&keys, name, 0, part).await?;
+                missing.extend(absent.into_iter().map(|digest| format!("{digest} {queue}")));
+            }
+        }
+        Ok(missing)
+    }
+
+    /// The names of limits for which messages of a queue wait: up to `most`, whichever.
+    pub(crate) async fn parked(&self, keys: &QueueKeys, most: u32) -> Result<Vec<LimitName>, BrokerError> {
+        let mut command = redis::cmd("SRANDMEMBER");
+        command.arg(&keys.parked).arg(most);
+        let names: Vec<String> = self.read("parked", &command).await?;
+        Ok(names.iter().filter_map(|name| LimitName::parse(name).ok()).collect())
+    }
+
+    /// Messages of a queue that wait for a limit, oldest first: up to `count`, without the first `start`.
+    pub(crate) async fn parked_messages(
+        &self,
+        keys: &QueueKeys,
+        name: &LimitName,
+        start: u64,
+        count: u64,
+    ) -> Result<Vec<Vec<u8>>, BrokerError> {
+        let mut command = redis::cmd("LRANGE");
+        command.arg(waiters(&keys.queue, name)).arg(start).arg(start + count - 1);
+        self.read("parked", &command).await
+    }
+
+    /// How many messages of a queue wait for a limit.
+    pub(crate) async fn parked_count(&self, keys: &QueueKeys, name: &LimitName) -> Result<u64, BrokerError> {
+        self.read("parked", redis::cmd("LLEN").arg(waiters(&keys.queue, name))).await
+    }
+
+    /// Lets messages of a queue run that wait for limits though they may run, after a crash of the process that should have
+    /// said so. Gives how many were moved though their limits do not know them.
+    pub(crate) async fn sweep_parked(&self, keys: &QueueKeys) -> Result<u64, BrokerError> {
+        let mut strays = 0;
+        for name in self.parked(keys, SWEPT).await? {
+            // First, so that one that is parked meanwhile counts among those that wait.
+            let parked = self.parked_count(keys, &name).await?;
+            let limit = LimitKeys::new(&name);
+            let (waiting, entries) = self.wake(&limit, &Waking { again: true, ..Waking::default() }).await?;
+            self.unpark_all(&name, &entries).await?;
+            if parked > waiting + entries.len() as u64 {
+                let stray = (parked - waiting).min(1000);
+                strays += self.unpark(keys, &name, stray, &[]).await?.0;
+            }
+        }
+        Ok(strays)
+    }
+}
+
+impl Broker {
+    /// Drops all messages of a queue that wait for limits, and has these limits forget who waits: calls of other queues ask again
+    /// when they are swept. Gives how many it dropped.
+    pub(crate) async fn purge_limited(&self, keys: &QueueKeys) -> Result<u64, BrokerError> {
+        let mut dropped = 0;
+        loop {
+            let names = self.parked(keys, SWEPT).await?;
+            if names.is_empty() {
+                return Ok(dropped);
+            }
+            for name in names {
+                let limit = LimitKeys::new(&name);
+                let mut pipe = redis::pipe();
+                pipe.atomic().srem(&keys.parked, name.as_str());
+                pipe.del(&limit.line).hdel(&limit.state, &["woken", "since"][..]);
+                self.apply("purge", &pipe).await?;
+                let mut count = u64::MAX;
+                while count > 0 {
+                    count = self.purge_parked(keys, &name, PURGED).await?;
+                    dropped += count;
+                }
+            }
+        }
+    }
+}
+
+/// A limit as it is now.
+#[derive(Debug)]
+pub(crate) struct LimitState {
+    pub(crate) name: LimitName,
+    /// Concurrency, rate, period in milliseconds, and burst.
+    pub(crate) policy: [Option<u64>; 4],
+    pub(crate) held: u64,
+    pub(crate) waiting: u64,
+    /// Some of those who hold it.
+    pub(crate) holders: Vec<String>,
+    /// The first entries of its line.
+    pub(crate) line: Vec<String>,
+}
+
+impl Broker {
+    /// The names of the limits that have a policy, sorted.
+    pub(crate) async fn limit_names(&self) -> Result<Vec<LimitName>, BrokerError> {
+        let names: Vec<String> = self.read("limits", redis::cmd("SMEMBERS").arg(LIMITS)).await?;
+        let mut names: Vec<_> = names.iter().filter_map(|name| LimitName::parse(name).ok()).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// One limit, with up to `most` of those who hold it and of those who wait.
+    pub(crate) async fn limit(&self, name: &LimitName, most: u64) -> Result<LimitState, BrokerError> {
+        let keys = LimitKeys::new(name);
+        let last = most.saturating_sub(1);
+        let mut pipe = redis::pipe();
+        pipe.cmd("HMGET").arg(&keys.policy).arg(&["concurrency", "rate", "period", "burst"]);
+        pipe.zcard(&keys.holders).llen(&keys.line);
+        pipe.cmd("ZRANGE").arg(&keys.holders).arg(0).arg(last);
+        pipe.cmd("LRANGE").arg(&keys.line).arg(0).arg(last);
+        let found = pipe.query_async(&mut self.commands.clone()).await;
+        let (policy, held, waiting, holders, line) =
+            found.map_err(|error| BrokerError::from_redis("limits", &error))?;
+        Ok(LimitState { name: name.clone(), policy, held, waiting, holders, line })
+    }
+}

@@ -1,0 +1,117 @@
+//! Limits: what each allows, who holds it, and who waits.
+
+use serde::Serialize;
+
+use crate::broker::LimitState;
+use crate::error::Error;
+use crate::inspect::{Finding, Inspector};
+use crate::protocol::limit::{Limit, LimitName};
+
+/// How many holders and waiting calls of a limit are named.
+const NAMED: u64 = 100;
+
+/// A limit as it is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LimitStatus {
+    /// Its name.
+    pub name: String,
+    /// How many calls may run at the same time. `None`: any number.
+    pub concurrency: Option<u64>,
+    /// How many calls may begin in each period. `None`: any number.
+    pub rate: Option<u64>,
+    /// The period of the rate in milliseconds.
+    pub period_ms: Option<u64>,
+    /// How many calls may begin at once.
+    pub burst: Option<u64>,
+    /// How many calls hold it.
+    pub held: u64,
+    /// How many calls wait until others have ended. Those that wait for the rate are in the timetables of their queues.
+    pub waiting: u64,
+    /// Up to 100 of those that hold it: the slot of each, as `workers` shows it.
+    pub holders: Vec<String>,
+    /// The queues of the first 100 that wait, in their order.
+    pub waiters: Vec<String>,
+}
+
+impl From<LimitState> for LimitStatus {
+    fn from(state: LimitState) -> Self {
+        let LimitState { name, policy: [concurrency, rate, period_ms, burst], held, waiting, holders, line } =
+            state;
+        let slot =
+            |holder: String| holder.split_once('#').map_or(holder.clone(), |(slot, _)| slot.to_owned());
+        let queue =
+            |entry: String| entry.split_once(' ').map_or(String::new(), |(_, queue)| queue.to_owned());
+        Self {
+            name: name.to_string(),
+            concurrency,
+            rate,
+            period_ms,
+            burst: burst.or(rate.map(|_| 1)),
+            held,
+            waiting,
+            holders: holders.into_iter().map(slot).collect(),
+            waiters: line.into_iter().map(queue).collect(),
+        }
+    }
+}
+
+impl Inspector {
+    /// Returns all limits that have a policy, sorted by name.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or a key of a limit has a wrong type.
+    pub async fn limits(&self) -> Result<Vec<LimitStatus>, Error> {
+        let mut all = Vec::new();
+        for name in self.broker.limit_names().await? {
+            all.push(self.broker.limit(&name, NAMED).await?.into());
+        }
+        Ok(all)
+    }
+
+    /// Sets what a limit allows: see [`Client::set_limit`](crate::Client::set_limit).
+    ///
+    /// # Errors
+    /// Nothing could run under the limit, or Redis cannot be reached or used.
+    pub async fn set_limit(&self, name: &LimitName, limit: &Limit) -> Result<(), Error> {
+        limit.check()?;
+        Ok(self.broker.set_limit(name, limit).await?)
+    }
+
+    /// Removes a limit: calls that name it are not limited any more, and those that wait for it run. Returns whether there was
+    /// one.
+    ///
+    /// # Errors
+    /// Redis cannot be reached or used.
+    pub async fn remove_limit(&self, name: &LimitName) -> Result<bool, Error> {
+        Ok(self.broker.remove_limit(name).await?)
+    }
+
+    /// Limits under which nothing can run, and parked calls whose limits let them run.
+    pub(super) async fn check_limits(&self) -> Result<Vec<Finding>, Error> {
+        let limits = self.limits().await?;
+        let numbers = |limit: &LimitStatus| [limit.concurrency, limit.rate, limit.period_ms, limit.burst];
+        let is_shut = |limit: &&LimitStatus| numbers(limit).contains(&Some(0));
+        let mut findings: Vec<Finding> = (limits.iter().filter(is_shut))
+            .map(|limit| {
+                let LimitStatus { name, waiting, .. } = limit;
+                let text = format!("nothing can run under the limit {name}, and {waiting} calls wait for it");
+                Finding::problem(
+                    "limits",
+                    text,
+                    format!("set it with `limits set {name}`, or `limits remove {name}`"),
+                )
+            })
+            .collect();
+        if findings.is_empty() && !limits.is_empty() {
+            let (held, waiting) = limits
+                .iter()
+                .fold((0, 0), |(held, waiting), limit| (held + limit.held, waiting + limit.waiting));
+            findings.push(Finding::ok(
+                "limits",
+                format!("{} set; {held} calls hold them, {waiting} wait", limits.len()),
+            ));
+        }
+        Ok(findings)
+    }
+}

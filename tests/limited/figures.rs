@@ -1,0 +1,81 @@
+//! What limits cost. With the variable `FIGURES`, with ten thousand calls, and for long enough to print figures.
+
+use std::time::{Duration, Instant};
+
+use delayed::Limit;
+
+use super::rate::{in_each_second, times};
+use super::{Site, most, tasks};
+use crate::support::trial::{PATIENCE, marks};
+use crate::support::wait;
+
+/// Requests to Redis for each limited call at the most, claim and release included: about eight where nothing else runs, with
+/// which they would be shared.
+const REQUESTS: f64 = 10.0;
+
+fn is_full() -> bool {
+    std::env::var_os("FIGURES").is_some()
+}
+
+/// How many of the lines are of limited calls: two for each.
+fn limited(lines: &[String]) -> usize {
+    lines.iter().filter(|line| line.starts_with(['+', '-'])).count()
+}
+
+/// Runs so many calls without a limit. Gives how many of them ran in a second.
+fn run_others(site: &mut Site, count: usize) -> f64 {
+    let began = Instant::now();
+    site.trial.push(&marks(count));
+    wait::until("others to run", PATIENCE, || {
+        let lines = site.trial.ledger.lines();
+        lines.len() - limited(&lines) == count
+    });
+    count as f64 / began.elapsed().as_secs_f64()
+}
+
+#[test]
+fn many_waiting_calls_cost_others_little_and_are_not_polled() {
+    let (waiting, others, runs) = if is_full() { (10_000, 60_000, 2_000) } else { (500, 2_000, 200) };
+    let mut alone = Site::new();
+    let mut worker = alone.trial.worker(&["--concurrency", "64"]);
+    let rate_alone = run_others(&mut alone, others);
+    alone.trial.stop(&mut worker);
+
+    let mut site = Site::new();
+    site.set("few", Limit::concurrent(4));
+    let mut worker = site.trial.worker(&["--concurrency", "64"]);
+    site.enqueue((0..waiting).map(|n| tasks::span::call(n.to_string(), 5)));
+    wait::until("calls to be parked", PATIENCE, || site.len("LLEN", "q:l:few") > waiting * 8 / 10);
+    let rate = run_others(&mut site, others);
+    let before = limited(&site.trial.ledger.lines());
+    site.trial.commands();
+    wait::until("limited calls to run", PATIENCE, || {
+        limited(&site.trial.ledger.lines()) >= (before + 2 * runs).min(2 * waiting as usize)
+    });
+    let commands = site.trial.commands();
+    let lines = site.trial.ledger.lines();
+    let requests: u64 = ["evalsha", "echo", "blmove"].iter().filter_map(|name| commands.get(*name)).sum();
+    let each = 2.0 * requests as f64 / (limited(&lines) - before) as f64;
+    println!("{each:.1} requests for each limited call; {rate:.0} others in a second, {rate_alone:.0} alone");
+    assert!(each <= REQUESTS, "expected at most {REQUESTS} requests for each limited call: {each}");
+    let of_limited: Vec<String> = lines.into_iter().filter(|line| line.starts_with(['+', '-'])).collect();
+    assert_eq!(most(&of_limited), 4);
+    site.trial.stop(&mut worker);
+}
+
+#[test]
+fn rate_of_many_calls_is_kept_in_every_second() {
+    let (rate, seconds) = if is_full() { (1000, 10) } else { (500, 2) };
+    let site = Site::new();
+    site.set("rate", Limit::at_rate(rate, Duration::from_secs(1)));
+    let count = rate * (seconds + 1);
+    site.enqueue((0..count).map(|_| tasks::stamp::call(false)));
+    let mut workers = [site.trial.worker(&[]), site.trial.worker(&[])];
+    site.trial.wait_runs(count as usize);
+    // A machine that is busy with other tests lets some begin late.
+    let (counts, rate, percent) =
+        (in_each_second(&times(&site)), rate as usize, if is_full() { 2 } else { 20 });
+    let is_kept = |count: &usize| count.abs_diff(rate) * 100 <= rate * percent;
+    assert!(counts.iter().all(is_kept), "expected {rate} runs in each second: {counts:?}");
+    workers.iter_mut().for_each(|worker| drop(site.trial.stop(worker)));
+}
