@@ -1,14 +1,14 @@
 //! The only room that knows Redis: one method for each transition and read, with the order of keys of its script.
 
 mod address;
-mod beside;
-mod cancelling;
+mod cancellation;
 mod cause;
 mod channels;
 mod classify;
 mod commands;
 mod connection;
 mod error;
+mod key_kind;
 mod kill_requests;
 mod lease;
 mod outage;
@@ -33,16 +33,16 @@ mod wait;
 #[cfg(not(feature = "tls"))]
 mod without_tls;
 
-pub(crate) use self::beside::Beside;
-pub(crate) use self::cancelling::cancelled_by;
+pub(crate) use self::cancellation::cancelled_by;
 pub(crate) use self::channels::{Channels, Notice};
 pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
+pub(crate) use self::key_kind::KeyKind;
 pub(crate) use self::kill_requests::{KillAnswer, KillRequest, digest};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};
 pub(crate) use self::read::DeadEntry;
 pub(crate) use self::record::{Record, RecordEnd, RecordEnds, RecordListener};
-pub(crate) use self::scan::{Found, Pace};
+pub(crate) use self::scan::{Pace, ScannedQueues};
 #[cfg(feature = "testing")]
 pub(crate) use self::script::digest_of;
 pub use self::script::script_text;
@@ -50,10 +50,10 @@ pub(crate) use self::server::ServerFacts;
 pub(crate) use self::target::Target;
 pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
-    Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishedCall, Foreign,
-    MAX_BATCH, MAX_FINISHED, MAX_SCHEDULED, MAX_SUBMITTED, NewKillRequest, Owned, Paused, PickUpRequest,
-    Place, Promoted, Ready, ReconcileRequest, Reconciled, Requested, RetryLaterRequest, Revived, Said,
-    Scheduled, Started, Submission, Submitted,
+    Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishedCall, ForeignLists,
+    KillAdded, MAX_BATCH, MAX_FINISHED, MAX_SCHEDULED, MAX_SUBMITTED, NewKillRequest, Owned, Paused,
+    PickUpRequest, Place, Promoted, Ready, ReconcileRequest, Reconciled, RetryLaterRequest, Revived,
+    RunNotes, Scheduled, Started, Submission, Submitted,
 };
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]

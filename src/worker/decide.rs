@@ -9,9 +9,9 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
 use crate::protocol::message::{FailedAttempt, Message, Next};
 use crate::protocol::tracking::Tracking;
-use crate::runner::{Outcome, Traces};
+use crate::runner::{Outcome, ProcessStats};
 use crate::task::return_value::Kept;
-use crate::task::{Again, TaskOptions};
+use crate::task::{RetryWhen, TaskOptions};
 use crate::worker::executor::{FinishedRun, RunEnd};
 use crate::worker::settlement::{BuriedCall, Settlement};
 
@@ -49,9 +49,9 @@ pub(super) struct Decision {
 
 /// Decides about the message of a run that has ended.
 pub(super) fn decide(end: &RunEnd, info: &RunInfo<'_>, policy: &Policy) -> Decision {
-    let RunEnd { run, outcome, traces } = end;
-    let traces = traces.as_deref();
-    let outcome = judge(run, outcome.as_ref(), traces, info);
+    let RunEnd { run, outcome, stats } = end;
+    let stats = stats.as_deref();
+    let outcome = judge(run, outcome.as_ref(), stats, info);
     let settlement = match &outcome {
         Outcome::Succeeded(value) => match &run.tracking {
             Some(tracking) => finish(run, tracking, CallState::Succeeded, value.kept().map(Kept::field)),
@@ -59,7 +59,7 @@ pub(super) fn decide(end: &RunEnd, info: &RunInfo<'_>, policy: &Policy) -> Decis
         },
         // It heard that it was cancelled, and no attempt is counted.
         Outcome::Failed(_) | Outcome::Lost { .. } if info.is_draining => PUT_BACK_FIRST,
-        other => settle(run, other, traces, info.options, policy),
+        other => settle(run, other, stats, info.options, policy),
     };
     Decision { outcome, settlement }
 }
@@ -79,7 +79,7 @@ const PUT_BACK_FIRST: Settlement = Settlement::PutBack { place: Place::Head };
 fn judge(
     run: &FinishedRun,
     outcome: Option<&Outcome>,
-    traces: Option<&Traces>,
+    stats: Option<&ProcessStats>,
     info: &RunInfo<'_>,
 ) -> Outcome {
     let deadline_passed = run.deadline.as_ref().filter(|deadline| deadline.is_up());
@@ -105,22 +105,22 @@ fn judge(
         },
         _ => outcome,
     };
-    if info.is_stopping { outcome.while_stopping(traces) } else { outcome }
+    if info.is_stopping { outcome.while_stopping(stats) } else { outcome }
 }
 
 /// What is done about an outcome other than success.
 fn settle(
     run: &FinishedRun,
     outcome: &Outcome,
-    traces: Option<&Traces>,
+    stats: Option<&ProcessStats>,
     options: &TaskOptions,
     policy: &Policy,
 ) -> Settlement {
     let message = Message::decode(&run.message).ok();
     let attempt = message.map_or(1, |message| message.attempts().saturating_add(1));
     let bury = |reason, detail| {
-        let output = traces.map_or_else(String::new, |traces| traces.output.clone());
-        let usage = traces.and_then(|traces| traces.usage);
+        let output = stats.map_or_else(String::new, |stats| stats.output.clone());
+        let usage = stats.and_then(|stats| stats.usage);
         // The path of an unknown task may be long.
         let detail = shortened(detail);
         let detail = usage.map_or_else(|| detail.clone(), |usage| format!("{detail} ({usage})"));
@@ -134,12 +134,12 @@ fn settle(
         Outcome::Succeeded(_) => Settlement::Release { clears_suspect: run.is_suspect },
         Outcome::Cancelled { by } => cancel(run, message.as_ref(), by),
         Outcome::Failed(error) => match (error.again(), message) {
-            (Again::Never, _) | (_, None) => bury("failed", error.to_string()),
-            (Again::Snoozed(delay), Some(message)) => snooze(&message, delay, policy),
-            (Again::After(delay), _) => {
+            (RetryWhen::Never, _) | (_, None) => bury("failed", error.to_string()),
+            (RetryWhen::Snoozed(delay), Some(message)) => snooze(&message, delay, policy),
+            (RetryWhen::After(delay), _) => {
                 retry(Some(delay)).unwrap_or_else(|| bury("failed", error.to_string()))
             }
-            (Again::AfterBackoff, _) => retry(None).unwrap_or_else(|| bury("failed", error.to_string())),
+            (RetryWhen::AfterBackoff, _) => retry(None).unwrap_or_else(|| bury("failed", error.to_string())),
         },
         Outcome::Panicked { message } => retry(None).unwrap_or_else(|| bury("panicked", message.clone())),
         Outcome::TimedOut { .. } => retry(None).unwrap_or_else(|| bury("timed_out", outcome.to_string())),

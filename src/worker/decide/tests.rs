@@ -37,7 +37,7 @@ fn end(outcome: Option<Outcome>, message: Vec<u8>, deadline: Option<RunDeadline>
         listens: true,
         tracking: None,
     };
-    RunEnd { run, outcome, traces: None }
+    RunEnd { run, outcome, stats: None }
 }
 
 /// A settlement without the bytes of its message, and without what the log says of it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::kill_requests::digest;
-use crate::broker::transitions::{MAX_SCHEDULED, NewKillRequest, Requested};
+use crate::broker::transitions::{KillAdded, MAX_SCHEDULED, NewKillRequest};
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::{CallState, Cancelled};
 use crate::protocol::keys::{self, QueueKeys};
@@ -22,7 +22,7 @@ const CANCELS: char = '\u{18}';
 
 /// What a search among the waiting messages found.
 #[derive(Debug)]
-pub(crate) enum Search {
+pub(crate) enum SearchResult {
     /// The message of the call.
     Found(Vec<u8>),
     /// The call does not wait.
@@ -72,10 +72,10 @@ impl Broker {
             _ => {}
         }
         if let Some((wire_id, message)) = self.find_owned(keys, id).await? {
-            if self.tell_worker(queue, keys, &wire_id, &message, by).await? == Requested::Yes {
+            if self.tell_worker(queue, keys, &wire_id, &message, by).await? == KillAdded::Yes {
                 return Ok(Cancelled::Running);
             }
-        } else if state.is_none() && matches!(self.find_waiting(keys, id).await?, Search::Absent) {
+        } else if state.is_none() && matches!(self.find_waiting(keys, id).await?, SearchResult::Absent) {
             self.unmark(keys, id).await?;
             return Ok(Cancelled::NotFound);
         }
@@ -115,9 +115,9 @@ impl Broker {
         wire_id: &str,
         message: &[u8],
         by: &str,
-    ) -> Result<Requested, BrokerError> {
+    ) -> Result<KillAdded, BrokerError> {
         // One of another kind hears nothing; what it puts back is not run again.
-        let Some(worker) = WorkerId::of_wire_id(queue, wire_id) else { return Ok(Requested::Moved) };
+        let Some(worker) = WorkerId::of_wire_id(queue, wire_id) else { return Ok(KillAdded::Moved) };
         let (worker_key, orders_key) = (keys::worker(queue, &worker), keys::orders(queue, &worker));
         let (digest, by) = (digest(message), format!("{CANCELS}{by}"));
         let ask = NewKillRequest {
@@ -132,22 +132,26 @@ impl Broker {
     }
 
     /// Searches the waiting messages for a call.
-    pub(crate) async fn find_waiting(&self, keys: &QueueKeys, id: CallId) -> Result<Search, BrokerError> {
+    pub(crate) async fn find_waiting(
+        &self,
+        keys: &QueueKeys,
+        id: CallId,
+    ) -> Result<SearchResult, BrokerError> {
         for start in (0..SEARCHED).step_by(PAGE as usize) {
             let page = self.waiting(keys, start, PAGE).await?;
             let is_last = (page.len() as u64) < PAGE;
             if let Some(message) = page.into_iter().find(|message| is_of(message, id)) {
-                return Ok(Search::Found(message));
+                return Ok(SearchResult::Found(message));
             }
             if is_last {
-                return Ok(Search::Absent);
+                return Ok(SearchResult::Absent);
             }
         }
-        Ok(Search::TooMany)
+        Ok(SearchResult::TooMany)
     }
 }
 
-impl Search {
+impl SearchResult {
     /// The message that was found.
     #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
     pub(crate) fn message(self) -> Option<Vec<u8>> {
