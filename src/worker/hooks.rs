@@ -97,6 +97,7 @@ impl<'a> RunReport<'a> {
     pub(super) fn new(
         queue: &'a QueueName,
         run: &'a FinishedRun,
+        message: Option<Message<'a>>,
         outcome: &'a Outcome,
         settlement: &'a Settlement,
     ) -> Self {
@@ -105,7 +106,7 @@ impl<'a> RunReport<'a> {
             (_, Settlement::Bury { detail, .. }) => Some(detail.clone()),
             (outcome, _) => Some(outcome.detail()),
         };
-        let message = Message::decode(&run.message).ok();
+        let message = message.or_else(|| Message::decode(&run.message).ok());
         Self { queue, message, duration: run.took, outcome, settlement, error }
     }
 

@@ -109,7 +109,7 @@ impl RunDeadline {
     }
 
     /// When its timer rings; none when nothing more is done.
-    pub(in crate::worker) fn rings(&self) -> Option<Instant> {
+    pub(in crate::worker) fn next_timer(&self) -> Option<Instant> {
         self.rings
     }
 

@@ -177,7 +177,7 @@ impl Running {
         let now = Instant::now();
         let deadline = self.control.deadline.get_or_insert_with(|| RunDeadline::endless(grace));
         deadline.end(now);
-        let (grace, rings) = (deadline.grace(), deadline.rings());
+        let (grace, rings) = (deadline.grace(), deadline.next_timer());
         let grace = match &self.control.cancellation {
             Some(cancellation) => {
                 cancellation.set_deadline(now);
@@ -191,7 +191,7 @@ impl Running {
     /// Its timer rings: it is asked to end, then dropped.
     pub(super) fn on_timer(&mut self, now: Instant) -> TimerResult {
         let Some(deadline) = &mut self.control.deadline else { return TimerResult::Nothing };
-        if deadline.rings().is_none_or(|at| at > now) {
+        if deadline.next_timer().is_none_or(|at| at > now) {
             return TimerResult::Nothing;
         }
         let abort = match &self.stop {
