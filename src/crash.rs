@@ -23,21 +23,21 @@ mod armed {
     use nix::unistd::getpid;
 
     /// What the variables say.
-    struct Order {
+    struct CrashPoint {
         point: String,
         nth: u32,
-        came: AtomicU32,
+        reached: AtomicU32,
         note: PathBuf,
         stays: bool,
     }
 
-    static ORDER: LazyLock<Option<Order>> = LazyLock::new(|| {
+    static POINT: LazyLock<Option<CrashPoint>> = LazyLock::new(|| {
         let at = std::env::var("DELAYED_CRASH_AT").ok()?;
         let (point, nth) = at.split_once(':').unwrap_or((&at, "1"));
-        Some(Order {
+        Some(CrashPoint {
             point: point.to_owned(),
             nth: nth.parse().expect("DELAYED_CRASH_AT is a point, a colon and a number"),
-            came: AtomicU32::new(0),
+            reached: AtomicU32::new(0),
             note: std::env::var_os("DELAYED_CRASH_NOTE").expect("DELAYED_CRASH_NOTE names a file").into(),
             stays: std::env::var_os("DELAYED_CRASH_STAY").is_some(),
         })
@@ -45,19 +45,19 @@ mod armed {
 
     /// A point at which a process may die, of a request or a run.
     pub fn point(of: &str, step: &str) {
-        let Some(order) = &*ORDER else { return };
-        let is_meant = order.point.split_once('.') == Some((of, step));
-        if !is_meant || order.came.fetch_add(1, Ordering::Relaxed) + 1 != order.nth {
+        let Some(point) = &*POINT else { return };
+        let is_meant = point.point.split_once('.') == Some((of, step));
+        if !is_meant || point.reached.fetch_add(1, Ordering::Relaxed) + 1 != point.nth {
             return;
         }
         // Whole from the first moment, and refused when there is one.
-        let draft = order.note.with_extension(getpid().to_string());
-        let left = fs::write(&draft, getpid().to_string()).and_then(|()| fs::hard_link(&draft, &order.note));
+        let draft = point.note.with_extension(getpid().to_string());
+        let left = fs::write(&draft, getpid().to_string()).and_then(|()| fs::hard_link(&draft, &point.note));
         let _ = fs::remove_file(&draft);
         if left.is_err() {
             return;
         }
-        if !order.stays {
+        if !point.stays {
             let _ = kill(getpid(), Signal::SIGKILL);
         }
         loop {

@@ -10,7 +10,8 @@ use futures_util::future::{join5, pending};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::broker::{
-    Beside, Broker, BrokerError, BrokerErrorKind, Channels, DeadLimits, DeathLimits, Found, Pace, Target,
+    Broker, BrokerError, BrokerErrorKind, Channels, DeadLimits, DeathLimits, KeyKind, Pace, ScannedQueues,
+    Target,
 };
 use crate::config::{Config, DeadConfig, SweeperConfig};
 use crate::error::Error;
@@ -98,8 +99,8 @@ impl SweepReport {
 }
 
 /// Scans for unregistered queues.
-async fn scan(broker: &Broker) -> Result<Found, BrokerError> {
-    broker.scan_queues(&[Beside::Processing, Beside::Notifications], Pace::Gentle).await
+async fn scan(broker: &Broker) -> Result<ScannedQueues, BrokerError> {
+    broker.scan_queues(&[KeyKind::Processing, KeyKind::Notifications], Pace::Gentle).await
 }
 
 impl Sweeper {
@@ -298,7 +299,7 @@ impl Sweeper {
     }
 
     /// Adds what a scan has found. Returns whether there is a new queue.
-    fn note(&mut self, found: Found) -> bool {
+    fn note(&mut self, found: ScannedQueues) -> bool {
         for key in found.foreign.difference(&self.foreign) {
             tracing::warn!(
                 key,

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::figures::short;
+use crate::race::OURS;
+use crate::readme::PLAIN_FN;
 use crate::table::{Figure, figures};
 
 /// The rows that are shown, by table and column, and what stands above them.
@@ -89,7 +91,7 @@ fn panel(svg: &mut String, left: usize, top: usize, title: &str, figures: &[&Fig
     for (at, figure) in figures.iter().enumerate() {
         let y = top + HEAD + at * LINE;
         let color = match figure.system.as_str() {
-            "delayed" => "#d1571b",
+            OURS | PLAIN_FN => "#d1571b",
             size if size.starts_with(|first: char| first.is_ascii_digit()) => "#d1571b",
             system if system.starts_with("bare ") => "#c9ced6",
             _ => "#5b7fb5",

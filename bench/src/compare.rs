@@ -63,8 +63,9 @@ fn text(old: &Value, new: &Value, all: bool) -> String {
 }
 
 /// The systems of this repository that a change of it may make faster or slower.
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
     "delayed",
+    "delayed (plain fn)",
     "delayed without prefetch",
     "delayed embedded",
     "bare scripts",

@@ -2,6 +2,9 @@
 
 use serde_json::Value;
 
+/// What this project is called in the tables where its tasks are plain functions.
+pub(crate) const PLAIN_FN: &str = "delayed (plain fn)";
+
 const HEADING: &str = "## What it costs\n\n";
 const NEXT: &str = "\n## ";
 
@@ -10,6 +13,8 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
     let cores = &saved["machine"]["cores"];
     let redis = saved["machine"]["redis"].as_str().unwrap_or_default();
     let ours = |row: &str| median(saved, row, "delayed");
+    // A run may leave these out.
+    let plain = |row: &str| median(saved, row, PLAIN_FN).ok();
     // At concurrency 64, 10 and 1.
     let three_of = |table: &str, tell: &dyn Fn(&str) -> Result<String, String>| {
         let [many, ten, one] = [64, 10, 1].map(|at_a_time| tell(&format!("{table}, {at_a_time} at a time")));
@@ -18,6 +23,13 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
     let three = |tell: &dyn Fn(&str) -> Result<String, String>| three_of("drain", tell);
     let over = |system: &'static str, digits: usize| {
         three(&move |row| Ok(format!("{:.digits$}", ours(row)? / median(saved, row, system)?)))
+    };
+    // Two figures of a plain function, behind those of an `async fn`.
+    let beside = |first: &str, second: &str, digits: usize, unit: &str| match (plain(first), plain(second)) {
+        (Some(first), Some(second)) => {
+            format!("; a plain `fn`: {first:.digits$} {unit} and {second:.digits$} {unit}")
+        }
+        _ => String::new(),
     };
     let lines = [
         (
@@ -32,11 +44,12 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
         (
             "from enqueue to the begin of the run, on an idle worker",
             format!(
-                "median {:.2} ms, {:.1} times a `PING` to Redis; 99 % within {:.2} ms",
+                "median {:.2} ms, {:.1} times a `PING` to Redis; 99 % within {:.2} ms{}",
                 ours("pick-up by an idle worker, p50")?,
                 ours("pick-up by an idle worker, p50")?
                     / median(saved, "pick-up by an idle worker, p50", "round trip")?,
-                ours("pick-up by an idle worker, p99")?
+                ours("pick-up by an idle worker, p99")?,
+                beside("pick-up by an idle worker, p50", "pick-up by an idle worker, p99", 2, "ms"),
             ),
         ),
         (
@@ -49,7 +62,12 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
         ),
         (
             "a call: processor time of Redis and of the worker",
-            format!("{:.1} µs and {:.1} µs", ours("per task, Redis")?, ours("per task, worker")?),
+            format!(
+                "{:.1} µs and {:.1} µs{}",
+                ours("per task, Redis")?,
+                ours("per task, worker")?,
+                beside("per task, Redis", "per task, worker", 1, "µs")
+            ),
         ),
         (
             "an idle worker: memory, share of a core",
@@ -60,8 +78,7 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
         "Measured by `bench/run` on {cores} cores with Redis {redis}; `docs/benchmarks.md` has all of it, beside other \
          systems. The bare loop calls the same scripts, sleeps until each reply, and does nothing else.\n\n| | |\n|---|---|\n"
     );
-    // Older runs do not have it.
-    let plain = three_of("drain of plain functions", &|row| Ok(thousands(ours(row)?))).ok();
+    let plain = three(&|row| plain(row).map(thousands).ok_or_else(String::new)).ok();
     let plain = plain.map(|rates| ("the same of a plain `fn`, which may block", rates));
     // Of a part that takes long, and that a run may leave out.
     let waiting = ours("memory, of Redis for a waiting call").ok();

@@ -11,8 +11,8 @@ use crate::isolation::tasks as isolated;
 use crate::sending::{Sends, answer, queues};
 use crate::tasks;
 
-/// Sends as `words` say: the address, and the way, which is `exec` for tasks that start a program, `hand-over` or `ping`
-/// for the bare ones, else that of calls.
+/// Sends what `words` name: an address, then `call` for tasks that are an `async fn`, `plain` for plain functions, `exec` for
+/// tasks that start a program, and `hand-over` or `ping` for the bare loops.
 pub fn serve(words: &[String]) -> ExitCode {
     let [url, way] = words else { return ExitCode::from(2) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
@@ -22,7 +22,7 @@ pub fn serve(words: &[String]) -> ExitCode {
             "ping" => answer(bare::Ping::connect(url).await).await,
             _ => {
                 let client = delayed::Client::connect(url).await.expect("connects");
-                answer(Ours { client, exec: way == "exec", queues: queues() }).await;
+                answer(Ours { client, exec: way == "exec", plain: way == "plain", queues: queues() }).await;
             }
         }
     });
@@ -33,6 +33,8 @@ pub fn serve(words: &[String]) -> ExitCode {
 struct Ours {
     client: delayed::Client,
     exec: bool,
+    /// Whether the tasks are plain functions.
+    plain: bool,
     queues: Vec<String>,
 }
 
@@ -40,8 +42,11 @@ impl Ours {
     fn call(&self, task: &str, number: u64, data: &[u8]) -> Call {
         let call = match task {
             task if self.exec => isolated::exec::call(task.into(), number),
+            "count" if self.plain => tasks::count_plain::call(number),
+            "mark" if self.plain => tasks::mark_plain::call(number),
+            "mixed" if self.plain => tasks::mixed_plain::call(number),
+            "carry" if self.plain => tasks::carry_plain::call(number, data.to_owned()),
             "count" => tasks::count::call(number),
-            "count_plain" => tasks::count_plain::call(number),
             "mark" => tasks::mark::call(number),
             "mixed" => tasks::mixed::call(number),
             "later" => tasks::later::call(number).after(Duration::from_secs(1)),

@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use crate::figures::{quantile, short};
-use crate::readme::{grouped, middle};
+use crate::race::OURS;
+use crate::readme::{PLAIN_FN, grouped, middle};
 
 /// A figure as it is read from the file.
 #[derive(Clone)]
@@ -123,7 +124,7 @@ pub fn one(figures: &[&Figure]) -> String {
         let unit = if column.is_empty() || unit.is_empty() { unit.into() } else { format!(", {unit}") };
         lines[0].push(format!("{column}{unit}"));
     }
-    for system in distinct(figures.iter().map(|figure| &figure.system)) {
+    for system in systems_of(figures) {
         let mut line = vec![system.clone()];
         for column in &columns {
             let found = figures.iter().find(|figure| figure.system == *system && figure.column == **column);
@@ -143,6 +144,17 @@ pub fn one(figures: &[&Figure]) -> String {
         text.push_str(&format!("\nFailed:\n\n{problems}"));
     }
     text
+}
+
+/// The systems of a table in the order of their rows: plain functions come after the `async fn` of this project.
+fn systems_of<'a>(figures: &[&'a Figure]) -> Vec<&'a String> {
+    let mut systems = distinct(figures.iter().map(|figure| &figure.system));
+    let place = |name: &str, systems: &[&String]| systems.iter().position(|system| *system == name);
+    if let (Some(ours), Some(plain)) = (place(OURS, &systems), place(PLAIN_FN, &systems)) {
+        let plain = systems.remove(plain);
+        systems.insert(ours + 1, plain);
+    }
+    systems
 }
 
 /// A table in Markdown whose source can be read too; the first line is its head.

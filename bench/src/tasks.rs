@@ -22,9 +22,29 @@ pub async fn count(number: u64) {
     Tally::of_environment().count(number);
 }
 
-/// The same as a plain function, which runs on a blocking thread.
+/// Like [`count`], as a plain `fn`, which runs on a blocking thread.
 #[delayed::task(name = "count_plain", queue = "bench")]
 pub fn count_plain(number: u64) {
+    Tally::of_environment().count(number);
+}
+
+/// Like [`mark`], as a plain `fn`.
+#[delayed::task(name = "mark_plain", queue = "bench")]
+pub fn mark_plain(number: u64) {
+    Tally::of_environment().mark(number);
+}
+
+/// Like [`mixed`], as a plain `fn`.
+#[delayed::task(name = "mixed_plain", queue = "bench")]
+pub fn mixed_plain(number: u64) {
+    std::thread::sleep(mixed_time(number));
+    Tally::of_environment().count(number);
+}
+
+/// Like [`carry`], as a plain `fn`.
+#[delayed::task(name = "carry_plain", queue = "bench")]
+pub fn carry_plain(number: u64, data: Vec<u8>) {
+    std::hint::black_box(data);
     Tally::of_environment().count(number);
 }
 
@@ -37,9 +57,12 @@ pub async fn mark(number: u64) {
 /// Takes 1 ms, and each tenth 100 ms. Timers of tokio count whole milliseconds, and make 2 of the one.
 #[delayed::task(name = "mixed", queue = "bench")]
 pub async fn mixed(number: u64) {
-    let takes = if number.is_multiple_of(10) { 100 } else { 1 };
-    Delay::new(Duration::from_millis(takes)).await;
+    Delay::new(mixed_time(number)).await;
     Tally::of_environment().count(number);
+}
+
+fn mixed_time(number: u64) -> Duration {
+    Duration::from_millis(if number.is_multiple_of(10) { 100 } else { 1 })
 }
 
 /// Fails for each hundredth number when it runs for the first time, and is run again a second later, as in the second

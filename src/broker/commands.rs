@@ -24,7 +24,7 @@ use tokio::time::timeout_at;
 
 use crate::broker::cause::NotSent;
 use crate::broker::classify;
-use crate::broker::socket::{self, Live};
+use crate::broker::socket::{self, SharedConnection};
 use crate::broker::target::Target;
 
 /// How often it reconnects while Redis takes no writes.
@@ -57,10 +57,10 @@ struct Current {
 enum State {
     Absent,
     Connecting(Connecting),
-    Connected(Live),
+    Connected(SharedConnection),
 }
 
-type Connecting = Shared<BoxFuture<'static, RedisResult<Live>>>;
+type Connecting = Shared<BoxFuture<'static, RedisResult<SharedConnection>>>;
 
 /// Any connection, with a check of its replies.
 pub(super) struct Checked<C>(pub(super) C);
@@ -92,7 +92,7 @@ enum Request<'a> {
 }
 
 impl Request<'_> {
-    async fn send(self, live: &mut Live) -> RedisResult<Vec<Value>> {
+    async fn send(self, live: &mut SharedConnection) -> RedisResult<Vec<Value>> {
         match self {
             Self::One(command) => live.connection.send_packed_command(command).await.map(|reply| vec![reply]),
             Self::Many(pipeline, offset, count) => {
@@ -155,7 +155,7 @@ impl Commands {
     }
 
     /// The connection, which is made if there is none.
-    async fn live(&self, until: Instant) -> RedisResult<(Live, u64)> {
+    async fn live(&self, until: Instant) -> RedisResult<(SharedConnection, u64)> {
         let (connecting, generation) = {
             let mut current = self.current();
             match &current.state {
@@ -228,7 +228,7 @@ impl Current {
     }
 }
 
-async fn connect(target: Arc<Target>) -> RedisResult<Live> {
+async fn connect(target: Arc<Target>) -> RedisResult<SharedConnection> {
     match tokio::time::timeout(target.timeout, socket::open(&target)).await {
         Ok(connected) => connected,
         Err(elapsed) => Err(io::Error::from(elapsed).into()),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::broker::Broker;
-use crate::broker::beside::{FINISHED_FIELD, begins_with};
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::key_kind::{FINISHED_FIELD, begins_with};
 use crate::broker::read::{Entry, StreamEntry};
 use crate::protocol::call_id::CallId;
 use crate::protocol::keys::QueueKeys;

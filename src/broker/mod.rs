@@ -1,8 +1,7 @@
 //! The only room that knows Redis: one method for each transition and read, with the order of keys of its script.
 
 mod address;
-mod beside;
-mod cancelling;
+mod cancellation;
 mod cause;
 mod channels;
 mod classify;
@@ -10,6 +9,7 @@ mod commands;
 mod connection;
 mod error;
 mod finished;
+mod key_kind;
 mod kill_requests;
 mod lease;
 mod limits;
@@ -36,19 +36,19 @@ mod wait;
 mod without_tls;
 mod wrong_key;
 
-pub(crate) use self::beside::Beside;
-pub(crate) use self::cancelling::cancelled_by;
+pub(crate) use self::cancellation::cancelled_by;
 pub(crate) use self::channels::{Channels, Notice};
 pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
 #[cfg_attr(not(feature = "worker"), allow(unused_imports))]
 pub(crate) use self::finished::ListedCall;
+pub(crate) use self::key_kind::KeyKind;
 pub(crate) use self::kill_requests::{KillAnswer, KillRequest, digest};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};
 pub(crate) use self::limits::LimitState;
 pub(crate) use self::read::StreamEntry;
 pub(crate) use self::record::{Record, RecordEnd, RecordEnds, RecordListener};
-pub(crate) use self::scan::{Found, Pace};
+pub(crate) use self::scan::{Pace, ScannedQueues};
 #[cfg(feature = "testing")]
 pub(crate) use self::script::digest_of;
 pub use self::script::script_text;
@@ -56,10 +56,11 @@ pub(crate) use self::server::ServerFacts;
 pub(crate) use self::target::Target;
 pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
-    Bound, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishedCall, Foreign,
-    MAX_ACQUIRED, MAX_BATCH, MAX_DEFERRED, MAX_FINISHED, MAX_SCHEDULED, MAX_SUBMITTED, MAX_WAKING,
-    NewKillRequest, Owned, Paused, PickUpRequest, Place, Promoted, Ready, ReconcileRequest, Reconciled,
-    Requested, RetryLaterRequest, Revived, Said, Scheduled, Started, Submission, Submitted, Verdict, Waking,
+    Bound, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishedCall,
+    ForeignLists, KillAdded, MAX_ACQUIRED, MAX_BATCH, MAX_DEFERRED, MAX_FINISHED, MAX_SCHEDULED,
+    MAX_SUBMITTED, MAX_WAKING, NewKillRequest, Owned, Paused, PickUpRequest, Place, Promoted, Ready,
+    ReconcileRequest, Reconciled, RetryLaterRequest, Revived, RunNotes, Scheduled, Started, Submission,
+    Submitted, Verdict, Waking,
 };
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]

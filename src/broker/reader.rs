@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::broker::error::BrokerError;
 use crate::broker::raw_connection::{RawConnection, Stream};
-use crate::broker::socket::{self, Live};
+use crate::broker::socket::{self, SharedConnection};
 use crate::broker::target::Target;
 
 /// A connection for requests that block. Clones share it.
@@ -24,7 +24,7 @@ pub(super) struct Reader {
 #[derive(Clone)]
 enum Connection {
     Raw(Arc<RawConnection>),
-    Shared(Live),
+    Shared(SharedConnection),
 }
 
 impl Reader {

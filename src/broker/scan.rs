@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::broker::Broker;
-use crate::broker::beside::Beside;
 use crate::broker::error::BrokerError;
+use crate::broker::key_kind::KeyKind;
 use crate::protocol::names::{NameError, QueueName};
 
 /// How many keys one step reads.
@@ -30,7 +30,7 @@ pub(crate) enum Pace {
 
 /// What a scan has found.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct ScannedQueues {
     pub(crate) queues: BTreeSet<QueueName>,
     /// Names of foreign queues that end like a key of ours, and why they are rejected.
     pub(crate) refused: BTreeMap<String, NameError>,
@@ -44,12 +44,12 @@ pub(crate) struct Found {
 /// How long the last steps took. The shortest is the best estimate of what Redis spent on one, without delays of the network
 /// and of this process.
 #[derive(Debug, Default)]
-struct Times {
+struct StepTimes {
     last: [Option<Duration>; 16],
     steps: usize,
 }
 
-impl Times {
+impl StepTimes {
     fn add(&mut self, took: Duration) -> Duration {
         self.last[self.steps % self.last.len()] = Some(took);
         self.steps += 1;
@@ -58,7 +58,7 @@ impl Times {
 }
 
 /// A pattern that the keys of all these match, and few others.
-fn pattern(beside: &[Beside]) -> String {
+fn pattern(beside: &[KeyKind]) -> String {
     let class = |at: &dyn Fn(&str) -> Option<char>| -> String {
         let found: BTreeSet<char> = beside.iter().filter_map(|kind| at(kind.suffix())).collect();
         found.into_iter().collect()
@@ -71,9 +71,13 @@ impl Broker {
     /// Scans for queues that have a key of these kinds beside them.
     ///
     /// Cancel-safe: it only reads.
-    pub(crate) async fn scan_queues(&self, beside: &[Beside], pace: Pace) -> Result<Found, BrokerError> {
-        let (mut found, mut cursor, began) = (Found::default(), 0, Instant::now());
-        let (pattern, mut times) = (pattern(beside), Times::default());
+    pub(crate) async fn scan_queues(
+        &self,
+        beside: &[KeyKind],
+        pace: Pace,
+    ) -> Result<ScannedQueues, BrokerError> {
+        let (mut found, mut cursor, began) = (ScannedQueues::default(), 0, Instant::now());
+        let (pattern, mut times) = (pattern(beside), StepTimes::default());
         loop {
             let step = Instant::now();
             let (next, keys) = self.scan_step(cursor, &pattern, None).await?;
@@ -95,13 +99,13 @@ impl Broker {
     async fn look_into(
         &self,
         keys: &[Vec<u8>],
-        beside: &[Beside],
-        found: &mut Found,
+        beside: &[KeyKind],
+        found: &mut ScannedQueues,
     ) -> Result<(), BrokerError> {
         let texts = keys.iter().filter_map(|key| std::str::from_utf8(key).ok());
-        let candidates: Vec<_> = texts.filter_map(|key| Some((key, Beside::of_key(key, beside)?))).collect();
+        let candidates: Vec<_> = texts.filter_map(|key| Some((key, KeyKind::of_key(key, beside)?))).collect();
         for part in candidates.chunks(LOOKS) {
-            let looks: Vec<(&str, Beside)> = part.iter().map(|(key, (kind, _))| (*key, *kind)).collect();
+            let looks: Vec<(&str, KeyKind)> = part.iter().map(|(key, (kind, _))| (*key, *kind)).collect();
             for ((key, (_, name)), fits) in part.iter().zip(self.look(&looks).await?) {
                 let Some(fits) = fits else { continue };
                 match QueueName::parse(name) {
@@ -139,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_shortest_of_the_last_steps_counts() {
-        let (mut times, ms) = (Times::default(), Duration::from_millis);
+        let (mut times, ms) = (StepTimes::default(), Duration::from_millis);
         assert_eq!([3, 2, 5].map(|took| times.add(ms(took))), [3, 2, 2].map(ms));
         for _ in 0..14 {
             assert_eq!(times.add(ms(9)), ms(2));
@@ -149,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_pattern_has_the_beginnings_and_ends_of_all_suffixes() {
-        use Beside::{Dead, Notifications, Processing};
+        use KeyKind::{Dead, Notifications, Processing};
         assert_eq!(pattern(&[Notifications, Processing]), "*_[np][or]*[gi]");
         assert_eq!(pattern(&[Notifications, Processing, Dead]), "*_[dnp][eor]*[dgi]");
     }

@@ -32,7 +32,7 @@ const QUIET: Duration = Duration::from_micros(20);
 
 /// A connection on which many requests can be in flight. The last clone closes it.
 #[derive(Clone)]
-pub(super) struct Live {
+pub(super) struct SharedConnection {
     pub(super) connection: MultiplexedConnection,
     pub(super) traffic: Arc<Traffic>,
     _driver: Arc<Driver>,
@@ -53,7 +53,7 @@ pub(super) struct Traffic {
 }
 
 /// A request in flight.
-pub(super) struct UnderWay<'a> {
+pub(super) struct InFlight<'a> {
     traffic: &'a Traffic,
     written_before: u64,
 }
@@ -73,7 +73,7 @@ enum Stream {
 }
 
 /// Connects, including the handshake. The caller limits how long that may take.
-pub(super) async fn open(target: &Target) -> RedisResult<Live> {
+pub(super) async fn open(target: &Target) -> RedisResult<SharedConnection> {
     let info = target.client().get_connection_info();
     let stream = match info.addr() {
         ConnectionAddr::Tcp(host, port) => Stream::Tcp(tcp(host, *port, info.tcp_settings()).await?),
@@ -92,7 +92,7 @@ pub(super) async fn open(target: &Target) -> RedisResult<Live> {
     let (connection, driver) =
         MultiplexedConnection::new_with_config(info.redis_settings(), socket, settings).await?;
     let driver = Arc::new(Driver(tokio::spawn(driver).abort_handle()));
-    Ok(Live { connection, traffic, _driver: driver })
+    Ok(SharedConnection { connection, traffic, _driver: driver })
 }
 
 /// Connects to the first address of a host that accepts.
@@ -129,9 +129,9 @@ impl Traffic {
     }
 
     /// Begins a request, which ends when the returned value is dropped.
-    pub(super) fn begin(&self) -> UnderWay<'_> {
+    pub(super) fn begin(&self) -> InFlight<'_> {
         self.requests.fetch_add(1, Ordering::Relaxed);
-        UnderWay { traffic: self, written_before: self.written.load(Ordering::Acquire) }
+        InFlight { traffic: self, written_before: self.written.load(Ordering::Acquire) }
     }
 
     fn close(&self) {
@@ -139,14 +139,14 @@ impl Traffic {
     }
 }
 
-impl UnderWay<'_> {
+impl InFlight<'_> {
     /// Whether nothing was written since it began. Bytes of other requests count too: then it may have been written.
     pub(super) fn is_unwritten(&self) -> bool {
         self.traffic.written.load(Ordering::Acquire) == self.written_before
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.traffic.requests.fetch_sub(1, Ordering::Relaxed);
     }

@@ -111,7 +111,7 @@ fn execute(mut parts: Parts, args: Args) -> Result<ExitCode, Failure> {
     // While the process has one thread, and nothing open that a child must not have.
     let zygote = if args.command.runs_calls() { zygote(&settings, &parts)? } else { None };
     logs::start(&settings, args.command.serves())?;
-    for suggest::Misspelt { name, meant } in suggest::misspelt_variables() {
+    for suggest::Misspelled { name, meant } in suggest::misspelled_variables() {
         match args.command.serves() {
             true => tracing::warn!(variable = name, did_you_mean = meant, "unknown environment variable"),
             false => output::note(&format!("warning: the variable {name} is unknown; did you mean {meant}?")),

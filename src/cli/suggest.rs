@@ -1,4 +1,4 @@
-//! Finds the name that was meant by a misspelt one.
+//! Finds the name that was meant by a misspelled one.
 
 use crate::cli::output;
 use crate::cli::settings::ALL;
@@ -23,13 +23,13 @@ pub(super) fn nearest_queue<'a>(name: &str, known: impl IntoIterator<Item = &'a 
 }
 
 /// A variable that no setting has, and the one that was meant.
-pub(super) struct Misspelt {
+pub(super) struct Misspelled {
     pub(super) name: String,
     pub(super) meant: String,
 }
 
 /// The variables of the environment that are nearly those of a setting. Others may be the program's own.
-pub(super) fn misspelt_variables() -> Vec<Misspelt> {
+pub(super) fn misspelled_variables() -> Vec<Misspelled> {
     let known = || ALL.iter().filter_map(|setting| setting.variable.strip_prefix(PREFIX));
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     names
@@ -39,7 +39,7 @@ pub(super) fn misspelt_variables() -> Vec<Misspelt> {
                 return None;
             }
             let meant = format!("{PREFIX}{}", nearest(end, known())?);
-            Some(Misspelt { name: output::clean(&name), meant })
+            Some(Misspelled { name: output::clean(&name), meant })
         })
         .collect()
 }
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearly_a_queue_is_one_that_was_misspelt() {
+    fn nearly_a_queue_is_one_that_was_misspelled() {
         let known = ["default", "mail", "shard1"];
         for (name, meant) in
             [("mial", Some("mail")), ("defaul", Some("default")), ("shard2", None), ("else", None)]

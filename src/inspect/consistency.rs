@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::broker::{Beside, Broker, BrokerError, BrokerErrorKind, Paused};
+use crate::broker::{Broker, BrokerError, BrokerErrorKind, KeyKind, Paused};
 use crate::error::Error;
 use crate::inspect::health::plural;
 use crate::inspect::{Finding, Inspector, WorkerKind, WorkerStatus};
@@ -46,7 +46,7 @@ impl Inspector {
         // Those of a queue that is known were looked at with it.
         let is_known = |key: &&String| {
             let of_queue =
-                Beside::of_key(key, &Beside::ALL).and_then(|(_, name)| QueueName::parse(name).ok());
+                KeyKind::of_key(key, &KeyKind::ALL).and_then(|(_, name)| QueueName::parse(name).ok());
             of_queue.is_some_and(|queue| queues.contains(&queue))
         };
         findings.extend(found.foreign.iter().filter(|key| !is_known(key)).map(|key| {
@@ -58,7 +58,7 @@ impl Inspector {
             let text = "not all keys were looked at for queues that nobody registered: there are too many";
             findings.push(Finding::ok("unfound", text));
         }
-        findings.extend(self.unfound(&queues).await?);
+        findings.extend(self.unregistered(&queues).await?);
         findings.extend(self.locks().await?);
         Ok(findings)
     }
@@ -203,9 +203,10 @@ async fn wrong_types(broker: &Broker, expected: &[(&str, &str)]) -> Result<Vec<F
 /// Keys beside a queue that hold another program's data.
 async fn foreign(broker: &Broker, queue: &QueueName) -> Result<Vec<Finding>, BrokerError> {
     // What slots own is looked at by what their owners are.
-    let kinds = Beside::ALL.into_iter().filter(|kind| *kind != Beside::Processing);
-    let keys: Vec<(String, Beside)> = kinds.map(|kind| (format!("{queue}{}", kind.suffix()), kind)).collect();
-    let looks: Vec<(&str, Beside)> = keys.iter().map(|(key, kind)| (key.as_str(), *kind)).collect();
+    let kinds = KeyKind::ALL.into_iter().filter(|kind| *kind != KeyKind::Processing);
+    let keys: Vec<(String, KeyKind)> =
+        kinds.map(|kind| (format!("{queue}{}", kind.suffix()), kind)).collect();
+    let looks: Vec<(&str, KeyKind)> = keys.iter().map(|(key, kind)| (key.as_str(), *kind)).collect();
     let seen = broker.look(&looks).await?;
     let foreign = looks.iter().zip(seen).filter(|(_, fits)| *fits == Some(false)).map(|(look, _)| look);
     Ok(foreign
@@ -216,7 +217,7 @@ async fn foreign(broker: &Broker, queue: &QueueName) -> Result<Vec<Finding>, Bro
             );
             let fix = "rename that key, or use another queue name";
             match kind {
-                Beside::Notifications | Beside::Hand | Beside::Dead => Finding::problem("foreign", text, fix),
+                KeyKind::Notifications | KeyKind::Hand | KeyKind::Dead => Finding::problem("foreign", text, fix),
                 _ => Finding::warning("foreign", text, fix),
             }
         })

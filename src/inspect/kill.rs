@@ -9,7 +9,7 @@ use serde::Serialize;
 
 pub use self::error::KillError;
 
-use crate::broker::{BrokerError, KillAnswer, NewKillRequest, Requested, StreamEntry, digest};
+use crate::broker::{BrokerError, KillAdded, KillAnswer, NewKillRequest, StreamEntry, digest};
 use crate::inspect::{Inspector, MessageSummary};
 use crate::protocol::call_id::CallId;
 use crate::protocol::info::WorkerInfo;
@@ -122,10 +122,10 @@ impl Inspector {
         };
         let wire_id = || target.wire_id.clone();
         let mut fate = match self.broker.kill(&keys, &ask).await? {
-            Requested::Yes => self.await_ending(&keys, &target, &ask).await?,
-            Requested::Moved => Ending::Over,
-            Requested::Dead => return Err(KillError::DeadWorker { wire_id: wire_id() }),
-            Requested::TooMany => return Err(KillError::TooMany { wire_id: wire_id() }),
+            KillAdded::Yes => self.await_ending(&keys, &target, &ask).await?,
+            KillAdded::Moved => Ending::Over,
+            KillAdded::Dead => return Err(KillError::DeadWorker { wire_id: wire_id() }),
+            KillAdded::TooMany => return Err(KillError::TooMany { wire_id: wire_id() }),
         };
         let letter = match fate {
             Ending::Killed | Ending::Over => self.letter_of(&keys, &target.message, before).await?,

@@ -12,7 +12,7 @@ mod locks;
 mod messages;
 mod pause;
 mod queues;
-mod unfound;
+mod unregistered;
 mod workers;
 
 pub use self::calls::{CallFilter, CallRecord};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::broker::{Beside, BrokerError, BrokerErrorKind, Found, Pace};
+use crate::broker::{BrokerError, BrokerErrorKind, KeyKind, Pace, ScannedQueues};
 use crate::error::Error;
 use crate::inspect::workers::{SOON_MS, holds};
 use crate::inspect::{Inspector, Pause};
@@ -15,7 +15,7 @@ use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 
 /// Suffixes of keys by which an unregistered queue is found.
-const BESIDE: [Beside; 3] = [Beside::Processing, Beside::Notifications, Beside::Dead];
+const REGISTERED_BY: [KeyKind; 3] = [KeyKind::Processing, KeyKind::Notifications, KeyKind::Dead];
 /// How long to scan for unregistered queues.
 const SCAN: Duration = Duration::from_millis(250);
 
@@ -164,8 +164,8 @@ impl Inspector {
     }
 
     /// Scans for unregistered queues, for about this time.
-    pub(super) async fn scan(&self, time: Duration) -> Result<Found, BrokerError> {
-        self.broker.scan_queues(&BESIDE, Pace::Within(time)).await
+    pub(super) async fn scan(&self, time: Duration) -> Result<ScannedQueues, BrokerError> {
+        self.broker.scan_queues(&REGISTERED_BY, Pace::Within(time)).await
     }
 
     /// The server's clock in milliseconds since 1970.

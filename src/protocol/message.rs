@@ -13,7 +13,7 @@ pub use self::error::MessageError;
 use crate::protocol::annotations::{Headers, read_trace};
 use crate::protocol::arguments::Arguments;
 use crate::protocol::call_id::CallId;
-use crate::protocol::decode::{Head, Reader, came};
+use crate::protocol::decode::{Head, Reader, describe_actual};
 use crate::protocol::encode;
 use crate::protocol::meta::{self, Pairs};
 use crate::protocol::tracking::{Lock, Tracking};
@@ -64,7 +64,7 @@ impl<'a> Message<'a> {
         let count = match reader.head()? {
             Head::Array(count @ 1..=4) => count,
             Head::Str(_) => 0,
-            _ => return Err(MessageError::Frame { came: came(bytes) }),
+            _ => return Err(MessageError::Frame { found: describe_actual(bytes) }),
         };
         if count == 0 {
             reader = Reader::new(bytes);
@@ -108,7 +108,10 @@ impl<'a> Message<'a> {
             (Head::Bin(length), _) => {
                 reader.take(length);
                 reader.value()?;
-                return Err(MessageError::Fourth { expected: "nothing", came: came(reader.rest) });
+                return Err(MessageError::Fourth {
+                    expected: "nothing",
+                    found: describe_actual(reader.rest),
+                });
             }
             (Head::Nil, 2) => self.form = Form::Payload,
             (Head::Nil, _) => self.form = Form::Python,
@@ -116,7 +119,7 @@ impl<'a> Message<'a> {
                 *reader = Reader::new(at);
                 (self.form, self.payload) = (Form::Python, reader.value()?);
             }
-            _ => return Err(MessageError::Payload { came: came(at) }),
+            _ => return Err(MessageError::Payload { found: describe_actual(at) }),
         }
         Ok(())
     }
@@ -128,14 +131,14 @@ impl<'a> Message<'a> {
             let value = reader.value()?;
             if !meta::may_be_keywords(value) {
                 let expected = "arguments by keyword (a map)";
-                return Err(MessageError::Third { expected, came: came(value) });
+                return Err(MessageError::Third { expected, found: describe_actual(value) });
             }
             self.keywords = Some(value);
         }
         if count > 3 {
             let value = reader.value()?;
             self.retry = meta::retry(value)
-                .map_err(|expected| MessageError::Fourth { expected, came: came(value) })?;
+                .map_err(|expected| MessageError::Fourth { expected, found: describe_actual(value) })?;
         }
         Ok(())
     }
@@ -145,12 +148,18 @@ impl<'a> Message<'a> {
         let count = match reader.head()? {
             Head::Map(count) => count,
             Head::Nil => 0,
-            _ => return Err(MessageError::Third { expected: "a map after the payload", came: came(at) }),
+            _ => {
+                return Err(MessageError::Third {
+                    expected: "a map after the payload",
+                    found: describe_actual(at),
+                });
+            }
         };
         let pairs = reader.rest;
         for _ in 0..count {
             let (key, value) = (reader.value()?, reader.value()?);
-            let refused = |key| move |expected| MessageError::Meta { key, expected, came: came(value) };
+            let refused =
+                |key| move |expected| MessageError::Meta { key, expected, found: describe_actual(value) };
             match meta::name(key) {
                 Some(b"a") => self.attempts = meta::attempts(value).map_err(refused('a'))?,
                 Some(b"d") => self.expires_ms = Some(meta::expires(value).map_err(refused('d'))?),
@@ -264,10 +273,12 @@ impl<'a> Message<'a> {
 
 fn path<'a>(reader: &mut Reader<'a>) -> Result<&'a str, MessageError> {
     let at = reader.rest;
-    let Head::Str(length) = reader.head()? else { return Err(MessageError::Path { came: came(at) }) };
+    let Head::Str(length) = reader.head()? else {
+        return Err(MessageError::Path { found: describe_actual(at) });
+    };
     match std::str::from_utf8(reader.take(length)) {
         Ok("") => Err(MessageError::EmptyPath),
         Ok(path) => Ok(path),
-        Err(_) => Err(MessageError::Path { came: came(at) }),
+        Err(_) => Err(MessageError::Path { found: describe_actual(at) }),
     }
 }

@@ -20,10 +20,10 @@ use crate::runner::inline::{make_states, run_blocking, start};
 use crate::runner::leftovers::{KEEP_ALIVE, Leftovers};
 use crate::runner::outcome::Outcome;
 use crate::runner::output::MARK;
-use crate::runner::term::Terminator;
+use crate::runner::sigterm::SigtermHandler;
 use crate::sys::descriptors::OutputPipe;
 use crate::sys::fork::{exit_now, name_process};
-use crate::sys::limits::{self, Usual};
+use crate::sys::limits::{self, InheritedLimits};
 use crate::sys::packets;
 use crate::sys::wait::{Ended, peek_ended};
 use crate::sys::{descriptors, memory, signals};
@@ -42,7 +42,7 @@ const NO_CALL: &[u8] = b"\x92\xa1-\x90";
 
 /// What a child finds ready. What the zygote has made, no child has to make.
 #[derive(Debug)]
-pub(super) struct Household {
+pub(super) struct ChildEnvironment {
     registry: Registry,
     states: Arc<States>,
     layers: Layers,
@@ -50,7 +50,7 @@ pub(super) struct Household {
 }
 
 /// Where a child finds itself.
-pub(super) struct Place {
+pub(super) struct ChildParts {
     pub(super) zygote: Pid,
     pub(super) requests: OwnedFd,
     pub(super) reports: OwnedFd,
@@ -63,15 +63,15 @@ pub(super) struct Place {
 
 /// A child that is set up.
 struct Child<'a> {
-    household: &'a Household,
+    environment: &'a ChildEnvironment,
     requests: OwnedFd,
     reports: Arc<OwnedFd>,
     output: OutputPipe,
     /// Made when a task first needs it.
     runtime: Option<tokio::runtime::Runtime>,
-    terminator: Terminator,
+    terminator: SigtermHandler,
     /// What holds for a task without limits.
-    usual: Usual,
+    inherited: InheritedLimits,
     /// What was asked of the kernel last.
     limits: Limits,
     /// Of a child that is used again.
@@ -81,7 +81,7 @@ struct Child<'a> {
 /// How much more memory than before its first run a child may use, as a part of the limit of the next one.
 const MOST_KEPT: u64 = 8;
 
-impl Household {
+impl ChildEnvironment {
     /// Takes over what is logged in this process.
     pub(super) fn new(registry: Registry, states: States, layers: Layers) -> Self {
         Forwarder::shorten_panics();
@@ -90,16 +90,16 @@ impl Household {
 }
 
 /// Does once in the zygote what would be a first time in each child: what is made then, they find.
-pub(super) fn prepare(household: &Household, buffer: &mut [u8]) -> nix::Result<()> {
+pub(super) fn prepare(environment: &ChildEnvironment, buffer: &mut [u8]) -> nix::Result<()> {
     let (requests, reports) = packets::pair()?;
     let mut child = Child {
-        household,
+        environment,
         requests,
         reports: Arc::new(reports),
         output: OutputPipe::of_standard_output()?,
         runtime: None,
-        terminator: Terminator::default(),
-        usual: Usual::now()?,
+        terminator: SigtermHandler::default(),
+        inherited: InheritedLimits::now()?,
         limits: Limits::NONE,
         leftovers: None,
     };
@@ -108,36 +108,36 @@ pub(super) fn prepare(household: &Household, buffer: &mut [u8]) -> nix::Result<(
 }
 
 /// Serves until its last run, or until the worker is gone.
-pub(super) fn run(household: &Household, place: Place) -> ! {
-    name_process(if place.reuse.runs == 1 { c"delayed-spare" } else { BUSY });
+pub(super) fn run(environment: &ChildEnvironment, parts: ChildParts) -> ! {
+    name_process(if parts.reuse.runs == 1 { c"delayed-spare" } else { BUSY });
     let me = Pid::from_raw(0);
     let prepared = setpgid(me, me)
-        .and_then(|()| signals::die_with(place.zygote))
+        .and_then(|()| signals::die_with(parts.zygote))
         .and_then(|()| signals::adopt_orphans())
-        .and_then(|()| descriptors::redirect_output(&place.output))
-        .and_then(|()| descriptors::keep_only(vec![place.requests, place.reports]))
+        .and_then(|()| descriptors::redirect_output(&parts.output))
+        .and_then(|()| descriptors::keep_only(vec![parts.requests, parts.reports]))
         .and_then(|kept| <[OwnedFd; 2]>::try_from(kept).map_err(|_| nix::Error::EBADF))
         .and_then(|kept| kept.iter().try_for_each(descriptors::set_blocking).map(|()| kept))
         .and_then(|kept| signals::unblock_all().map(|()| kept));
     // Owned by nobody any more: it was closed above.
-    std::mem::forget(place.output);
-    let known = (prepared, OutputPipe::of_standard_output(), Usual::now());
-    let (Ok([requests, reports]), Ok(output), Ok(usual)) = known else { exit_now(UNFIT) };
+    std::mem::forget(parts.output);
+    let known = (prepared, OutputPipe::of_standard_output(), InheritedLimits::now());
+    let (Ok([requests, reports]), Ok(output), Ok(inherited)) = known else { exit_now(UNFIT) };
     let reports = Arc::new(reports);
-    household.forwarder.connect(Arc::clone(&reports));
+    environment.forwarder.connect(Arc::clone(&reports));
     let mut child = Child {
-        household,
+        environment,
         requests,
         reports,
         output,
         runtime: None,
-        terminator: Terminator::default(),
-        usual,
+        terminator: SigtermHandler::default(),
+        inherited,
         limits: Limits::NONE,
         leftovers: None,
     };
-    let refused = limits::set_lasting(&place.lasting).err();
-    child.serve(place.buffer, place.reuse, refused);
+    let refused = limits::set_lasting(&parts.lasting).err();
+    child.serve(parts.buffer, parts.reuse, refused);
     exit_now(0)
 }
 
@@ -191,7 +191,7 @@ impl Child<'_> {
                 || reuse.memory.is_some_and(|most| memory::of_process(me).is_none_or(|now| now > most));
             if let Some(task) = task.filter(|_| !retires)
                 && let Some(leftovers) = &mut self.leftovers
-                && let Some(left) = leftovers.after_run(task, &self.household.states, self.runtime.as_ref())
+                && let Some(left) = leftovers.after_run(task, &self.environment.states, self.runtime.as_ref())
             {
                 tracing::debug!(left, "child replaced after its run");
                 retires = true;
@@ -222,12 +222,12 @@ impl Child<'_> {
         self.leftovers.as_ref()?;
         // Those of the last run are no leftovers. They are set again.
         if self.limits != Limits::NONE {
-            if limits::set_liftable(&Limits::NONE, &self.usual).is_err() {
+            if limits::set_liftable(&Limits::NONE, &self.inherited).is_err() {
                 return Some("a limit that cannot be lifted");
             }
             self.limits = Limits::NONE;
         }
-        self.leftovers.as_mut()?.before_next(task, &self.household.states)
+        self.leftovers.as_mut()?.before_next(task, &self.environment.states)
     }
 
     /// Tells that this child begins no other run. What it was given is run by others.
@@ -275,11 +275,11 @@ impl Child<'_> {
 
     /// Runs a call, and gives the task, unless nothing of it was run.
     fn answer(&mut self, request: &Request<'_>, message: &[u8]) -> (Answer, Option<&'static Registration>) {
-        self.household.forwarder.set_level(request.level);
+        self.environment.forwarder.set_level(request.level);
         // CPU time and address space count from now.
         let Limits { cpu_seconds, address_space, .. } = request.limits;
         if request.limits != self.limits || cpu_seconds.or(address_space).is_some() {
-            if let Err(error) = limits::set_liftable(&request.limits, &self.usual) {
+            if let Err(error) = limits::set_liftable(&request.limits, &self.inherited) {
                 let problem = format!("a limit could not be set: {}", error.desc());
                 return (Answer::Refused { problem }, None);
             }
@@ -289,7 +289,9 @@ impl Child<'_> {
             Ok(message) => message,
             Err(error) => return (Answer::Malformed { problem: excerpt(error) }, None),
         };
-        let Some(task) = self.household.registry.get(message.task()) else { return (Answer::Unknown, None) };
+        let Some(task) = self.environment.registry.get(message.task()) else {
+            return (Answer::Unknown, None);
+        };
         let Ok(queue) = QueueName::parse(&request.queue) else {
             return (Answer::Refused { problem: "the queue's name is not one".into() }, None);
         };
@@ -326,8 +328,8 @@ impl Child<'_> {
         } else {
             self.terminator.listen(listens)?;
         }
-        let household = self.household;
-        let states = Arc::clone(&household.states);
+        let environment = self.environment;
+        let states = Arc::clone(&environment.states);
         let reports = Arc::clone(&self.reports);
         let reporter = message.keeps_result().then(|| {
             Reporter::new(move |note| {
@@ -340,14 +342,14 @@ impl Child<'_> {
         let scope = worker.map_or(scope, |worker| scope.place(worker, request.slot));
         let outcome = match task.handler {
             Handler::Blocking(_) => {
-                let runtime = if household.layers.is_empty() { None } else { Some(self.runtime()?) };
-                run_blocking(task, message.arguments(), &scope, &household.layers, runtime)
+                let runtime = if environment.layers.is_empty() { None } else { Some(self.runtime()?) };
+                run_blocking(task, message.arguments(), &scope, &environment.layers, runtime)
             }
             Handler::Async(_) => self.runtime()?.block_on(async {
                 if let Err(outcome) = make_states(task, &states).await {
                     return outcome;
                 }
-                match start(task, message.arguments(), &scope, &household.layers) {
+                match start(task, message.arguments(), &scope, &environment.layers) {
                     Ok(run) => run.await,
                     Err(outcome) => outcome,
                 }

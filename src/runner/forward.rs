@@ -16,7 +16,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
 use crate::excerpt::{Excerpt, LONGEST, excerpt, panic_text};
-use crate::runner::frame::{Line, Report, encode};
+use crate::runner::frame::{LogLine, Report, encode};
 use crate::runner::span;
 use crate::sys::packets;
 
@@ -113,7 +113,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Forwarder {
         event.record(&mut text);
         let target = event.metadata().target();
         let end = (0..=target.len().min(MAX_TARGET)).rev().find(|end| target.is_char_boundary(*end));
-        let line = Line {
+        let line = LogLine {
             level: number(*event.metadata().level()),
             target: target[..end.unwrap_or(0)].to_owned(),
             message: text.message.into_text(),
@@ -193,7 +193,7 @@ impl Origin<'static> {
 }
 
 /// Logs a child's line here, under its own level and target, with what is known of its run.
-pub(super) fn log(line: &Line, origin: Origin<'_>) {
+pub(super) fn log(line: &LogLine, origin: Origin<'_>) {
     let Some(metadata) = metadata_for(line) else { return };
     let _entered = origin.span.map(Span::enter);
     tracing::dispatcher::get_default(|dispatch| {
@@ -230,7 +230,7 @@ const MOST_TARGETS: usize = 4096;
 const MAX_TARGET: usize = 256;
 
 /// What `tracing` wants to know of the place of an event lives as long as the program; so each is made once.
-fn metadata_for(line: &Line) -> Option<&'static Metadata<'static>> {
+fn metadata_for(line: &LogLine) -> Option<&'static Metadata<'static>> {
     type Known = HashMap<(u8, String), &'static Metadata<'static>>;
     static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
     let level = match line.level {
@@ -251,7 +251,7 @@ fn metadata_for(line: &Line) -> Option<&'static Metadata<'static>> {
         return None;
     }
     let target: &'static str = Box::leak(line.target.clone().into_boxed_str());
-    let callsite: &'static Place = Box::leak(Box::default());
+    let callsite: &'static LogCallsite = Box::leak(Box::default());
     let fields = FieldSet::new(FIELDS, Identifier(callsite));
     let metadata = Metadata::new("event", target, level, None, None, None, fields, Kind::EVENT);
     let metadata = Box::leak(Box::new(metadata));
@@ -261,12 +261,12 @@ fn metadata_for(line: &Line) -> Option<&'static Metadata<'static>> {
 
 /// A place that is known by its address only; whether it is of interest is asked at each event.
 #[derive(Default)]
-struct Place {
+struct LogCallsite {
     // Of no meaning: two places must not have one address.
     _size: u8,
 }
 
-impl Callsite for Place {
+impl Callsite for LogCallsite {
     fn set_interest(&self, _: Interest) {}
 
     fn metadata(&self) -> &Metadata<'_> {
@@ -290,14 +290,14 @@ static PLACE_METADATA: Metadata<'static> = Metadata::new(
 mod tests {
     use super::*;
 
-    fn line(target: String) -> Line {
-        Line { level: 3, target, message: "sent".into(), fields: String::new() }
+    fn line(target: String) -> LogLine {
+        LogLine { level: 3, target, message: "sent".into(), fields: String::new() }
     }
 
     #[test]
     fn only_targets_that_a_child_can_have_are_kept_for_ever() {
         assert!(metadata_for(&line("m".repeat(MAX_TARGET))).is_some());
         assert!(metadata_for(&line("m".repeat(MAX_TARGET + 1))).is_none());
-        assert!(metadata_for(&Line { level: 6, ..line("m".into()) }).is_none());
+        assert!(metadata_for(&LogLine { level: 6, ..line("m".into()) }).is_none());
     }
 }

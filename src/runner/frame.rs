@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use crate::excerpt::LONGEST;
 use crate::isolation::Limits;
 use crate::protocol::decode::from_slice;
-use crate::sys::wait::{Status, Used};
-use crate::task::Again;
+use crate::sys::wait::{ResourceUsage, Status};
+use crate::task::RetryWhen;
 use crate::task::progress::Note;
 use crate::task::return_value::ReturnValue;
 
 /// From the worker to the zygote.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum ZygoteRequest {
     /// Fork a child that is called so. Beside it: its requests, its reports, its output.
     Fork {
         child: u64,
@@ -42,16 +42,16 @@ impl Reuse {
 
 /// From the zygote to the worker.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) enum News {
+pub(super) enum ZygoteEvent {
     /// A child lives.
     Forked { child: u64, pid: i32 },
     /// A child could not be forked, for this error of the system.
     Refused { child: u64, errno: i32 },
     /// A child has ended; all of its group were killed, and its orphans.
-    Ended { child: u64, status: Status, used: Used },
+    Ended { child: u64, status: Status, used: ResourceUsage },
 }
 
-impl News {
+impl ZygoteEvent {
     /// About whom.
     pub(super) fn child(&self) -> u64 {
         match self {
@@ -87,7 +87,7 @@ pub(super) struct Request<'a> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Report {
     /// Something was logged.
-    Log(Box<Line>),
+    Log(Box<LogLine>),
     /// The run says something of its progress.
     Note(Note),
     /// A run with a limit of memory begins, in a process that uses so many bytes before it.
@@ -122,7 +122,7 @@ pub(super) enum Answer {
     ReturnedInFile,
     Failed {
         message: String,
-        again: Again,
+        again: RetryWhen,
     },
     Panicked {
         message: String,
@@ -146,7 +146,7 @@ pub(super) enum Answer {
 
 /// An event of `tracing`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Line {
+pub(super) struct LogLine {
     /// 1 error, 2 warn, 3 info, 4 debug, 5 trace.
     pub(super) level: u8,
     pub(super) target: String,
@@ -169,7 +169,7 @@ pub(super) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     from_slice(bytes).ok()
 }
 
-/// What the bytes are as an order, as news, as a request and as a report: its text, and its bytes. For fuzzing.
+/// What the bytes are as a request or event of the zygote, and as a request to or report of a child. For fuzzing.
 #[cfg(feature = "testing")]
 pub fn read_frames(bytes: &[u8]) -> [Option<(String, Vec<u8>)>; 4] {
     fn read<'a, T: Deserialize<'a> + Serialize + std::fmt::Debug>(
@@ -177,7 +177,12 @@ pub fn read_frames(bytes: &[u8]) -> [Option<(String, Vec<u8>)>; 4] {
     ) -> Option<(String, Vec<u8>)> {
         decode::<T>(bytes).map(|frame| (format!("{frame:?}"), encode(&frame)))
     }
-    [read::<Order>(bytes), read::<News>(bytes), read::<Request<'_>>(bytes), read::<Report>(bytes)]
+    [
+        read::<ZygoteRequest>(bytes),
+        read::<ZygoteEvent>(bytes),
+        read::<Request<'_>>(bytes),
+        read::<Report>(bytes),
+    ]
 }
 
 #[cfg(test)]
@@ -186,8 +191,8 @@ mod tests {
 
     use super::*;
 
-    fn line() -> Line {
-        Line { level: 3, target: "app::mail".into(), message: "sent".into(), fields: "to=ann".into() }
+    fn line() -> LogLine {
+        LogLine { level: 3, target: "app::mail".into(), message: "sent".into(), fields: "to=ann".into() }
     }
 
     #[test]
@@ -201,7 +206,7 @@ mod tests {
                 run: u64::MAX,
                 answer: Answer::Failed {
                     message: "no".into(),
-                    again: Again::Snoozed(Duration::from_millis(1500)),
+                    again: RetryWhen::Snoozed(Duration::from_millis(1500)),
                 },
                 retires: true,
                 asked: true,

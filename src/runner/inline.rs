@@ -31,17 +31,17 @@ thread_local! {
 }
 
 /// While it is there, this thread is in the code of a task.
-struct Here {
+struct InTask {
     before: Option<&'static str>,
 }
 
-impl Here {
+impl InTask {
     fn enter(task: &'static str) -> Self {
         Self { before: RUNNING.replace(Some(task)) }
     }
 }
 
-impl Drop for Here {
+impl Drop for InTask {
     fn drop(&mut self) {
         RUNNING.set(self.before);
     }
@@ -176,7 +176,7 @@ pub(crate) fn run_blocking(
         return Outcome::Failed(TaskError::fatal("an asynchronous task cannot run on a blocking thread"));
     };
     crash::point("run", "before");
-    let _here = Here::enter(task.name);
+    let _in_task = InTask::enter(task.name);
     let span = span::of_scope(scope);
     let _entered = span.enter();
     let function = || match layers.is_empty() {
@@ -198,7 +198,7 @@ impl Future for Run {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut PollContext<'_>) -> Poll<Outcome> {
-        let _here = Here::enter(self.task);
+        let _in_task = InTask::enter(self.task);
         let future = match &mut self.future {
             Stage::Begun(future) => future,
             Stage::Waiting(future) => return future.as_mut().poll(cx),

@@ -15,7 +15,7 @@ use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::forward::Origin;
 use crate::runner::frame::{Answer, Request, encode};
-use crate::runner::outcome::{Outcome, Resource, Traces};
+use crate::runner::outcome::{Outcome, ProcessStats, Resource};
 use crate::runner::span;
 use crate::runner::speed::Speed;
 use crate::sys::descriptors;
@@ -31,7 +31,7 @@ pub(crate) struct Done {
     /// `None`: the run was dropped before it ended.
     pub(crate) outcome: Option<Outcome>,
     /// Of a run in a process of its own that did not succeed.
-    pub(crate) traces: Option<Box<Traces>>,
+    pub(crate) stats: Option<Box<ProcessStats>>,
 }
 
 /// A call to be run in a process of its own.
@@ -172,11 +172,11 @@ impl RunState {
     }
 
     /// Reports its end; `None` reports nothing.
-    pub(super) fn finish(&self, outcome: Option<Outcome>, traces: Traces) {
+    pub(super) fn finish(&self, outcome: Option<Outcome>, stats: ProcessStats) {
         if !self.ended.swap(true, Ordering::AcqRel) && outcome.is_some() {
-            let traces = (traces != Traces::default()).then(|| Box::new(traces));
+            let stats = (stats != ProcessStats::default()).then(|| Box::new(stats));
             // If the event loop is gone, it has put this message back.
-            let _ = self.done.send(Done { slot: self.job.slot, outcome, traces });
+            let _ = self.done.send(Done { slot: self.job.slot, outcome, stats });
         }
     }
 
@@ -184,7 +184,7 @@ impl RunState {
     pub(super) fn has_expired(&self) -> bool {
         let late = self.job.expires.and_then(|expires| Instant::now().checked_duration_since(expires));
         if let Some(late) = late {
-            self.finish(Some(Outcome::Expired { late }), Traces::default());
+            self.finish(Some(Outcome::Expired { late }), ProcessStats::default());
         }
         late.is_some()
     }
@@ -195,12 +195,12 @@ impl RunState {
             Command::Kill { by } => Some(Outcome::Killed { by }),
             Command::Cancel | Command::Abandon => None,
         };
-        self.finish(outcome, Traces::default());
+        self.finish(outcome, ProcessStats::default());
     }
 
     /// Reports that it was lost, which is not the task's fault.
     pub(super) fn lose(&self, problem: impl Into<String>) {
-        self.finish(Some(Outcome::Lost { problem: problem.into() }), Traces::default());
+        self.finish(Some(Outcome::Lost { problem: problem.into() }), ProcessStats::default());
     }
 
     /// Whether it has ended.

@@ -36,14 +36,14 @@ pub(super) struct Leftovers {
 
 /// What a task may leave to later runs.
 #[derive(Clone, Copy)]
-struct Keeps {
+struct Allowance {
     /// Descriptors and futures, which a state may need.
     open: bool,
     /// Threads, which a state that was made in this process may start.
     threads: bool,
 }
 
-impl Keeps {
+impl Allowance {
     fn of(task: &Registration, states: &States) -> Self {
         Self {
             open: !task.states.is_empty(),
@@ -85,13 +85,14 @@ impl Leftovers {
         let sessions = sessions::count();
         let has_connected = std::mem::replace(&mut self.sessions, sessions) != sessions;
         self.has_connected |= has_connected;
-        let keeps = if has_connected { Keeps { open: true, threads: true } } else { Keeps::of(task, states) };
+        let allowed =
+            if has_connected { Allowance { open: true, threads: true } } else { Allowance::of(task, states) };
         let futures = runtime.map_or(0, |runtime| runtime.metrics().num_alive_tasks());
-        if futures > self.futures && !keeps.open {
+        if futures > self.futures && !allowed.open {
             return Some("a future");
         }
         self.futures = futures;
-        if keeps.threads {
+        if allowed.threads {
             self.threads = threads().unwrap_or(self.threads);
         } else if !self.has_its_threads() {
             return Some("a thread");
@@ -111,7 +112,7 @@ impl Leftovers {
             }
             Err(_) => return Some(UNKNOWN),
         }
-        let may_open = std::mem::take(&mut self.has_connected) || Keeps::of(task, states).open;
+        let may_open = std::mem::take(&mut self.has_connected) || Allowance::of(task, states).open;
         match self.descriptors.have_others() {
             Ok(have_others) => (have_others && !may_open).then_some("a descriptor"),
             Err(_) => Some(UNKNOWN),

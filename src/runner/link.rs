@@ -12,10 +12,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use crate::isolation::Limits;
-use crate::runner::frame::{News, Order, Reuse, decode, encode};
+use crate::runner::frame::{Reuse, ZygoteEvent, ZygoteRequest, decode, encode};
 use crate::runner::zygote::Zygote;
+use crate::sys::async_descriptor::AsyncDescriptor;
 use crate::sys::packets::{self, MAX_PACKET};
-use crate::sys::watched::Watched;
 
 /// The worker's side of the connection to its zygote. Clones are the same one.
 #[derive(Clone)]
@@ -23,10 +23,10 @@ pub(super) struct Link(Arc<Shared>);
 
 struct Shared {
     // Dropped before the zygote, whose drop waits until the process has seen the end of the connection.
-    socket: Watched,
+    socket: AsyncDescriptor,
     zygote: Zygote,
     /// Who receives the events of which child. `None`: the zygote is dead; no more events will come.
-    minders: Mutex<Option<HashMap<u64, UnboundedSender<News>>>>,
+    minders: Mutex<Option<HashMap<u64, UnboundedSender<ZygoteEvent>>>>,
     next: AtomicU64,
     closing: AtomicBool,
     dead: watch::Sender<bool>,
@@ -40,7 +40,7 @@ impl Link {
     /// Starts to receive the zygote's events.
     pub(super) fn start(zygote: Zygote) -> io::Result<Self> {
         let link = Self(Arc::new(Shared {
-            socket: Watched::new(zygote.control()?, Interest::READABLE | Interest::WRITABLE)?,
+            socket: AsyncDescriptor::new(zygote.control()?, Interest::READABLE | Interest::WRITABLE)?,
             zygote,
             minders: Mutex::new(Some(HashMap::new())),
             next: AtomicU64::new(0),
@@ -55,8 +55,8 @@ impl Link {
                 let receive = |control: BorrowedFd<'_>| Ok(packets::receive_now(control, &mut buffer)?);
                 match shared.socket.when_ready(Interest::READABLE, receive).await {
                     Ok(packet) if packet.length > 0 => {
-                        if let Some(news) = decode::<News>(&buffer[..packet.length]) {
-                            shared.route(news);
+                        if let Some(event) = decode::<ZygoteEvent>(&buffer[..packet.length]) {
+                            shared.route(event);
                         }
                     }
                     _ => return shared.bury(),
@@ -77,13 +77,13 @@ impl Link {
         lasting: Limits,
         reuse: Reuse,
         descriptors: [RawFd; 3],
-    ) -> io::Result<(u64, UnboundedReceiver<News>)> {
+    ) -> io::Result<(u64, UnboundedReceiver<ZygoteEvent>)> {
         let child = self.0.next.fetch_add(1, Ordering::Relaxed);
-        let (minder, news) = unbounded_channel();
+        let (minder, event) = unbounded_channel();
         self.0.minders().as_mut().ok_or_else(dead)?.insert(child, minder);
-        let order = encode(&Order::Fork { child, lasting, reuse });
-        match self.0.send(&order, &descriptors).await {
-            Ok(()) => Ok((child, news)),
+        let request = encode(&ZygoteRequest::Fork { child, lasting, reuse });
+        match self.0.send(&request, &descriptors).await {
+            Ok(()) => Ok((child, event)),
             Err(error) => {
                 self.forget(child);
                 let is_gone =
@@ -95,12 +95,12 @@ impl Link {
 
     /// Sends a signal to the group of a child, unless it has ended.
     pub(super) fn signal(&self, child: u64, signal: Signal) {
-        let order = encode(&Order::Signal { child, signal: signal as i32 });
+        let request = encode(&ZygoteRequest::Signal { child, signal: signal as i32 });
         // If the zygote is dead, so is the child.
-        if packets::send(&self.0.socket, &order, &[]) == Err(nix::Error::EAGAIN) {
+        if packets::send(&self.0.socket, &request, &[]) == Err(nix::Error::EAGAIN) {
             let shared = Arc::clone(&self.0);
             tokio::spawn(async move {
-                let _ = shared.send(&order, &[]).await;
+                let _ = shared.send(&request, &[]).await;
             });
         }
     }
@@ -136,30 +136,32 @@ impl Link {
 }
 
 impl Shared {
-    fn minders(&self) -> MutexGuard<'_, Option<HashMap<u64, UnboundedSender<News>>>> {
+    fn minders(&self) -> MutexGuard<'_, Option<HashMap<u64, UnboundedSender<ZygoteEvent>>>> {
         self.minders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn send(&self, order: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
-        match packets::send(&self.socket, order, descriptors) {
+    async fn send(&self, request: &[u8], descriptors: &[RawFd]) -> io::Result<()> {
+        match packets::send(&self.socket, request, descriptors) {
             Err(nix::Error::EAGAIN) => {
                 self.socket
-                    .when_ready(Interest::WRITABLE, |control| Ok(packets::send(control, order, descriptors)?))
+                    .when_ready(Interest::WRITABLE, |control| {
+                        Ok(packets::send(control, request, descriptors)?)
+                    })
                     .await
             }
             sent => Ok(sent?),
         }
     }
 
-    fn route(&self, news: News) {
+    fn route(&self, event: ZygoteEvent) {
         let mut minders = self.minders();
         let Some(minders) = minders.as_mut() else { return };
-        let is_last = !matches!(news, News::Forked { .. });
+        let is_last = !matches!(event, ZygoteEvent::Forked { .. });
         let minder =
-            if is_last { minders.remove(&news.child()) } else { minders.get(&news.child()).cloned() };
+            if is_last { minders.remove(&event.child()) } else { minders.get(&event.child()).cloned() };
         if let Some(minder) = minder {
             // The receiver may be gone.
-            let _ = minder.send(news);
+            let _ = minder.send(event);
         }
     }
 

@@ -14,10 +14,10 @@ mod output;
 mod pool;
 mod pooled_child;
 mod process;
+mod sigterm;
 mod span;
 mod speed;
 pub(crate) mod streams;
-mod term;
 mod timeout;
 mod watch;
 mod zygote;
@@ -28,7 +28,7 @@ pub(crate) use self::inline::{Run, run_blocking, running_here, start, start_with
 pub(crate) use self::job::{Done, Job};
 #[cfg(test)]
 pub(crate) use self::outcome::{Exit, Resource};
-pub(crate) use self::outcome::{Outcome, TimeLimit, Traces};
+pub(crate) use self::outcome::{Outcome, ProcessStats, TimeLimit};
 pub(crate) use self::pool::{PoolOptions, Processes, RunHandle};
 pub(crate) use self::speed::Speed;
 pub use self::zygote::{Zygote, ZygoteBuilder, ZygoteError};

@@ -80,7 +80,7 @@ impl OneShot {
                     Err(format!("before it could begin, {outcome}"))
                 }
                 outcome => {
-                    run_state.finish(outcome, end.traces);
+                    run_state.finish(outcome, end.stats);
                     Ok(())
                 }
             };

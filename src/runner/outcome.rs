@@ -115,7 +115,7 @@ pub(crate) enum Exit {
 
 /// What is known of the process in which a run took place, besides its outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Traces {
+pub(crate) struct ProcessStats {
     /// What it used, once that is known.
     pub(crate) usage: Option<Usage>,
     /// What it wrote on its standard output and standard error.
@@ -170,9 +170,9 @@ impl Outcome {
 
     /// The same, where the worker is stopping: a supervisor that sends SIGTERM to all processes of a service ends those of
     /// tasks too, or has them give up, which is no fault of theirs.
-    pub(crate) fn while_stopping(self, traces: Option<&Traces>) -> Self {
+    pub(crate) fn while_stopping(self, stats: Option<&ProcessStats>) -> Self {
         match self {
-            Self::Crashed(_) | Self::Failed(_) if traces.is_some_and(|traces| traces.asked) => {
+            Self::Crashed(_) | Self::Failed(_) if stats.is_some_and(|stats| stats.asked) => {
                 Self::Lost { problem: "its process was ended with the worker".into() }
             }
             other => other,

@@ -187,7 +187,7 @@ async fn supervise(pool: &Arc<Pool>, pooled: &Arc<PooledChild>, process: &mut Pr
         if end.alive {
             pool.refill(pooled);
         }
-        run_state.finish(end.outcome, end.traces);
+        run_state.finish(end.outcome, end.stats);
         if !end.alive {
             return end.problem;
         }

@@ -12,13 +12,13 @@ use tokio::io::Interest;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::isolation::Limits;
-use crate::runner::frame::{Answer, MAX_REPORT, News, Report, Request, Reuse, decode};
+use crate::runner::frame::{Answer, MAX_REPORT, Report, Request, Reuse, ZygoteEvent, decode};
 use crate::runner::link::Link;
 use crate::runner::output::Output;
+use crate::sys::async_descriptor::AsyncDescriptor;
 use crate::sys::descriptors::{self, read_file};
 use crate::sys::packets::{self, MAX_PACKET, Packet};
-use crate::sys::wait::{Status, Used};
-use crate::sys::watched::Watched;
+use crate::sys::wait::{ResourceUsage, Status};
 
 /// How much of the output is read at a time.
 const READ: usize = 8 << 10;
@@ -60,9 +60,9 @@ impl Requests {
 pub(super) struct Process {
     child: u64,
     link: Link,
-    reports: Watched,
-    output: Watched,
-    news: UnboundedReceiver<News>,
+    reports: AsyncDescriptor,
+    output: AsyncDescriptor,
+    zygote_events: UnboundedReceiver<ZygoteEvent>,
     pid: i32,
     written: Output,
     buffer: Vec<u8>,
@@ -88,7 +88,7 @@ pub(super) enum Event {
     /// It could not be forked; the error number.
     Refused(i32),
     /// It has ended. All of its reports were returned before.
-    Ended(Status, Used),
+    Ended(Status, ResourceUsage),
     /// The zygote is dead, and the child with it.
     Orphaned,
 }
@@ -105,16 +105,16 @@ impl Process {
         for end in [&their_requests, &their_reports] {
             descriptors::set_blocking(end)?;
         }
-        let reports = Watched::new(reports, Interest::READABLE)?;
-        let output = Watched::new(output, Interest::READABLE)?;
+        let reports = AsyncDescriptor::new(reports, Interest::READABLE)?;
+        let output = AsyncDescriptor::new(output, Interest::READABLE)?;
         let theirs = [their_requests.as_raw_fd(), their_reports.as_raw_fd(), their_output.as_raw_fd()];
-        let (child, news) = link.fork(lasting, reuse, theirs).await?;
+        let (child, zygote_events) = link.fork(lasting, reuse, theirs).await?;
         let process = Self {
             child,
             link: link.clone(),
             reports,
             output,
-            news,
+            zygote_events,
             pid: 0,
             written: Output::default(),
             buffer: vec![0; MAX_REPORT],
@@ -129,8 +129,8 @@ impl Process {
 
     /// Whether it lives, as far as is known, and can get a first run.
     pub(super) fn waits(&mut self) -> bool {
-        while let Ok(news) = self.news.try_recv() {
-            let event = self.learn(Some(news));
+        while let Ok(event) = self.zygote_events.try_recv() {
+            let event = self.learn(Some(event));
             self.pending.extend(event);
         }
         !self.ended
@@ -212,8 +212,8 @@ impl Process {
                         return event;
                     }
                 }
-                news = self.news.recv(), if !self.ended => {
-                    if let Some(event) = self.learn(news) {
+                event = self.zygote_events.recv(), if !self.ended => {
+                    if let Some(event) = self.learn(event) {
                         self.pending.push_back(event);
                     }
                 }
@@ -240,17 +240,17 @@ impl Process {
         }
     }
 
-    fn learn(&mut self, news: Option<News>) -> Option<Event> {
-        match news {
-            Some(News::Forked { pid, .. }) => {
+    fn learn(&mut self, event: Option<ZygoteEvent>) -> Option<Event> {
+        match event {
+            Some(ZygoteEvent::Forked { pid, .. }) => {
                 self.pid = pid;
                 None
             }
-            Some(News::Refused { errno, .. }) => {
+            Some(ZygoteEvent::Refused { errno, .. }) => {
                 self.ended = true;
                 Some(Event::Refused(errno))
             }
-            Some(News::Ended { status, used, .. }) => {
+            Some(ZygoteEvent::Ended { status, used, .. }) => {
                 self.ended = true;
                 self.read_last();
                 Some(Event::Ended(status, used))
@@ -299,11 +299,11 @@ fn with_file(mut report: Report, packet: Packet) -> Option<Report> {
     Some(report)
 }
 
-async fn receive(socket: &Watched, buffer: &mut [u8]) -> io::Result<Packet> {
+async fn receive(socket: &AsyncDescriptor, buffer: &mut [u8]) -> io::Result<Packet> {
     let receive = |socket: BorrowedFd<'_>| Ok(packets::receive_now(socket, buffer)?);
     socket.when_ready(Interest::READABLE, receive).await
 }
 
-async fn read_piece(output: &Watched, piece: &mut [u8]) -> io::Result<usize> {
+async fn read_piece(output: &AsyncDescriptor, piece: &mut [u8]) -> io::Result<usize> {
     output.when_ready(Interest::READABLE, |output| Ok(read(output, piece)?)).await
 }

@@ -7,10 +7,10 @@ use nix::sys::signal::Signal;
 use crate::runner::forward::{self, Origin};
 use crate::runner::frame::{Answer, Report};
 use crate::runner::job::{Command, RunState};
-use crate::runner::outcome::{Exit, Outcome, Resource, TimeLimit, Traces, Usage};
+use crate::runner::outcome::{Exit, Outcome, ProcessStats, Resource, TimeLimit, Usage};
 use crate::runner::process::{Event, Process};
 use crate::runner::timeout::{Countdown, Due};
-use crate::sys::wait::{Status, Used};
+use crate::sys::wait::{ResourceUsage, Status};
 use crate::sys::{self, memory, memory_kills};
 
 /// How often the memory of a child with a memory limit is read.
@@ -28,7 +28,7 @@ const HEAD_START: Duration = Duration::from_millis(200);
 pub(super) struct End {
     /// `None`: it was abandoned; nothing is reported.
     pub(super) outcome: Option<Outcome>,
-    pub(super) traces: Traces,
+    pub(super) stats: ProcessStats,
     /// Whether the child lives and can be given another run.
     pub(super) alive: bool,
     /// Whether it has begun. If not, another child is to run it.
@@ -255,27 +255,34 @@ impl Watch<'_> {
             _ => Some(outcome),
         };
         let took = self.countdown.elapsed();
-        End { outcome, traces: Traces::default(), alive: false, begun: true, took, problem: Some(problem) }
+        End {
+            outcome,
+            stats: ProcessStats::default(),
+            alive: false,
+            begun: true,
+            took,
+            problem: Some(problem),
+        }
     }
 
     /// Its child had begun no run since it found that it should not.
     fn not_begun(&self) -> End {
         let took = self.countdown.elapsed();
-        End { outcome: None, traces: Traces::default(), alive: false, begun: false, took, problem: None }
+        End { outcome: None, stats: ProcessStats::default(), alive: false, begun: false, took, problem: None }
     }
 
-    fn end(mut self, process: &mut Process, ended: Option<(Status, Used)>) -> End {
+    fn end(mut self, process: &mut Process, ended: Option<(Status, ResourceUsage)>) -> End {
         let took = self.countdown.elapsed();
         let alive = ended.is_none() && !self.retires && self.why.is_none();
         let origin = self.run_state.origin(process.pid());
         let output = process.written().finish(origin);
         let asked = self.is_asked_by_others();
         let outcome = self.outcome(took, ended.map(|(status, _)| status), &output);
-        let traces = match outcome {
-            None | Some(Outcome::Succeeded(_)) => Traces::default(),
-            Some(_) => Traces { usage: ended.map(|(_, used)| used.into()), output, asked },
+        let stats = match outcome {
+            None | Some(Outcome::Succeeded(_)) => ProcessStats::default(),
+            Some(_) => ProcessStats { usage: ended.map(|(_, used)| used.into()), output, asked },
         };
-        End { outcome, traces, alive, begun: true, took, problem: None }
+        End { outcome, stats, alive, begun: true, took, problem: None }
     }
 
     fn outcome(&mut self, took: Duration, status: Option<Status>, output: &str) -> Option<Outcome> {
@@ -331,8 +338,8 @@ impl Watch<'_> {
     }
 }
 
-impl From<Used> for Usage {
-    fn from(used: Used) -> Self {
+impl From<ResourceUsage> for Usage {
+    fn from(used: ResourceUsage) -> Self {
         Self { cpu: used.cpu(), peak_memory: used.peak_memory }
     }
 }

@@ -14,8 +14,8 @@ use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::runner::child::Household;
-use crate::sys::fork::{Side, SingleThreaded};
+use crate::runner::child::ChildEnvironment;
+use crate::sys::fork::{Forked, SingleThreaded};
 use crate::sys::{HAS_ZYGOTE, descriptors, packets};
 use crate::task::{Context, Layers, Next, Registry, RegistryError, States, TaskError};
 
@@ -166,13 +166,16 @@ impl ZygoteBuilder {
         // So that no child prints again what is still buffered.
         descriptors::flush_standard_output();
         match alone.fork().map_err(refused)? {
-            Side::Parent(subreaper) => {
+            Forked::Parent(subreaper) => {
                 let subreaper = Arc::new(Subreaper(Mutex::new(Some(subreaper))));
                 Ok(Zygote { control, subreaper })
             }
-            Side::Child => {
-                subreaper::run(alone, worker, theirs, Household::new(registry, self.states, self.layers))
-            }
+            Forked::Child => subreaper::run(
+                alone,
+                worker,
+                theirs,
+                ChildEnvironment::new(registry, self.states, self.layers),
+            ),
         }
     }
 }

@@ -26,8 +26,8 @@ pub(crate) struct SingleThreaded {
     _here: PhantomData<*const ()>,
 }
 
-/// Which side of a fork this is.
-pub(crate) enum Side {
+/// The side of a fork that the caller is on.
+pub(crate) enum Forked {
     /// The process that forked; this is the id of the new one.
     Parent(Pid),
     /// The new process.
@@ -62,7 +62,7 @@ impl SingleThreaded {
     }
 
     /// Forks. The child is of one thread too, so it may do what any program may.
-    pub(crate) fn fork(&self) -> nix::Result<Side> {
+    pub(crate) fn fork(&self) -> nix::Result<Forked> {
         fork()
     }
 
@@ -82,8 +82,8 @@ impl SingleThreaded {
             begun.wait();
             // The other thread does nothing but wait for this one, and holds no lock.
             match fork()? {
-                Side::Parent(pid) => Ok(pid),
-                Side::Child => {
+                Forked::Parent(pid) => Ok(pid),
+                Forked::Child => {
                     let _ = catch_unwind(AssertUnwindSafe(|| {
                         ManuallyDrop::into_inner(child)(Self { _here: PhantomData })
                     }));
@@ -98,13 +98,13 @@ impl SingleThreaded {
 
 /// Forks, while no other thread of this process holds a lock.
 #[expect(unsafe_code, reason = "fork")]
-fn fork() -> nix::Result<Side> {
+fn fork() -> nix::Result<Forked> {
     // SAFETY: After a fork, only the calling thread lives on in the child. What other threads had locked would stay
     // locked there for ever. Those who call this have a `SingleThreaded`, which shows that there is no other thread, or are
     // the only one beside its owner, which waits in `join`.
     match unsafe { nix::unistd::fork() }? {
-        ForkResult::Parent { child } => Ok(Side::Parent(child)),
-        ForkResult::Child => Ok(Side::Child),
+        ForkResult::Parent { child } => Ok(Forked::Parent(child)),
+        ForkResult::Child => Ok(Forked::Child),
     }
 }
 

@@ -7,13 +7,13 @@ use crate::sys::{memory, system};
 
 /// The limits that can be lifted again, as they were before any was set.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Usual {
+pub(crate) struct InheritedLimits {
     address_space: u64,
     open_files: u64,
     cpu_seconds: u64,
 }
 
-impl Usual {
+impl InheritedLimits {
     /// Those of now.
     pub(crate) fn now() -> nix::Result<Self> {
         let soft = |resource| getrlimit(resource).map(|(soft, _)| soft);
@@ -25,13 +25,13 @@ impl Usual {
     }
 }
 
-/// Sets the limits that can be lifted again: address space and CPU time from now on, open files. None is as usual.
-pub(crate) fn set_liftable(limits: &Limits, usual: &Usual) -> nix::Result<()> {
+/// Sets the limits that can be lifted again: address space and CPU time from now on, open files. `None` restores the inherited limit.
+pub(crate) fn set_liftable(limits: &Limits, inherited: &InheritedLimits) -> nix::Result<()> {
     let cpu_seconds = limits.cpu_seconds.map(|seconds| cpu_seconds_used().saturating_add(seconds));
     let address_space = limits.address_space.map(|bytes| memory::address_space().saturating_add(bytes));
-    set_soft(Resource::RLIMIT_AS, address_space.unwrap_or(usual.address_space))?;
-    set_soft(Resource::RLIMIT_NOFILE, limits.open_files.unwrap_or(usual.open_files))?;
-    set_soft(Resource::RLIMIT_CPU, cpu_seconds.unwrap_or(usual.cpu_seconds))
+    set_soft(Resource::RLIMIT_AS, address_space.unwrap_or(inherited.address_space))?;
+    set_soft(Resource::RLIMIT_NOFILE, limits.open_files.unwrap_or(inherited.open_files))?;
+    set_soft(Resource::RLIMIT_CPU, cpu_seconds.unwrap_or(inherited.cpu_seconds))
 }
 
 /// Sets what lasts as long as the process.

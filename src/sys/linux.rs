@@ -1,4 +1,4 @@
-//! What only Linux has: what processes of their own need beyond POSIX. `elsewhere.rs` has the same functions for other systems.
+//! What only Linux has: what processes of their own need beyond POSIX. `fallback.rs` has the same functions for other systems.
 
 use std::ffi::CStr;
 use std::fs::{self, File};

@@ -1,9 +1,10 @@
 //! What does the operating system know of us, and what do we ask of it? The only room with `unsafe` in it.
 
+pub(crate) mod async_descriptor;
 pub(crate) mod descriptors;
-#[cfg(not(target_os = "linux"))]
-mod elsewhere;
 pub(crate) mod exits;
+#[cfg(not(target_os = "linux"))]
+mod fallback;
 pub(crate) mod fork;
 #[cfg(feature = "client")]
 pub(crate) mod forks;
@@ -16,7 +17,7 @@ pub(crate) mod packets;
 #[cfg(target_os = "linux")]
 pub(crate) mod process_state;
 #[cfg(not(target_os = "linux"))]
-pub(crate) mod process_state_elsewhere;
+pub(crate) mod process_state_fallback;
 pub(crate) mod sessions;
 pub(crate) mod signals;
 pub(crate) mod startup;
@@ -25,16 +26,15 @@ pub(crate) mod streams;
 pub(crate) mod terminal;
 pub(crate) mod timer;
 pub(crate) mod wait;
-pub(crate) mod watched;
 
 use std::time::Duration;
 
 #[cfg(not(target_os = "linux"))]
-use self::elsewhere as system;
+use self::fallback as system;
 #[cfg(target_os = "linux")]
 use self::linux as system;
 #[cfg(not(target_os = "linux"))]
-pub(crate) use self::process_state_elsewhere as process_state;
+pub(crate) use self::process_state_fallback as process_state;
 
 /// Whether tasks can run in processes of their own on this system.
 pub(crate) const HAS_ZYGOTE: bool = system::HAS_ZYGOTE;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use nix::unistd::read;
 use tokio::io::Interest;
 
+use crate::sys::async_descriptor::AsyncDescriptor;
 use crate::sys::system;
-use crate::sys::watched::Watched;
 
 /// How long before the moment a timer of the kernel takes over: it costs a descriptor, and most waits end before.
 const CLOSE: Duration = Duration::from_millis(3);
@@ -27,7 +27,7 @@ async fn wait_until(at: Instant) -> io::Result<()> {
     if left.is_zero() {
         return Ok(());
     }
-    let timer = Watched::new(system::timer(left)?, Interest::READABLE)?;
+    let timer = AsyncDescriptor::new(system::timer(left)?, Interest::READABLE)?;
     timer.when_ready(Interest::READABLE, |timer| Ok(read(timer, &mut [0; 8])?)).await.map(drop)
 }
 

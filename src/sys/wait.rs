@@ -18,14 +18,14 @@ pub(crate) enum Status {
 
 /// What a process had used in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Used {
+pub(crate) struct ResourceUsage {
     /// CPU time in microseconds, its own and the system's for it.
     pub(crate) cpu_us: u64,
     /// The most resident memory in bytes.
     pub(crate) peak_memory: u64,
 }
 
-impl Used {
+impl ResourceUsage {
     /// CPU time.
     pub(crate) fn cpu(&self) -> Duration {
         Duration::from_micros(self.cpu_us)
@@ -50,7 +50,7 @@ pub(crate) fn peek_ended() -> Ended {
 
 /// Reaps a child that has ended. `None` if it has not.
 #[expect(unsafe_code, reason = "wait4: nothing else tells the usage of one child")]
-pub(crate) fn reap(pid: Pid) -> Option<(Status, Used)> {
+pub(crate) fn reap(pid: Pid) -> Option<(Status, ResourceUsage)> {
     let mut status = 0;
     // SAFETY: All-zero bytes are a valid `rusage`, a struct of numbers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -67,7 +67,7 @@ pub(crate) fn reap(pid: Pid) -> Option<(Status, Used)> {
     let microseconds = |time: libc::timeval| {
         u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
     };
-    let used = Used {
+    let used = ResourceUsage {
         cpu_us: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
         // In kilobytes, as getrusage(2) says for Linux.
         peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,

@@ -57,12 +57,12 @@ use crate::excerpt::{Excerpt, excerpt};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskError {
     message: String,
-    again: Again,
+    again: RetryWhen,
 }
 
 /// Whether a failed call is retried, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Again {
+pub(crate) enum RetryWhen {
     /// After its back-off.
     AfterBackoff,
     /// After that time.
@@ -78,13 +78,13 @@ const LONGEST_DELAY: Duration = Duration::from_secs(101 * 366 * 24 * 60 * 60);
 impl TaskError {
     /// The task failed; the call is retried if it has retries left.
     pub fn retry(message: impl fmt::Display) -> Self {
-        Self::of(message, Again::AfterBackoff)
+        Self::of(message, RetryWhen::AfterBackoff)
     }
 
     /// The task failed; the call is retried after `delay` if it has retries left, in place of its back-off. In whole milliseconds,
     /// at most a hundred years.
     pub fn retry_after(delay: Duration, message: impl fmt::Display) -> Self {
-        Self::of(message, Again::After(delay.min(LONGEST_DELAY)))
+        Self::of(message, RetryWhen::After(delay.min(LONGEST_DELAY)))
     }
 
     /// The task did not fail, and runs again after `delay`, any number of times: the attempt does not count. In whole milliseconds,
@@ -92,33 +92,33 @@ impl TaskError {
     #[must_use]
     pub fn snooze(delay: Duration) -> Self {
         let delay = delay.min(LONGEST_DELAY);
-        Self::of(format_args!("snoozed for {delay:?}"), Again::Snoozed(delay))
+        Self::of(format_args!("snoozed for {delay:?}"), RetryWhen::Snoozed(delay))
     }
 
     /// The task failed for good: the call becomes a dead letter, even if it has retries left.
     pub fn fatal(message: impl fmt::Display) -> Self {
-        Self::of(message, Again::Never)
+        Self::of(message, RetryWhen::Never)
     }
 
-    pub(crate) fn of(message: impl fmt::Display, again: Again) -> Self {
+    pub(crate) fn of(message: impl fmt::Display, again: RetryWhen) -> Self {
         Self { message: excerpt(message), again }
     }
 
     #[cfg_attr(not(feature = "worker"), allow(dead_code))]
-    pub(crate) fn again(&self) -> Again {
+    pub(crate) fn again(&self) -> RetryWhen {
         self.again
     }
 
     /// Whether another attempt can help.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        self.again != Again::Never
+        self.again != RetryWhen::Never
     }
 
     /// Whether the attempt does not count.
     #[cfg_attr(not(feature = "worker"), allow(dead_code))]
     pub(crate) fn is_snooze(&self) -> bool {
-        matches!(self.again, Again::Snoozed(_))
+        matches!(self.again, RetryWhen::Snoozed(_))
     }
 }
 
@@ -132,7 +132,7 @@ impl fmt::Display for TaskError {
 impl<E: Error> From<E> for TaskError {
     /// [`TaskError::retry`], with the chain of sources in its text.
     fn from(error: E) -> Self {
-        Self { message: chain(&error), again: Again::AfterBackoff }
+        Self { message: chain(&error), again: RetryWhen::AfterBackoff }
     }
 }
 

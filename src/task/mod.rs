@@ -30,7 +30,7 @@ pub use self::call::{Call, IntoCall, QueueChoice};
 pub use self::cancellation::Cancellation;
 pub use self::context::{Context, Scope};
 #[cfg(feature = "worker")]
-pub(crate) use self::error::Again;
+pub(crate) use self::error::RetryWhen;
 pub use self::error::TaskError;
 pub use self::foreign::{GoTask, PyTask};
 #[cfg(feature = "worker")]

@@ -95,7 +95,7 @@ impl BusyPoll {
     }
 
     /// Something came that the loop had to do.
-    pub(super) fn came(&mut self) {
+    pub(super) fn on_input(&mut self) {
         self.until = None;
     }
 
@@ -180,7 +180,7 @@ mod tests {
         assert!(last.elapsed() < Duration::from_secs(1), "expected a rest to end by itself");
         assert!(since_start(Instant::now()) >= REST_UNTIL.load(Relaxed), "expected it to last that long");
 
-        polling.came();
+        polling.on_input();
         assert!(polling.looks(true), "expected it to look again for what comes next");
         let rests_until = REST_UNTIL.load(Relaxed);
         before_park();
@@ -190,7 +190,7 @@ mod tests {
         );
 
         // Each time anew: this thread may have been held up for longer than it looks.
-        polling.came();
+        polling.on_input();
         assert!(polling.looks(true), "expected it to go on");
         REST_UNTIL.store(since_start(Instant::now() + Duration::from_secs(60)), Relaxed);
         let resting_thread = thread::spawn(before_park);
@@ -205,13 +205,13 @@ mod tests {
             "expected who rests to be woken when nobody looks any more"
         );
 
-        polling.came();
+        polling.on_input();
         polling.answered(NEAR + 10 * EACH, 10, true);
         assert!(!polling.looks(true), "expected a Redis that is far not to be looked for");
         polling.answered(NEAR / 2, 10, false);
         assert!(!polling.looks(true), "expected none where calls run elsewhere");
         polling.answered(NEAR, 10, true);
-        polling.came();
+        polling.on_input();
         assert!(polling.looks(true));
     }
 }

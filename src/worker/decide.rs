@@ -9,9 +9,9 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
 use crate::protocol::message::{FailedAttempt, Message, Next};
 use crate::protocol::tracking::Tracking;
-use crate::runner::{Outcome, Traces};
+use crate::runner::{Outcome, ProcessStats};
 use crate::task::return_value::Kept;
-use crate::task::{Again, TaskOptions};
+use crate::task::{RetryWhen, TaskOptions};
 use crate::worker::executor::{FinishedRun, RunEnd};
 use crate::worker::settlement::{BuriedCall, Settlement};
 
@@ -47,27 +47,45 @@ pub(super) struct Decision {
     pub(super) settlement: Settlement,
 }
 
-/// Decides about the message of a run that has ended.
-pub(super) fn decide(end: &RunEnd, info: &RunInfo<'_>, policy: &Policy) -> Decision {
-    let RunEnd { run, outcome, traces } = end;
-    let traces = traces.as_deref();
-    let outcome = judge(run, outcome.as_ref(), traces, info);
+/// Decodes the message of a run once, for the decision and for all that log or count it. `None` if it is malformed, and for a
+/// plain call that succeeded: it is released by its slot alone.
+pub(super) fn message_of<'a>(end: &'a RunEnd, info: &RunInfo<'_>) -> Option<Message<'a>> {
+    let is_success = matches!(end.outcome, Some(Outcome::Succeeded(_)));
+    let is_plain = end.run.tracking.is_none() && info.killed_by.is_none();
+    if is_success && is_plain { None } else { Message::decode(&end.run.message).ok() }
+}
+
+/// Decides about the message of a run that has ended. `message` is what [`message_of`] returned for it.
+pub(super) fn decide(
+    end: &RunEnd,
+    message: Option<&Message<'_>>,
+    info: &RunInfo<'_>,
+    policy: &Policy,
+) -> Decision {
+    let RunEnd { run, outcome, stats } = end;
+    let stats = stats.as_deref();
+    let outcome = judge(run, outcome.as_ref(), stats, info);
     let settlement = match &outcome {
         Outcome::Succeeded(value) => match &run.tracking {
-            Some(tracking) => finish(run, tracking, CallState::Succeeded, value.kept().map(Kept::field)),
-            None => release(run, info.killed_by.and_then(cancelled_by).is_some()),
+            Some(tracking) => {
+                finish(run, message, tracking, CallState::Succeeded, value.kept().map(Kept::field))
+            }
+            None => release(run, message.filter(|_| info.killed_by.and_then(cancelled_by).is_some())),
         },
         // It heard that it was cancelled, and no attempt is counted.
         Outcome::Failed(_) | Outcome::Lost { .. } if info.is_draining => PUT_BACK_FIRST,
-        other => settle(run, other, traces, info.options, policy),
+        other => settle(run, message, other, stats, info.options, policy),
     };
     Decision { outcome, settlement }
 }
 
-/// The message of a call that is not followed is done. One that was cancelled in vain is marked no more.
-fn release(run: &FinishedRun, is_marked: bool) -> Settlement {
-    match Message::decode(&run.message).ok().filter(|_| is_marked).and_then(|message| message.id()) {
-        Some(id) => finish(run, &Tracking { id, keep_ms: None, lock: None }, CallState::Succeeded, None),
+/// Releases a call that is not followed. If it was cancelled too late, its mark is removed: `marked` is its message.
+fn release(run: &FinishedRun, marked: Option<&Message<'_>>) -> Settlement {
+    match marked.and_then(|message| message.id()) {
+        Some(id) => {
+            let tracking = Tracking { id, keep_ms: None, lock: None };
+            finish(run, marked, &tracking, CallState::Succeeded, None)
+        }
         None => Settlement::Release { clears_suspect: run.is_suspect },
     }
 }
@@ -79,7 +97,7 @@ const PUT_BACK_FIRST: Settlement = Settlement::PutBack { place: Place::Head };
 fn judge(
     run: &FinishedRun,
     outcome: Option<&Outcome>,
-    traces: Option<&Traces>,
+    stats: Option<&ProcessStats>,
     info: &RunInfo<'_>,
 ) -> Outcome {
     let deadline_passed = run.deadline.as_ref().filter(|deadline| deadline.is_up());
@@ -105,23 +123,22 @@ fn judge(
         },
         _ => outcome,
     };
-    if info.is_stopping { outcome.while_stopping(traces) } else { outcome }
+    if info.is_stopping { outcome.while_stopping(stats) } else { outcome }
 }
 
 /// What is done about an outcome other than success.
 fn settle(
     run: &FinishedRun,
+    message: Option<&Message<'_>>,
     outcome: &Outcome,
-    traces: Option<&Traces>,
+    stats: Option<&ProcessStats>,
     options: &TaskOptions,
     policy: &Policy,
 ) -> Settlement {
-    let message = Message::decode(&run.message).ok();
     let attempt = message.map_or(1, |message| message.attempts().saturating_add(1));
     let bury = |reason, detail| {
-        let output = traces.map_or_else(String::new, |traces| traces.output.clone());
-        let usage = traces.and_then(|traces| traces.usage);
-        // The path of an unknown task may be long.
+        let output = stats.map_or_else(String::new, |stats| stats.output.clone());
+        let usage = stats.and_then(|stats| stats.usage);
         let detail = shortened(detail);
         let detail = usage.map_or_else(|| detail.clone(), |usage| format!("{detail} ({usage})"));
         // The path of an unknown task may be long.
@@ -129,17 +146,17 @@ fn settle(
         let call = BuriedCall { task, id: message.and_then(|message| message.id()), duration: run.took };
         Settlement::Bury { reason, detail, attempt, output, call }
     };
-    let retry = |delay| message.and_then(|message| retry(&message, outcome, options, policy, delay));
+    let retry = |delay| message.and_then(|message| retry(message, outcome, options, policy, delay));
     match outcome {
         Outcome::Succeeded(_) => Settlement::Release { clears_suspect: run.is_suspect },
-        Outcome::Cancelled { by } => cancel(run, message.as_ref(), by),
+        Outcome::Cancelled { by } => cancel(run, message, by),
         Outcome::Failed(error) => match (error.again(), message) {
-            (Again::Never, _) | (_, None) => bury("failed", error.to_string()),
-            (Again::Snoozed(delay), Some(message)) => snooze(&message, delay, policy),
-            (Again::After(delay), _) => {
+            (RetryWhen::Never, _) | (_, None) => bury("failed", error.to_string()),
+            (RetryWhen::Snoozed(delay), Some(message)) => snooze(message, delay, policy),
+            (RetryWhen::After(delay), _) => {
                 retry(Some(delay)).unwrap_or_else(|| bury("failed", error.to_string()))
             }
-            (Again::AfterBackoff, _) => retry(None).unwrap_or_else(|| bury("failed", error.to_string())),
+            (RetryWhen::AfterBackoff, _) => retry(None).unwrap_or_else(|| bury("failed", error.to_string())),
         },
         Outcome::Panicked { message } => retry(None).unwrap_or_else(|| bury("panicked", message.clone())),
         Outcome::TimedOut { .. } => retry(None).unwrap_or_else(|| bury("timed_out", outcome.to_string())),
@@ -164,7 +181,7 @@ fn settle(
             Unknown::Requeue => Settlement::PutBack { place: Place::Tail },
             Unknown::Ignore => match message.and_then(|message| message.tracking()) {
                 Some(tracking) => {
-                    finish(run, &tracking, CallState::Dead, Some(("reason", b"unknown".to_vec())))
+                    finish(run, message, &tracking, CallState::Dead, Some(("reason", b"unknown".to_vec())))
                 }
                 None => Settlement::Release { clears_suspect: run.is_suspect },
             },
@@ -175,11 +192,12 @@ fn settle(
 /// The message is done, and the record of its call says how it ended.
 fn finish(
     run: &FinishedRun,
+    message: Option<&Message<'_>>,
     tracking: &Tracking,
     state: CallState,
     field: Option<(&'static str, Vec<u8>)>,
 ) -> Settlement {
-    let attempt = Message::decode(&run.message).map_or(1, |message| message.attempts().saturating_add(1));
+    let attempt = message.map_or(1, |message| message.attempts().saturating_add(1));
     let took = run.took.unwrap_or_default();
     Settlement::Finish { tracking: *tracking, state, took, attempt, field }
 }
@@ -189,7 +207,7 @@ fn cancel(run: &FinishedRun, message: Option<&Message<'_>>, by: &str) -> Settlem
     let plain = || message?.id().map(|id| Tracking { id, keep_ms: None, lock: None });
     let field = (!by.is_empty()).then(|| ("by", by.as_bytes().to_vec()));
     match message.and_then(|message| message.tracking()).or_else(plain) {
-        Some(tracking) => finish(run, &tracking, CallState::Cancelled, field),
+        Some(tracking) => finish(run, message, &tracking, CallState::Cancelled, field),
         None => Settlement::Release { clears_suspect: run.is_suspect },
     }
 }

@@ -26,12 +26,12 @@ use crate::worker::executor::{Batch, Begun, Executor, ExecutorParts, FinishedRun
 use crate::worker::failures::Failures;
 use crate::worker::finished::FinishedCalls;
 use crate::worker::hooks::Hooks;
-use crate::worker::last_sweep::{LastSweep, Left};
+use crate::worker::last_sweep::{LastSweep, SweptQueue};
 use crate::worker::observe::EndedRun;
 use crate::worker::permits::Permits;
 use crate::worker::phase::{Phase, StopReason};
 use crate::worker::question::Question;
-use crate::worker::queue::{Came, Demand, QueueEvent, QueueParts, Queues, Reply};
+use crate::worker::queue::{Demand, QueueEvent, QueueInput, QueueParts, Queues, Reply};
 use crate::worker::stats::Counters;
 
 pub(super) use self::kill::{KillChannels, answer_all};
@@ -144,7 +144,7 @@ impl EventLoop {
             // Not in a fixed order: a queue of quick tasks always has the next reply ready.
             tokio::select! {
                 Ok(()) = self.phase.changed() => self.on_phase(),
-                came = self.queues.next() => self.on_came(came),
+                input = self.queues.next() => self.on_queue_input(input),
                 _ = self.executor.ended(&mut reports, REPORTS) => {
                     reports.drain(..).for_each(|done| self.on_end(done));
                 }
@@ -154,7 +154,7 @@ impl EventLoop {
                 () = sleep_until(timer), if timer.is_some() => self.on_timer(),
                 () = yield_now(), if polls => continue,
             }
-            self.busy_poll.came();
+            self.busy_poll.on_input();
         };
         let still_running = self.drain().await;
         self.failures.print_all();
@@ -193,9 +193,9 @@ impl EventLoop {
     }
 
     /// The sweep before the end has ended: what it moved is claimed, and so is what others have brought meanwhile.
-    fn on_last_sweep(&mut self, left: &[Left]) {
+    fn on_last_sweep(&mut self, left: &[SweptQueue]) {
         let mut found_nothing = true;
-        for (queue, Left { moved, waits }) in left.iter().enumerate() {
+        for (queue, SweptQueue { moved, waits }) in left.iter().enumerate() {
             let is_for_us = !self.queues.is_unknown(queue) && !self.queues.is_paused(queue);
             if *moved || (*waits && is_for_us) {
                 found_nothing = false;
@@ -242,14 +242,14 @@ impl EventLoop {
         }
     }
 
-    fn on_came(&mut self, came: Came) {
-        match came {
-            Came::Reply(reply) => self.on_reply(reply),
-            Came::Pause(news) => {
+    fn on_queue_input(&mut self, input: QueueInput) {
+        match input {
+            QueueInput::Reply(reply) => self.on_reply(reply),
+            QueueInput::Pause(news) => {
                 self.queues.on_pause_news(news);
                 self.on_queue_events();
             }
-            Came::Woken(woken) => {
+            QueueInput::Woken(woken) => {
                 let demand = demand(&self.executor, self.accepts());
                 self.queues.woken(woken, demand);
                 // The reply of a pick-up behind the wait is here, too.

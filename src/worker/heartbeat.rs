@@ -15,13 +15,13 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use crate::broker::{BrokerError, Foreign, KillRequest, LeaseKeeper};
+use crate::broker::{BrokerError, ForeignLists, KillRequest, LeaseKeeper};
 use crate::protocol::limit::LimitKeys;
 use crate::protocol::names::WorkerId;
 use crate::repeats::WINDOW;
 use crate::worker::description::Description;
 use crate::worker::permits::HeldLimits;
-use crate::worker::queue::pause::PauseNews;
+use crate::worker::queue::pause::PauseEvent;
 use crate::worker::queue::served::ServedQueue;
 
 /// The name of a beat in the log.
@@ -38,8 +38,8 @@ const SWEEP_EVERY: u64 = 16;
 const RESTS: u64 = 3;
 
 /// What each beat needs.
-pub(super) struct Pulse {
-    pub(super) queues: Vec<Beating>,
+pub(super) struct BeatParts {
+    pub(super) queues: Vec<BeatingQueue>,
     pub(super) worker: WorkerId,
     pub(super) lease: Duration,
     pub(super) period: Duration,
@@ -53,11 +53,11 @@ pub(super) struct Pulse {
     /// To the event loop: requests to kill runs, each with the index of its queue.
     pub(super) kills: UnboundedSender<(usize, KillRequest)>,
     /// To the event loop: queues that are paused or resumed, unlike what it knows.
-    pub(super) pauses: UnboundedSender<PauseNews>,
+    pub(super) pauses: UnboundedSender<PauseEvent>,
 }
 
 /// A queue of the worker, and how many beats it still rests.
-pub(super) struct Beating {
+pub(super) struct BeatingQueue {
     queue: Arc<ServedQueue>,
     rests: u64,
 }
@@ -76,7 +76,7 @@ pub(super) struct Heartbeat {
 
 /// What the thread needs to begin.
 struct Begin {
-    pulse: Pulse,
+    parts: BeatParts,
     /// Receives the result of the first beat.
     first: oneshot::Sender<Result<(), BrokerError>>,
 }
@@ -99,10 +99,10 @@ impl Heartbeat {
     ///
     /// # Errors
     /// The connection or the first beat failed. No other beat follows.
-    pub(super) async fn begin(&mut self, pulse: Pulse) -> Result<(), BrokerError> {
+    pub(super) async fn begin(&mut self, parts: BeatParts) -> Result<(), BrokerError> {
         let (first, result) = oneshot::channel();
         if let Some(begin) = &self.begin {
-            let _ = begin.send(Begin { pulse, first });
+            let _ = begin.send(Begin { parts, first });
         }
         result.await.expect("the heartbeat thread reports its first beat")?;
         self.has_begun = true;
@@ -140,47 +140,47 @@ impl Drop for Heartbeat {
 /// repeated soon: the lease is four periods long.
 fn run(mut keeper: LeaseKeeper, begun: &Receiver<Begin>) {
     keeper.connect_ahead();
-    let Ok(Begin { mut pulse, first }) = begun.recv() else { return };
+    let Ok(Begin { mut parts, first }) = begun.recv() else { return };
     // The worker owns nothing yet, so this beat may take longer than a short lease.
-    let beat = match pulse.beat(&mut keeper) {
+    let beat = match parts.beat(&mut keeper) {
         // The connection is as old as the worker and may have been closed since; a new one has not.
-        Err(error) if error.is_silence() => pulse.beat(&mut keeper),
+        Err(error) if error.is_silence() => parts.beat(&mut keeper),
         beat => beat,
     };
-    keeper.hurry(pulse.period);
+    keeper.hurry(parts.period);
     let begins = beat.is_ok();
     if first.send(beat.map(drop)).is_err() || !begins {
         return;
     }
     let mut last_success = Instant::now();
     let mut warned = None::<Instant>;
-    let mut pause = pulse.period;
+    let mut pause = parts.period;
     let mut beats = 0;
     loop {
         match begun.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(_) | Err(RecvTimeoutError::Disconnected) => return,
         }
-        let beat = pulse.beat(&mut keeper);
+        let beat = parts.beat(&mut keeper);
         beats += 1;
-        pulse.wake(beats, &beat);
+        parts.wake(beats, &beat);
         match beat {
             Ok(_) => {
                 last_success = Instant::now();
                 warned = None;
-                pause = pulse.period;
+                pause = parts.period;
                 keeper.outage().succeeded(HEARTBEAT, "");
             }
             Err(error) => {
-                pause = pulse.period / 4;
+                pause = parts.period / 4;
                 keeper.outage().failed(HEARTBEAT, "", &error);
                 let silent = last_success.elapsed();
-                let owned: usize = pulse.queues.iter().map(|beating| beating.queue.surely_owned()).sum();
+                let owned: usize = parts.queues.iter().map(|beating| beating.queue.surely_owned()).sum();
                 // If it owns nothing, others have nothing to take over.
-                if owned > 0 && silent > pulse.lease && warned.is_none_or(|warned| warned.elapsed() >= WINDOW)
+                if owned > 0 && silent > parts.lease && warned.is_none_or(|warned| warned.elapsed() >= WINDOW)
                 {
                     warned = Some(Instant::now());
-                    tracing::warn!(worker = %pulse.worker, owned, %error, ?silent, "lease ended; others may run what this worker owns");
+                    tracing::warn!(worker = %parts.worker, owned, %error, ?silent, "lease ended; others may run what this worker owns");
                 }
             }
         }
@@ -188,7 +188,7 @@ fn run(mut keeper: LeaseKeeper, begun: &Receiver<Begin>) {
 }
 
 /// Notes which lists of a queue belong to another program, and logs changes.
-fn note_foreign(queue: &ServedQueue, now: Foreign) {
+fn note_foreign(queue: &ServedQueue, now: ForeignLists) {
     let before = queue.note_foreign(now);
     let lists = [
         (&queue.keys.hand, before.hand, now.hand),
@@ -208,7 +208,7 @@ pub(super) fn chunks<T>(items: &[T]) -> impl Iterator<Item = &[T]> {
     items.chunks(CHUNK).chain(items.is_empty().then_some(items))
 }
 
-impl Beating {
+impl BeatingQueue {
     pub(super) fn new(queue: Arc<ServedQueue>) -> Self {
         Self { queue, rests: 0 }
     }
@@ -225,7 +225,7 @@ impl Beating {
     }
 }
 
-impl Pulse {
+impl BeatParts {
     /// Wakes the runtime, unless all queues are empty: an idle worker sleeps through most of its beats.
     ///
     /// Blocking code may hold the thread of the runtime that polled sockets last, while the others sleep until they are given a
@@ -278,7 +278,7 @@ impl Pulse {
                         is_idle &= beaten.paused.is_none();
                         if beaten.paused.is_some() != queue.is_paused() {
                             let by = beaten.paused.map(|paused| paused.by);
-                            let _ = self.pauses.send(PauseNews::Beat { queue: index, by, sent: at });
+                            let _ = self.pauses.send(PauseEvent::Beat { queue: index, by, sent: at });
                         }
                         for kill in beaten.kills {
                             // If the event loop is gone, it has put back or settled all of its messages.
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn queue_rests_until_a_lease_has_passed_or_it_owns_something() {
         let queue = Arc::new(ServedQueue::new(QueueName::default(), &WorkerId::random(), 1));
-        let mut beating = Beating::new(Arc::clone(&queue));
+        let mut beating = BeatingQueue::new(Arc::clone(&queue));
         assert_eq!(beating.due(), Some(Vec::new()), "expected it to beat until it may rest");
         beating.rests = RESTS;
         let due: Vec<bool> = (0..5).map(|_| beating.due().is_some()).collect();

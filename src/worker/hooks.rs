@@ -109,7 +109,11 @@ fn call_for_letter(lists: &Lists, queue: &QueueName, letter: &StreamEntry) {
     let (output, call) = Default::default();
     let settlement = Settlement::Bury { reason: outcome.reason(), detail, attempt, output, call };
     let message = letter.fields.get("message").map_or(&[][..], Vec::as_slice);
-    each(&lists.burial, &RunReport::of(queue, message, None, &outcome, &settlement), "on_burial");
+    each(
+        &lists.burial,
+        &RunReport::of(queue, Message::decode(message).ok(), None, &outcome, &settlement),
+        "on_burial",
+    );
 }
 
 impl Lists {
@@ -136,15 +140,17 @@ impl<'a> RunReport<'a> {
     pub(super) fn new(
         queue: &'a QueueName,
         run: &'a FinishedRun,
+        message: Option<Message<'a>>,
         outcome: &'a Outcome,
         settlement: &'a Settlement,
     ) -> Self {
-        Self::of(queue, &run.message, run.took, outcome, settlement)
+        let message = message.or_else(|| Message::decode(&run.message).ok());
+        Self::of(queue, message, run.took, outcome, settlement)
     }
 
     fn of(
         queue: &'a QueueName,
-        message: &'a [u8],
+        message: Option<Message<'a>>,
         duration: Option<Duration>,
         outcome: &'a Outcome,
         settlement: &'a Settlement,
@@ -154,7 +160,6 @@ impl<'a> RunReport<'a> {
             (_, Settlement::Bury { detail, .. }) => Some(detail.clone()),
             (outcome, _) => Some(outcome.detail()),
         };
-        let message = Message::decode(message).ok();
         Self { queue, message, duration, outcome, settlement, error }
     }
 

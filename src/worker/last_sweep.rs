@@ -16,7 +16,7 @@ use crate::worker::queue::served::ServedQueue;
 
 /// What a sweep leaves in a queue.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Left {
+pub(super) struct SweptQueue {
     /// It has moved something.
     pub(super) moved: bool,
     /// Messages wait.
@@ -27,7 +27,7 @@ pub(super) struct Left {
 pub(super) struct LastSweep {
     /// None when the worker does not sweep.
     sweeper: Option<Arc<(Broker, Sweeper)>>,
-    under_way: Option<Pin<Box<dyn Future<Output = Vec<Left>> + Send>>>,
+    under_way: Option<Pin<Box<dyn Future<Output = Vec<SweptQueue>> + Send>>>,
     /// How many messages the worker had claimed when the last one began.
     began: u64,
     /// It has found nothing.
@@ -57,7 +57,7 @@ impl LastSweep {
     }
 
     /// What each queue has, when the sweep has ended. Cancel-safe: the sweep goes on. Never resolves when none is under way.
-    pub(super) async fn ended(&mut self) -> Vec<Left> {
+    pub(super) async fn ended(&mut self) -> Vec<SweptQueue> {
         let Some(sweep) = &mut self.under_way else { return std::future::pending().await };
         let left = sweep.await;
         self.under_way = None;
@@ -74,13 +74,13 @@ impl LastSweep {
 const LAST_SWEEP: &str = "last sweep";
 
 /// Sweeps one queue, until Redis lets it or will not.
-async fn sweep((broker, sweeper): &(Broker, Sweeper), queue: &ServedQueue) -> Left {
+async fn sweep((broker, sweeper): &(Broker, Sweeper), queue: &ServedQueue) -> SweptQueue {
     let mut backoff = Cooldown::default();
     loop {
         let swept = async {
             let report = sweeper.sweep_queue(&queue.keys, broker.server_time().await?).await?;
             let moved = report.requeued > 0 || report.balanced > 0;
-            Ok::<_, BrokerError>(Left { moved, waits: broker.waiting_count(&queue.keys).await? > 0 })
+            Ok::<_, BrokerError>(SweptQueue { moved, waits: broker.waiting_count(&queue.keys).await? > 0 })
         };
         let error = match swept.await {
             Ok(left) => {
@@ -91,7 +91,7 @@ async fn sweep((broker, sweeper): &(Broker, Sweeper), queue: &ServedQueue) -> Le
         };
         if is_lasting(&error) {
             tracing::warn!(queue = %queue.queue, %error, "last sweep refused");
-            return Left { moved: false, waits: false };
+            return SweptQueue { moved: false, waits: false };
         }
         let pause = backoff.fail();
         broker.outage().failed(LAST_SWEEP, queue.queue.as_str(), &error);

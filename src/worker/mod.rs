@@ -68,11 +68,11 @@ use crate::worker::event_loop::{EventLoop, KillChannels, Parts, Questions, answe
 use crate::worker::executor::task_table::TaskTable;
 use crate::worker::executor::{ExecutorParts, Shared};
 use crate::worker::finished::FinishedCalls;
-use crate::worker::heartbeat::{Beating, Heartbeat, Pulse};
+use crate::worker::heartbeat::{BeatParts, BeatingQueue, Heartbeat};
 use crate::worker::last_sweep::LastSweep;
 use crate::worker::permits::{HeldLimits, Permits};
 use crate::worker::prefetch_limiter::PrefetchLimiter;
-use crate::worker::queue::pause::PauseNews;
+use crate::worker::queue::pause::PauseEvent;
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::queue::{QueueParts, SPARES, Sender};
 use crate::worker::stats::Counters;
@@ -192,9 +192,9 @@ impl Worker {
         let questions = Questions::default();
         let (paused, pauses) = unbounded_channel();
         let held = Arc::new(HeldLimits::default());
-        let pulse = self.pulse(&queues, kill, paused.clone(), &questions, Arc::clone(&held));
-        let found = Arc::clone(&pulse.found);
-        let begun = self.heartbeat.begin(pulse);
+        let beats = self.beat_parts(&queues, kill, paused.clone(), &questions, Arc::clone(&held));
+        let found = Arc::clone(&beats.found);
+        let begun = self.heartbeat.begin(beats);
         let registered = try_join_all(queues.iter().map(|queue| register(&broker, queue)));
         let started = tokio::select! {
             biased;
@@ -232,7 +232,7 @@ impl Worker {
         // What may be due by now.
         queues.iter().for_each(|queue| timetable.note(&queue.keys, Duration::ZERO));
         let listening = Owned::spawn(Arc::clone(&timetable).listen(channels, move |notice| {
-            let _ = paused.send(notice.map_or(PauseNews::Listening, PauseNews::Published));
+            let _ = paused.send(notice.map_or(PauseEvent::Listening, PauseEvent::Published));
         }));
         let promoting = self.observer.is_none().then(|| Owned::spawn(Arc::clone(&timetable).run()));
 
@@ -397,18 +397,18 @@ impl Worker {
         }
     }
 
-    fn pulse(
+    fn beat_parts(
         &self,
         queues: &[Arc<ServedQueue>],
         kills: UnboundedSender<(usize, KillRequest)>,
-        pauses: UnboundedSender<PauseNews>,
+        pauses: UnboundedSender<PauseEvent>,
         questions: &Questions,
         permits: Arc<HeldLimits>,
-    ) -> Pulse {
+    ) -> BeatParts {
         let config = &self.config.worker;
         let (version, question) = (self.program_version.clone(), Arc::clone(&questions.long_runs));
-        Pulse {
-            queues: queues.iter().map(|queue| Beating::new(Arc::clone(queue))).collect(),
+        BeatParts {
+            queues: queues.iter().map(|queue| BeatingQueue::new(Arc::clone(queue))).collect(),
             worker: self.id.clone(),
             lease: config.lease,
             period: config.beat_period(),

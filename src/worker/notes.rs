@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use crate::broker::{Broker, Said};
+use crate::broker::{Broker, RunNotes};
 use crate::protocol::call_id::CallId;
 use crate::task::progress::{Note, RunNote};
 use crate::worker::queue::served::ServedQueue;
@@ -18,26 +18,26 @@ const GATHER: Duration = Duration::from_millis(100);
 pub(super) async fn write_all(
     broker: Broker,
     queues: Vec<Arc<ServedQueue>>,
-    mut notes: UnboundedReceiver<RunNote>,
+    mut received: UnboundedReceiver<RunNote>,
 ) {
-    while let Some(first) = notes.recv().await {
+    while let Some(first) = received.recv().await {
         tokio::time::sleep(GATHER).await;
-        let mut said: HashMap<(String, usize, CallId), Said> = HashMap::new();
+        let mut gathered: HashMap<(String, usize, CallId), RunNotes> = HashMap::new();
         let mut next = Some(first);
         while let Some(RunNote { queue, slot, id, note }) = next {
-            let said = said.entry((queue.to_string(), slot, id)).or_default();
+            let notes = gathered.entry((queue.to_string(), slot, id)).or_default();
             match note {
-                Note::Progress(share, text) => said.progress = Some((share, text)),
+                Note::Progress(share, text) => notes.progress = Some((share, text)),
                 Note::Line(line) => {
-                    said.lines.push_str(&line.replace('\n', " "));
-                    said.lines.push('\n');
+                    notes.lines.push_str(&line.replace('\n', " "));
+                    notes.lines.push('\n');
                 }
             }
-            next = notes.try_recv().ok();
+            next = received.try_recv().ok();
         }
-        for ((queue, slot, id), said) in said {
+        for ((queue, slot, id), notes) in gathered {
             let Some(served) = queues.iter().find(|served| served.queue.as_str() == queue) else { continue };
-            if let Err(error) = broker.note(&served.keys, served.wire_id(slot), id, &said).await {
+            if let Err(error) = broker.note(&served.keys, served.wire_id(slot), id, &notes).await {
                 tracing::debug!(queue = %served.queue, call_id = %id, %error, "progress not written");
             }
         }

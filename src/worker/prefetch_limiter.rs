@@ -27,13 +27,13 @@ pub(super) struct PrefetchLimiter {
     /// How many may be claimed ahead at the most.
     most: usize,
     /// None when what is seen does not count.
-    seen: Option<Seen>,
+    seen: Option<RunTimes>,
     ahead: usize,
 }
 
 /// What was seen of the last runs: means, in seconds.
 #[derive(Debug)]
-struct Seen {
+struct RunTimes {
     /// How long a run took.
     run: f64,
     /// How long it takes from one begin to the next.
@@ -47,7 +47,7 @@ impl PrefetchLimiter {
         let (concurrency, most) = (config.concurrency, config.slots() - config.concurrency);
         let mut limiter = Self { concurrency, most, seen: None, ahead: most };
         if config.prefetch == Prefetch::Auto {
-            limiter.seen = Some(Seen { run: 0.0, interval: 0.0, ended: None });
+            limiter.seen = Some(RunTimes { run: 0.0, interval: 0.0, ended: None });
             limiter.back_off();
         }
         limiter

@@ -10,7 +10,7 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::meta::since_1970;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::task::{Cancellation, Layers, Registry, States, TaskOptions};
-use crate::worker::decide::{Policy, RunInfo, decide};
+use crate::worker::decide::{Policy, RunInfo, decide, message_of};
 use crate::worker::event_loop::sleep_until;
 use crate::worker::executor::task_table::TaskTable;
 use crate::worker::executor::{Batch, Begun, Executor, ExecutorParts, RunEnd, Shared};
@@ -56,7 +56,8 @@ pub(crate) async fn run_single(
         now_ms: || since_1970(SystemTime::now()),
         new_id: CallId::new,
     };
-    EndedRun::new(&queue, &end.run, &decide(&end, &info, &policy))
+    let message = message_of(&end, &info);
+    EndedRun::new(&queue, &end.run, &decide(&end, message.as_ref(), &info, &policy))
 }
 
 fn executor(queue: &QueueName, registry: &Registry, states: States, config: &WorkerConfig) -> Executor {

@@ -11,7 +11,7 @@ use super::{Source, identifier, sources, words};
 /// Uses that close a cycle for now, and why: from, to.
 const MEANT: [(&str, &str, &str); 5] = [
     (
-        "protocol/decode/came.rs",
+        "protocol/decode/actual.rs",
         "protocol/decode/reader.rs",
         "a message on what was found is made by reading it once more",
     ),

@@ -1,4 +1,4 @@
-//! Mistakes of first-time users are pointed out by name: wrong queues, misspelt settings, another variable for Redis.
+//! Mistakes of first-time users are pointed out by name: wrong queues, misspelled settings, another variable for Redis.
 
 use nix::sys::signal::Signal;
 use redis::Commands;
@@ -33,7 +33,7 @@ fn queues_are_split_at_commas_and_a_colon_is_no_weight() {
 }
 
 #[test]
-fn misspelt_setting_is_named_with_the_one_that_was_meant() {
+fn misspelled_setting_is_named_with_the_one_that_was_meant() {
     let redis = TestRedis::start();
     for (words, meant) in [
         (&["queues"][..], "did you mean DELAYED_CONCURRENCY?"),
@@ -142,7 +142,7 @@ fn requeue_of_a_task_that_matches_nothing_is_not_found() {
 }
 
 #[test]
-fn misspelt_task_is_named_with_the_one_that_was_meant() {
+fn misspelled_task_is_named_with_the_one_that_was_meant() {
     let redis = TestRedis::start();
     on(&redis, WORKER, &["enqueue", &task("recrod"), "[1]"])
         .expect(6)

@@ -383,7 +383,7 @@ fn queues_shows_how_long_the_oldest_message_waits() {
 }
 
 #[test]
-fn misspelt_queue_or_task_is_answered_with_what_was_meant() {
+fn misspelled_queue_or_task_is_answered_with_what_was_meant() {
     let redis = TestRedis::start();
     on(&redis, DELAYED, &["enqueue", "a", "--queue", "mail"]).expect(0).never_says("did you mean");
     let meant = "warning: no queue `mial` is known; did you mean `mail`?";

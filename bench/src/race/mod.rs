@@ -16,7 +16,7 @@ use crate::figures::Figures;
 use crate::server::Server;
 use crate::times::Times;
 
-/// What we are called.
+/// This project, with tasks that are an `async fn`.
 pub const OURS: &str = "delayed";
 /// The same, which owns no more than it runs.
 pub const WITHOUT_PREFETCH: &str = "delayed without prefetch";

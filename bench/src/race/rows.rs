@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::OURS;
 use super::effort::{Amount, LEAST, Rates};
 use super::proxy::Proxy;
 use super::systems::SYSTEMS;
 use super::trial::{Drained, PLAIN, Trial, Work};
-use super::{OURS, WITHOUT_PREFETCH};
 use crate::figures::{Figures, quantile};
+use crate::readme::PLAIN_FN;
 
 /// Groups of rows that are measured together.
 pub const PARTS: [&str; 13] = [
@@ -72,13 +73,9 @@ impl<'a> Rows<'a> {
                 for concurrency in [1, 10, 64, 256] {
                     self.drain(trial, concurrency);
                 }
-                // Others make no difference between the two, or have one kind.
-                if [OURS, WITHOUT_PREFETCH].contains(&trial.system.name) {
-                    for concurrency in [1, 10, 64, 256] {
-                        self.drain_plain(trial, concurrency);
-                    }
-                }
             }
+            // It makes no difference what kind of task is enqueued.
+            "enqueue" if trial.system.name == PLAIN_FN => {}
             "enqueue" => {
                 for tasks in [1, 64] {
                     self.enqueue(trial, tasks);
@@ -118,6 +115,7 @@ impl<'a> Rows<'a> {
                 }
             }
             "later" | "unique" | "cancelled" => {}
+            "idle" if trial.system.name == PLAIN_FN => {}
             _ => self.idle(trial),
         }
     }
@@ -148,13 +146,6 @@ impl<'a> Rows<'a> {
             add("memory, of a busy worker", "MB", drained.memory as f64 / 1e6);
             self.figures.raw(&row, name, drained.by_command);
         }
-    }
-
-    /// The same calls of a plain function, which runs on a blocking thread.
-    fn drain_plain(&mut self, trial: Trial, concurrency: usize) {
-        let name = format!("drain of plain functions, {concurrency} at a time");
-        let row = Row { name: &name, like: &name, amount: trial.effort.drain, filled: true };
-        self.drained(trial, row, Work { concurrency, task: "count_plain", ..PLAIN });
     }
 
     fn drained(&mut self, trial: Trial, row: Row, work: Work) -> Option<Drained> {
@@ -234,7 +225,7 @@ impl<'a> Rows<'a> {
         let waited = trial.at_rate(rate, count.max(LEAST));
         let (table, name) = ("latency at half of that", trial.system.name);
         self.latencies(table, name, waited, &QUANTILES[..2]);
-        if name != OURS
+        if ![OURS, PLAIN_FN].contains(&name)
             && let Some(system) = SYSTEMS.iter().find(|system| system.name == OURS)
         {
             // Its maximum is another, so that at half of it there is something else to do.

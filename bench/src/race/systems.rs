@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::programs::Program;
+use crate::readme::PLAIN_FN;
 use crate::sending::QUEUES;
 
 /// A system that is measured.
@@ -13,6 +14,8 @@ pub struct System {
     pub settings: &'static str,
     /// What a worker of ours is told besides.
     pub more: &'static [&'static str],
+    /// The way its sender makes calls, for a system of this repository.
+    pub sends: &'static str,
     /// The most calls at a time that it is asked for.
     pub most: usize,
     /// The most calls that a drain may have of each queue, when it fails where more wait.
@@ -30,6 +33,7 @@ const PEER: System = System {
     program: Program::This,
     settings: "",
     more: &[],
+    sends: "call",
     most: 256,
     holds: None,
     rows: ALL,
@@ -41,6 +45,14 @@ pub const SYSTEMS: &[System] = &[
     System {
         name: super::OURS,
         settings: "delayed::main() with --concurrency; async fn",
+        most: 4096,
+        ..PEER
+    },
+    System {
+        name: PLAIN_FN,
+        settings: "the same with plain functions, which run on blocking threads",
+        sends: "plain",
+        rows: &["drain", "start-up", "per task", "memory, of a busy", "pick-up", "sent and run", "latency"],
         most: 4096,
         ..PEER
     },
@@ -228,7 +240,7 @@ impl System {
         command.args(["send", url]);
         match self.program {
             Program::This => {
-                command.arg("call");
+                command.arg(self.sends);
             }
             Program::Bare(word) => {
                 command.arg(word);

@@ -13,11 +13,11 @@ use crate::broker::transitions::pause::Paused;
 
 /// What `beat` answered.
 #[derive(Debug)]
-pub(crate) struct Beaten {
+pub(crate) struct BeatReply {
     /// Whether a sweep of the queue may find something.
     pub(crate) found: bool,
     /// Whether lists of the queue begin with something else than a token.
-    pub(crate) foreign: Foreign,
+    pub(crate) foreign: ForeignLists,
     /// The pause of the queue, if it is paused.
     pub(crate) paused: Option<Paused>,
     /// The kill requests for this worker.
@@ -26,7 +26,7 @@ pub(crate) struct Beaten {
 
 /// Whether lists that should hold tokens begin with something else, because another program uses them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Foreign {
+pub(crate) struct ForeignLists {
     pub(crate) hand: bool,
     pub(crate) notifications: bool,
 }
@@ -41,7 +41,7 @@ impl LeaseKeeper {
         lease: Duration,
         info: &[u8],
         slots: &[&str],
-    ) -> Result<Beaten, BrokerError> {
+    ) -> Result<BeatReply, BrokerError> {
         let queue = keys.queue;
         let own: [&str; 7] = [
             &queue.queue,
@@ -61,12 +61,12 @@ impl LeaseKeeper {
                 let [Value::Int(bits)] = reply[..] else {
                     return Err(script::BEAT.unexpected(&Value::Array(reply)));
                 };
-                let foreign = Foreign { hand: bits & 2 != 0, notifications: bits & 4 != 0 };
+                let foreign = ForeignLists { hand: bits & 2 != 0, notifications: bits & 4 != 0 };
                 let paused = match bits & 8 != 0 && !kills.is_empty() {
                     true => Some(Paused::read(&script::BEAT, &kills.remove(0))?),
                     false => None,
                 };
-                Ok(Beaten { found: bits & 1 != 0, foreign, paused, kills: KillRequest::all_of(kills) })
+                Ok(BeatReply { found: bits & 1 != 0, foreign, paused, kills: KillRequest::all_of(kills) })
             }
             reply => Err(script::BEAT.unexpected(&reply)),
         }

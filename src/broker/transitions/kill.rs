@@ -27,7 +27,7 @@ pub(crate) struct NewKillRequest<'a> {
 
 /// What `kill` did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Requested {
+pub(crate) enum KillAdded {
     /// The order stands.
     Yes,
     /// The slot owns nothing or another message.
@@ -44,7 +44,7 @@ impl Broker {
         &self,
         keys: &QueueKeys,
         ask: &NewKillRequest<'_>,
-    ) -> Result<Requested, BrokerError> {
+    ) -> Result<KillAdded, BrokerError> {
         let answer = keys::answer(ask.wire_id);
         let script_keys =
             [keys.processing.as_str(), ask.worker_key, ask.wire_id, ask.orders_key, answer.as_str()];
@@ -52,10 +52,10 @@ impl Broker {
         let mut command = script::KILL.command(&script_keys, 5, bytes);
         command.arg(ask.wire_id).arg(ask.digest).arg(ask.by).arg(milliseconds(ask.expiry)).arg(MOST);
         match script::KILL.run(&mut self.commands.clone(), command).await? {
-            Value::Int(1) => Ok(Requested::Yes),
-            Value::Int(0) => Ok(Requested::Moved),
-            Value::Int(-1) => Ok(Requested::Dead),
-            Value::Int(-2) => Ok(Requested::TooMany),
+            Value::Int(1) => Ok(KillAdded::Yes),
+            Value::Int(0) => Ok(KillAdded::Moved),
+            Value::Int(-1) => Ok(KillAdded::Dead),
+            Value::Int(-2) => Ok(KillAdded::TooMany),
             reply => Err(script::KILL.unexpected(&reply)),
         }
     }

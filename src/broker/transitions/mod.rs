@@ -37,14 +37,14 @@ mod unpark;
 mod wake;
 
 pub(crate) use self::acquire::{MAX_ACQUIRED, Verdict};
-pub(crate) use self::beat::Foreign;
+pub(crate) use self::beat::ForeignLists;
 pub(crate) use self::bury::{Buried, BuryRequest, DeadLimits};
 pub(crate) use self::claim::{ClaimRequest, Claimed, MAX_BATCH};
 pub(crate) use self::defer::MAX_DEFERRED;
 pub(crate) use self::enqueue::Ready;
 pub(crate) use self::finish::{FinishedCall, MAX_FINISHED};
-pub(crate) use self::kill::{NewKillRequest, Requested};
-pub(crate) use self::note::Said;
+pub(crate) use self::kill::{KillAdded, NewKillRequest};
+pub(crate) use self::note::RunNotes;
 pub(crate) use self::pause::Paused;
 pub(crate) use self::pick_up::PickUpRequest;
 pub(super) use self::pick_up::pick_up;

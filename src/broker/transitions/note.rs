@@ -8,7 +8,7 @@ use crate::protocol::keys::QueueKeys;
 
 /// What a run has said since the last time.
 #[derive(Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct RunNotes {
     /// How much is done, from 0 to 1, and what it does.
     pub(crate) progress: Option<(f64, String)>,
     /// Lines for the log, each with a line feed.
@@ -22,15 +22,15 @@ impl Broker {
         keys: &QueueKeys,
         wire_id: &str,
         id: CallId,
-        said: &Said,
+        notes: &RunNotes,
     ) -> Result<(), BrokerError> {
-        let (share, text) = match &said.progress {
+        let (share, text) = match &notes.progress {
             Some((share, text)) => (share.to_string(), text.as_str()),
             None => (String::new(), ""),
         };
-        let bytes = keys.queue.len() + wire_id.len() + text.len() + said.lines.len() + 48;
+        let bytes = keys.queue.len() + wire_id.len() + text.len() + notes.lines.len() + 48;
         let mut command = script::NOTE.command(&[&keys.processing], 6, bytes);
-        command.arg(&keys.queue).arg(wire_id).arg(&id.as_bytes()[..]).arg(share).arg(text).arg(&said.lines);
+        command.arg(&keys.queue).arg(wire_id).arg(&id.as_bytes()[..]).arg(share).arg(text).arg(&notes.lines);
         script::NOTE.run(&mut self.commands.clone(), command).await.map(drop)
     }
 }

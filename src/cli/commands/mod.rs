@@ -67,12 +67,12 @@ async fn inspector(program: &Program) -> Result<Inspector, Failure> {
 async fn check_queue(inspector: &Inspector, queue: Option<&QueueName>) -> Result<(), Failure> {
     let Some(queue) = queue else { return Ok(()) };
     let known = inspector.queue_names().await.map_err(Error::from)?;
-    warn_of_misspelt(queue, known.iter().map(QueueName::as_str));
+    warn_of_misspelled(queue, known.iter().map(QueueName::as_str));
     Ok(())
 }
 
 /// The same among these names.
-fn warn_of_misspelt<'a>(queue: &QueueName, known: impl IntoIterator<Item = &'a str> + Clone) {
+fn warn_of_misspelled<'a>(queue: &QueueName, known: impl IntoIterator<Item = &'a str> + Clone) {
     if known.clone().into_iter().any(|known| known == queue.as_str()) {
         return;
     }

@@ -64,7 +64,7 @@ pub enum ArgumentErrorKind {
         /// How many parameters there are.
         count: usize,
         /// What came, shortened.
-        came: String,
+        found: String,
     },
     /// The arguments by keyword are an array: Go's `NewPyTask` with a struct.
     KeywordsInArray,
@@ -99,9 +99,9 @@ impl fmt::Display for ArgumentError {
             ArgumentErrorKind::Type { param, index, count, error } => {
                 write!(f, "argument `{}` ({} of {count}): expected {}, ", param.name, index + 1, param.ty)?;
                 match error.kind() {
-                    DecodeErrorKind::Mismatch { came, .. } if error.path().is_empty() => write!(f, "got {came}"),
-                    DecodeErrorKind::OutOfRange { came, .. } if error.path().is_empty() => {
-                        write!(f, "got {came}, which is out of range")
+                    DecodeErrorKind::Mismatch { found, .. } if error.path().is_empty() => write!(f, "got {found}"),
+                    DecodeErrorKind::OutOfRange { found, .. } if error.path().is_empty() => {
+                        write!(f, "got {found}, which is out of range")
                     }
                     _ => write!(f, "but {error}"),
                 }
@@ -131,8 +131,8 @@ impl fmt::Display for ArgumentError {
             ArgumentErrorKind::Twice { param, index, count } => {
                 write!(f, "argument `{}` ({} of {count}) is given twice", param.name, index + 1)
             }
-            ArgumentErrorKind::NoArray { count, came } => {
-                write!(f, "expected an array of {count} arguments, got {came}")
+            ArgumentErrorKind::NoArray { count, found } => {
+                write!(f, "expected an array of {count} arguments, got {found}")
             }
             ArgumentErrorKind::KeywordsInArray => f.write_str(
                 "arguments by keyword: expected a map, got an array, which is what Go's `NewPyTask` makes of a \

@@ -6,7 +6,7 @@ use super::error::{ArgumentError, ArgumentErrorKind};
 use super::guess::{from_whole, list_or_one, one_or_list, variadic_from_whole};
 use super::param::{Param, Presence};
 use crate::protocol::decode::{
-    DecodeError, DecodeErrorKind, Decoder, Head, MAX_DEPTH, Reader, came, from_slice,
+    DecodeError, DecodeErrorKind, Decoder, Head, MAX_DEPTH, Reader, describe_actual, from_slice,
 };
 
 /// Reads the arguments, one call for each parameter, in their order.
@@ -247,16 +247,17 @@ impl<'a> ArgumentReader<'a> {
     }
 
     #[cold]
-    fn no_array(&self, came_instead: &[u8]) -> ArgumentError {
+    fn no_array(&self, actual: &[u8]) -> ArgumentError {
         match self.params.len() {
             0 => self.too_many(1),
-            count => ArgumentError::new(ArgumentErrorKind::NoArray { count, came: came(came_instead) }),
+            count => ArgumentError::new(ArgumentErrorKind::NoArray { count, found: describe_actual(actual) }),
         }
     }
 
     #[cold]
     fn unknown_keyword(&self, key: &[u8]) -> ArgumentError {
-        let keyword = from_slice::<String>(key).unwrap_or_else(|_| came(key)).chars().take(80).collect();
+        let keyword =
+            from_slice::<String>(key).unwrap_or_else(|_| describe_actual(key)).chars().take(80).collect();
         ArgumentError::new(ArgumentErrorKind::UnknownKeyword { keyword, params: self.params })
     }
 }

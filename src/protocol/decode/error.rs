@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::de;
 
-use super::came::{self, bytes_of, shortened};
+use super::actual::{self, bytes_of, shortened};
 
 /// Why bytes could not be read as a value. As small as a pointer, so that a `Result` of it costs nothing.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,26 +45,26 @@ pub enum DecodeErrorKind {
     #[error("the byte 0xc1, which begins no value")]
     Reserved,
     /// A value of another type.
-    #[error("expected {expected}, got {came}")]
+    #[error("expected {expected}, got {found}")]
     Mismatch {
         /// What the Rust type takes.
         expected: Cow<'static, str>,
         /// What came, shortened.
-        came: String,
+        found: String,
     },
     /// A value of a fitting type that the Rust type cannot hold.
-    #[error("expected {expected}, got {came}, which is out of range")]
+    #[error("expected {expected}, got {found}, which is out of range")]
     OutOfRange {
         /// What the Rust type takes.
         expected: Cow<'static, str>,
         /// What came, shortened.
-        came: String,
+        found: String,
     },
     /// A text that is not UTF-8.
-    #[error("expected a text in UTF-8, got {came}")]
+    #[error("expected a text in UTF-8, got {found}")]
     InvalidUtf8 {
         /// What came, shortened.
-        came: String,
+        found: String,
     },
     /// What the `Deserialize` of a type says.
     #[error("{message}")]
@@ -83,13 +83,16 @@ impl DecodeError {
     /// The value at the beginning of `at` is none of the `expected`.
     #[cold]
     pub(crate) fn mismatch(expected: impl Into<Cow<'static, str>>, at: &[u8]) -> Self {
-        Self::new(DecodeErrorKind::Mismatch { expected: expected.into(), came: came::came(at) })
+        Self::new(DecodeErrorKind::Mismatch { expected: expected.into(), found: actual::describe_actual(at) })
     }
 
     /// The value at the beginning of `at` does not fit into the `expected`.
     #[cold]
     pub(crate) fn out_of_range(expected: impl Into<Cow<'static, str>>, at: &[u8]) -> Self {
-        Self::new(DecodeErrorKind::OutOfRange { expected: expected.into(), came: came::came(at) })
+        Self::new(DecodeErrorKind::OutOfRange {
+            expected: expected.into(),
+            found: actual::describe_actual(at),
+        })
     }
 
     /// The same error, inside the element `index` of a list.
@@ -144,19 +147,19 @@ impl de::Error for DecodeError {
 
     #[cold]
     fn invalid_type(unexpected: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        let (expected, came) = (expected.to_string().into(), came::unexpected(unexpected));
-        Self::new(DecodeErrorKind::Mismatch { expected, came })
+        let (expected, found) = (expected.to_string().into(), actual::unexpected(unexpected));
+        Self::new(DecodeErrorKind::Mismatch { expected, found })
     }
 
     #[cold]
     fn invalid_value(unexpected: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        let (expected, came) = (expected.to_string().into(), came::unexpected(unexpected));
-        Self::new(DecodeErrorKind::OutOfRange { expected, came })
+        let (expected, found) = (expected.to_string().into(), actual::unexpected(unexpected));
+        Self::new(DecodeErrorKind::OutOfRange { expected, found })
     }
 
     #[cold]
     fn invalid_length(length: usize, expected: &dyn de::Expected) -> Self {
-        let (expected, came) = (expected.to_string().into(), format!("only {length}"));
-        Self::new(DecodeErrorKind::Mismatch { expected, came })
+        let (expected, found) = (expected.to_string().into(), format!("only {length}"));
+        Self::new(DecodeErrorKind::Mismatch { expected, found })
     }
 }

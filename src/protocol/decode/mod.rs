@@ -5,7 +5,7 @@
 //! `docs/protocol.md` has the rules.
 
 mod access;
-mod came;
+mod actual;
 mod deserializer;
 mod error;
 mod forms;
@@ -21,7 +21,7 @@ pub use self::error::{DecodeError, DecodeErrorKind};
 pub use self::reader::skip;
 
 use self::access::{Elements, Pairs};
-pub(crate) use self::came::{bytes_of, came};
+pub(crate) use self::actual::{bytes_of, describe_actual};
 pub(crate) use self::reader::{Head, Reader};
 use crate::protocol::timestamp::{self, Timestamp};
 
@@ -152,11 +152,11 @@ impl<'de> Decoder<'de> {
 
 #[cold]
 fn not_utf8(at: &[u8]) -> DecodeError {
-    DecodeError::new(DecodeErrorKind::InvalidUtf8 { came: came(at) })
+    DecodeError::new(DecodeErrorKind::InvalidUtf8 { found: describe_actual(at) })
 }
 
 #[cold]
 fn too_long(what: &str, count: usize, unread: usize) -> DecodeError {
-    let (expected, came) = (format!("{what} of {}", count - unread).into(), format!("{what} of {count}"));
-    DecodeError::new(DecodeErrorKind::Mismatch { expected, came })
+    let (expected, found) = (format!("{what} of {}", count - unread).into(), format!("{what} of {count}"));
+    DecodeError::new(DecodeErrorKind::Mismatch { expected, found })
 }

@@ -17,52 +17,52 @@ pub enum MessageError {
     },
     /// A value of another type, or an array of another length.
     #[error(
-        "not a message: expected the path of a task, or an array of 1 to 4 that begins with one, got {came}"
+        "not a message: expected the path of a task, or an array of 1 to 4 that begins with one, got {found}"
     )]
     Frame {
         /// What came, shortened.
-        came: String,
+        found: String,
     },
     /// The first element is not a path.
-    #[error("not a message: expected the path of a task first, got {came}")]
+    #[error("not a message: expected the path of a task first, got {found}")]
     Path {
         /// What came, shortened.
-        came: String,
+        found: String,
     },
     /// The path has no characters.
     #[error("not a message: the path of its task is empty")]
     EmptyPath,
     /// The second element is neither a payload nor Python's arguments.
-    #[error("not a message: expected a payload (bytes) or arguments (an array) second, got {came}")]
+    #[error("not a message: expected a payload (bytes) or arguments (an array) second, got {found}")]
     Payload {
         /// What came, shortened.
-        came: String,
+        found: String,
     },
     /// The third element is not a map.
-    #[error("not a message: expected {expected} third, got {came}")]
+    #[error("not a message: expected {expected} third, got {found}")]
     Third {
         /// What belongs there.
         expected: &'static str,
         /// What came, shortened.
-        came: String,
+        found: String,
     },
     /// There is a fourth element after a payload, or it is not a count of retries.
-    #[error("not a message: expected {expected} fourth, got {came}")]
+    #[error("not a message: expected {expected} fourth, got {found}")]
     Fourth {
         /// What belongs there.
         expected: &'static str,
         /// What came, shortened.
-        came: String,
+        found: String,
     },
     /// A key of the meta with a value that it cannot have.
-    #[error("not a message: expected {expected} as `{key}` of its meta, got {came}")]
+    #[error("not a message: expected {expected} as `{key}` of its meta, got {found}")]
     Meta {
         /// The key.
         key: char,
         /// What belongs there.
         expected: &'static str,
         /// What came, shortened.
-        came: String,
+        found: String,
     },
 }
 

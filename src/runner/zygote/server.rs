@@ -10,11 +10,11 @@ use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpid, setpgid};
 
 use crate::isolation::Limits;
-use crate::runner::child::{self, Household, Place};
-use crate::runner::frame::{News, Order, Reuse, decode, encode};
+use crate::runner::child::{self, ChildEnvironment, ChildParts};
+use crate::runner::frame::{Reuse, ZygoteEvent, ZygoteRequest, decode, encode};
 use crate::runner::zygote::subreaper::sweep;
 use crate::sys::descriptors;
-use crate::sys::fork::{Side, SingleThreaded, children, exit_now, name_process};
+use crate::sys::fork::{Forked, SingleThreaded, children, exit_now, name_process};
 use crate::sys::packets::{self, MAX_PACKET};
 use crate::sys::signals::{ChildSignals, adopt_orphans, kill_process, signal_group};
 use crate::sys::wait::{Ended, peek_ended, reap};
@@ -26,7 +26,7 @@ use crate::sys::wait::{Ended, peek_ended, reap};
 struct ZygoteServer {
     alone: SingleThreaded,
     control: OwnedFd,
-    household: Household,
+    environment: ChildEnvironment,
     by_pid: BTreeMap<i32, u64>,
     by_child: BTreeMap<u64, Pid>,
     buffer: Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) fn run(
     alone: SingleThreaded,
     control: OwnedFd,
     lifeline: OwnedFd,
-    household: Household,
+    environment: ChildEnvironment,
 ) -> Infallible {
     name_process(c"delayed-zygote");
     // A process group of its own: signals of a terminal go to the worker's group only.
@@ -50,13 +50,13 @@ pub(super) fn run(
     let mut server = ZygoteServer {
         alone,
         control,
-        household,
+        environment,
         by_pid: BTreeMap::new(),
         by_child: BTreeMap::new(),
         buffer: vec![0; MAX_PACKET],
     };
     // If this fails, children only take longer.
-    let _ = child::prepare(&server.household, &mut server.buffer);
+    let _ = child::prepare(&server.environment, &mut server.buffer);
     loop {
         let (orders, died, gone) = {
             let mut waiting = [
@@ -95,11 +95,11 @@ impl ZygoteServer {
             return false;
         }
         match decode(&self.buffer[..packet.length]) {
-            Some(Order::Fork { child, lasting, reuse }) => {
+            Some(ZygoteRequest::Fork { child, lasting, reuse }) => {
                 let Ok(descriptors) = <[OwnedFd; 3]>::try_from(packet.descriptors) else { return false };
                 self.fork(child, lasting, reuse, descriptors)
             }
-            Some(Order::Signal { child, signal }) => {
+            Some(ZygoteRequest::Signal { child, signal }) => {
                 // Children that have ended are removed, so no other process can get the signal.
                 if let (Some(pid), Ok(signal)) = (self.by_child.get(&child), Signal::try_from(signal)) {
                     signal_group(*pid, signal);
@@ -113,28 +113,28 @@ impl ZygoteServer {
     fn fork(&mut self, child: u64, lasting: Limits, reuse: Reuse, descriptors: [OwnedFd; 3]) -> bool {
         let zygote = getpid();
         match self.alone.fork() {
-            Ok(Side::Child) => {
+            Ok(Forked::Child) => {
                 let [requests, reports, output] = descriptors;
                 let buffer = std::mem::take(&mut self.buffer);
                 child::run(
-                    &self.household,
-                    Place { zygote, requests, reports, output, buffer, lasting, reuse },
+                    &self.environment,
+                    ChildParts { zygote, requests, reports, output, buffer, lasting, reuse },
                 )
             }
-            Ok(Side::Parent(pid)) => {
+            Ok(Forked::Parent(pid)) => {
                 // Here too, so that a signal to the group that comes now finds it.
                 let _ = setpgid(pid, pid);
                 self.by_pid.insert(pid.as_raw(), child);
                 self.by_child.insert(child, pid);
-                self.report(News::Forked { child, pid: pid.as_raw() })
+                self.report(ZygoteEvent::Forked { child, pid: pid.as_raw() })
             }
-            Err(error) => self.report(News::Refused { child, errno: error as i32 }),
+            Err(error) => self.report(ZygoteEvent::Refused { child, errno: error as i32 }),
         }
     }
 
     /// Reaps all children that have ended, and kills what they left behind.
     fn reap_all(&mut self) {
-        let mut news = Vec::new();
+        let mut events = Vec::new();
         let mut reaped = false;
         loop {
             match peek_ended() {
@@ -149,7 +149,7 @@ impl ZygoteServer {
                     reaped = true;
                     if let (Some(child), Some((status, used))) = (child, ended) {
                         self.by_child.remove(&child);
-                        news.push(News::Ended { child, status, used });
+                        events.push(ZygoteEvent::Ended { child, status, used });
                     }
                 }
             }
@@ -158,7 +158,7 @@ impl ZygoteServer {
         if reaped {
             self.kill_strays();
         }
-        for ended in news {
+        for ended in events {
             self.report(ended);
         }
     }
@@ -185,7 +185,7 @@ impl ZygoteServer {
     }
 
     /// False if the worker is gone.
-    fn report(&self, news: News) -> bool {
-        packets::send(&self.control, &encode(&news), &[]).is_ok()
+    fn report(&self, event: ZygoteEvent) -> bool {
+        packets::send(&self.control, &encode(&event), &[]).is_ok()
     }
 }

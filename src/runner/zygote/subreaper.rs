@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
-use crate::runner::child::Household;
+use crate::runner::child::ChildEnvironment;
 use crate::runner::zygote::server;
 use crate::sys::fork::{SingleThreaded, children, exit_now, name_process};
 use crate::sys::signals::{adopt_orphans, block_all, die_with, kill_process, restore_defaults};
@@ -15,7 +15,7 @@ use crate::sys::wait::{Ended, peek_ended, reap};
 use crate::sys::{descriptors, packets};
 
 /// Forks the zygote, waits for its end, and kills what it has left.
-pub(super) fn run(alone: SingleThreaded, worker: Pid, control: OwnedFd, household: Household) -> ! {
+pub(super) fn run(alone: SingleThreaded, worker: Pid, control: OwnedFd, environment: ChildEnvironment) -> ! {
     name_process(c"delayed-reaper");
     restore_defaults();
     let prepared = block_all().and_then(|()| adopt_orphans()).and_then(|()| die_with(worker));
@@ -28,7 +28,7 @@ pub(super) fn run(alone: SingleThreaded, worker: Pid, control: OwnedFd, househol
     let forked = alone.fork_untouched(move |alone| {
         let kept = descriptors::keep_only(vec![control, lifeline]).map(<[OwnedFd; 2]>::try_from);
         let Ok(Ok([control, lifeline])) = kept else { exit_now(1) };
-        server::run(alone, control, lifeline, household)
+        server::run(alone, control, lifeline, environment)
     });
     let (Ok(zygote), Ok(_held)) = (forked, descriptors::keep_only(vec![held])) else { exit_now(1) };
     while waitpid(zygote, None) == Err(nix::Error::EINTR) {}

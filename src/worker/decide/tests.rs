@@ -37,7 +37,7 @@ fn end(outcome: Option<Outcome>, message: Vec<u8>, deadline: Option<RunDeadline>
         listens: true,
         tracking: None,
     };
-    RunEnd { run, outcome, traces: None }
+    RunEnd { run, outcome, stats: None }
 }
 
 /// A settlement without the bytes of its message, and without what the log says of it.
@@ -54,7 +54,15 @@ fn bare(settlement: Settlement) -> Settlement {
 
 fn decided(outcome: &Outcome, message: Vec<u8>, options: TaskOptions, policy: &Policy) -> Settlement {
     let end = end(Some(outcome.clone()), message, None);
-    bare(decide(&end, &RunInfo { options: &options, ..INFO }, policy).settlement)
+    bare(
+        decide(
+            &end,
+            message_of(&end, &RunInfo { options: &options, ..INFO }).as_ref(),
+            &RunInfo { options: &options, ..INFO },
+            policy,
+        )
+        .settlement,
+    )
 }
 
 fn verdict(outcome: &Outcome, meta: Meta, retry: i64) -> Settlement {
@@ -228,7 +236,14 @@ fn snoozed_attempt_does_not_count_and_failed_one_does() {
         let options = TaskOptions::DEFAULT.with_retry(9);
         let info = RunInfo { options: &options, ..INFO };
         let end = end(Some(Outcome::Failed(error)), message, None);
-        match decide(&end, &info, &policy(Unknown::Bury, Backoff::default())).settlement {
+        match decide(
+            &end,
+            message_of(&end, &info).as_ref(),
+            &info,
+            &policy(Unknown::Bury, Backoff::default()),
+        )
+        .settlement
+        {
             Settlement::RetryLater { message, .. } => Message::decode(&message).unwrap().attempts(),
             other => panic!("expected another attempt, not {other:?}"),
         }
@@ -243,14 +258,14 @@ fn kill_deadline_stop_and_drain_change_what_an_end_means() {
     let decided = |outcome, deadline, info: RunInfo<'_>| {
         let end = end(outcome, native("f", b"\x05", &Meta::default()), deadline);
         let Decision { outcome, settlement } =
-            decide(&end, &info, &policy(Unknown::Bury, Backoff::default()));
+            decide(&end, message_of(&end, &info).as_ref(), &info, &policy(Unknown::Bury, Backoff::default()));
         (outcome.reason(), bare(settlement))
     };
     let passed = || {
         let mut deadline = RunDeadline::endless(Duration::ZERO);
         let now = Instant::now();
         deadline.end(now);
-        deadline.ring(now, true, true);
+        deadline.on_timer(now, true, true);
         Some(deadline)
     };
     let reason = |decided: (&'static str, Settlement)| match decided.1 {

@@ -9,15 +9,15 @@ use crate::worker::executor::Killed;
 
 /// An answer to a kill request, on its way to Redis.
 #[derive(Debug)]
-pub(in crate::worker) struct Answered {
+pub(in crate::worker) struct KillReply {
     wire_id: String,
     digest: String,
     answer: KillAnswer,
 }
 
 /// Sends all answers, in order, until the loop is gone. Answers that cannot be sent are dropped; the caller polls instead.
-pub(in crate::worker) async fn answer_all(broker: Broker, mut answers: UnboundedReceiver<Answered>) {
-    while let Some(Answered { wire_id, digest, answer }) = answers.recv().await {
+pub(in crate::worker) async fn answer_all(broker: Broker, mut answers: UnboundedReceiver<KillReply>) {
+    while let Some(KillReply { wire_id, digest, answer }) = answers.recv().await {
         if let Err(error) = broker.answer(&wire_id, &digest, answer).await {
             tracing::debug!(%wire_id, %answer, %error, "kill request not answered");
         }
@@ -27,7 +27,7 @@ pub(in crate::worker) async fn answer_all(broker: Broker, mut answers: Unbounded
 /// Where kill requests come from, each with the index of its queue, and where their answers go.
 pub(in crate::worker) struct KillChannels {
     pub(in crate::worker) requests: UnboundedReceiver<(usize, KillRequest)>,
-    pub(in crate::worker) answers: UnboundedSender<Answered>,
+    pub(in crate::worker) answers: UnboundedSender<KillReply>,
 }
 
 /// Kill requests that are not finished.
@@ -51,7 +51,7 @@ impl Kills {
 
     fn answer(&self, kill: KillRequest, answer: KillAnswer) {
         // The receiver is gone only with the worker.
-        let _ = self.channels.answers.send(Answered { wire_id: kill.wire_id, digest: kill.digest, answer });
+        let _ = self.channels.answers.send(KillReply { wire_id: kill.wire_id, digest: kill.digest, answer });
     }
 
     /// Takes the request by which a slot's run was told to end.

@@ -10,7 +10,7 @@ use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
 use crate::runner::Outcome;
 use crate::task::TaskOptions;
-use crate::worker::decide::{Decision, RunInfo, decide};
+use crate::worker::decide::{Decision, RunInfo, decide, message_of};
 use crate::worker::event_loop::EventLoop;
 use crate::worker::executor::{FinishedRun, Overdue, RunEnd};
 use crate::worker::failures::Ended;
@@ -32,16 +32,17 @@ impl EventLoop {
             is_draining: self.is_draining,
         };
         let is_isolated = task.is_some_and(|task| task.is_isolated());
-        let decision = decide(&end, &info, &self.policy);
-        let run = end.run;
+        let message = message_of(&end, &info);
+        let decision = decide(&end, message.as_ref(), &info, &self.policy);
+        let run = &end.run;
         self.permits.give_back(run.slot);
         if let Some(observer) = &self.observer {
-            let _ = observer.send(EndedRun::new(self.queues.name(run.queue), &run, &decision));
+            let _ = observer.send(EndedRun::new(self.queues.name(run.queue), run, &decision));
         }
         let Decision { outcome, settlement } = decision;
         let (slot, queue) = (run.slot, run.queue);
         if let Some(deadline) = run.deadline.as_ref().filter(|deadline| deadline.is_overdue()) {
-            let message = Message::decode(&run.message).ok();
+            let message = message.or_else(|| Message::decode(&run.message).ok());
             let (task, call_id) = (message.map(|it| it.task()), message.and_then(|it| it.id()));
             tracing::info!(queue = %self.queues.name(queue), task, call_id = call_id.map(display), %outcome, duration = ?deadline.elapsed(), "overdue run ended");
         }
@@ -50,7 +51,7 @@ impl EventLoop {
             self.queues.end_losses(queue);
         }
         if !self.hooks.is_empty() {
-            let report = RunReport::new(self.queues.name(queue), &run, &outcome, &settlement);
+            let report = RunReport::new(self.queues.name(queue), run, message, &outcome, &settlement);
             self.hooks.call(&report, has_failed(&outcome));
         }
         if outcome != Outcome::Unknown {
@@ -59,25 +60,30 @@ impl EventLoop {
         if outcome.is_success() {
             count(&self.counters.succeeded, 1);
             if tracing::enabled!(Level::DEBUG) {
-                log_success(self.queues.name(queue), &run);
+                log_success(self.queues.name(queue), run);
             }
             self.kills.on_success(slot);
         } else if self.is_draining && matches!(settlement, Settlement::PutBack { .. }) {
             // With those that still run, in the order of their claims.
-            self.cancelled.push(run);
+            self.cancelled.push(end.run);
             return;
         } else {
-            self.record(&run, &outcome, &settlement);
+            self.record(run, message.as_ref(), &outcome, &settlement);
         }
         if let Some(finished) = &self.finished {
-            finished.note(&run, outcome.is_success(), &settlement);
+            finished.note(run, outcome.is_success(), &settlement);
         }
         self.queues.settle(queue, slot, settlement);
     }
 
     /// Counts and logs what was decided about a message whose run did not succeed.
-    fn record(&mut self, run: &FinishedRun, outcome: &Outcome, settlement: &Settlement) {
-        let message = Message::decode(&run.message).ok();
+    fn record(
+        &mut self,
+        run: &FinishedRun,
+        message: Option<&Message<'_>>,
+        outcome: &Outcome,
+        settlement: &Settlement,
+    ) {
         // That of an unknown task may be long.
         let path = message.map_or("", |message| message.task());
         let long = (path.len() > LONGEST).then(|| excerpt(path));

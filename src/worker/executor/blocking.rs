@@ -113,7 +113,7 @@ impl BlockingRuns {
             let outcome = self.run(&run);
             run.speed.learn(began.elapsed());
             // The loop is gone only when it has taken back what waits.
-            let _ = self.done.send(Done { slot: run.slot, outcome: Some(outcome), traces: None });
+            let _ = self.done.send(Done { slot: run.slot, outcome: Some(outcome), stats: None });
         }
     }
 

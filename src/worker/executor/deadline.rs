@@ -109,7 +109,7 @@ impl RunDeadline {
     }
 
     /// When its timer rings; none when nothing more is done.
-    pub(in crate::worker) fn rings(&self) -> Option<Instant> {
+    pub(in crate::worker) fn next_timer(&self) -> Option<Instant> {
         self.rings
     }
 
@@ -134,7 +134,7 @@ impl RunDeadline {
     }
 
     /// The timer rings: what to do, and when it rings again. A run that takes its context `listens`.
-    pub(in crate::worker) fn ring(
+    pub(in crate::worker) fn on_timer(
         &mut self,
         now: Instant,
         listens: bool,
@@ -230,7 +230,7 @@ mod tests {
             let mut now = clock.until;
             assert!(!clock.is_up());
             for (place, (step, grace)) in steps.iter().enumerate() {
-                let (made, again) = clock.ring(now, listens, can_be_dropped);
+                let (made, again) = clock.on_timer(now, listens, can_be_dropped);
                 assert_eq!(made, *step, "{what}");
                 let pause = if *step == Drop { STUBBORN } else { *grace * SECOND };
                 let last = place + 1 == steps.len();
@@ -248,7 +248,7 @@ mod tests {
         let (now, first) = (Instant::now(), clock.until);
         clock.end(now);
         assert_eq!((clock.until(), clock.rings), (now, Some(now)));
-        assert_eq!(clock.ring(now, true, true), (Step::Ask, Some(now + 2 * SECOND)));
+        assert_eq!(clock.on_timer(now, true, true), (Step::Ask, Some(now + 2 * SECOND)));
         // Once more, and its old timer: neither hastens it.
         clock.end(now + SECOND);
         assert_eq!(clock.rings, Some(now + 2 * SECOND));
@@ -258,7 +258,7 @@ mod tests {
         for _ in 0..2 {
             endless.end(now);
             assert_eq!(endless.rings, Some(now));
-            assert_eq!(endless.ring(now, false, false), (Step::Warn, None));
+            assert_eq!(endless.on_timer(now, false, false), (Step::Warn, None));
         }
         assert_eq!(endless.rings, None);
     }

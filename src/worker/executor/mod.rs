@@ -28,7 +28,7 @@ use crate::runner::{Done, Outcome, Processes};
 use crate::worker::executor::blocking::{BlockingRun, BlockingRuns};
 use crate::worker::executor::permit::Permit;
 use crate::worker::executor::prefetched::PrefetchedMessages;
-use crate::worker::executor::runs::{Rung, Runs, Stop};
+use crate::worker::executor::runs::{Runs, Stop, TimerResult};
 use crate::worker::executor::task_table::{TaskEntry, TaskId, TaskTable};
 use crate::worker::executor::timers::Timers;
 use crate::worker::prefetch_limiter::PrefetchLimiter;
@@ -277,16 +277,16 @@ impl Executor {
 
     /// The end of a run that was reported; `None` when its slot was emptied before.
     pub(super) fn finish(&mut self, done: Done) -> Option<RunEnd> {
-        let Done { slot, outcome, traces } = done;
+        let Done { slot, outcome, stats } = done;
         let handed_over = self.runs.handed_over();
         let run = self.take(slot)?;
         self.joins |= self.runs.handed_over() < handed_over;
-        Some(RunEnd { run, outcome, traces })
+        Some(RunEnd { run, outcome, stats })
     }
 
     /// Ends what a slot holds with this outcome, whatever it does; `None` when it was emptied before.
     pub(super) fn end_as(&mut self, slot: usize, outcome: Outcome) -> Option<RunEnd> {
-        Some(RunEnd { run: self.take(slot)?, outcome: Some(outcome), traces: None })
+        Some(RunEnd { run: self.take(slot)?, outcome: Some(outcome), stats: None })
     }
 
     /// Takes reports of ended runs, up to so many at once. Cancel-safe.
@@ -365,10 +365,10 @@ impl Executor {
         let mut overdue = Vec::new();
         while let Some(slot) = self.timers.take(now, &self.runs) {
             let Some(running) = self.runs.get_mut(slot) else { continue };
-            match running.ring(now) {
-                Rung::Nothing | Rung::Told(None) => {}
-                Rung::Told(Some(again)) => self.timers.set(again, slot, &self.runs),
-                Rung::Overdue { queue, task, message, why, elapsed } => {
+            match running.on_timer(now) {
+                TimerResult::Nothing | TimerResult::Asked(None) => {}
+                TimerResult::Asked(Some(again)) => self.timers.set(again, slot, &self.runs),
+                TimerResult::Overdue { queue, task, message, why, elapsed } => {
                     let call_id = Message::decode(&message).ok().and_then(|message| message.id());
                     let task = task.map_or("", |task| self.tasks.get(task).task.name);
                     overdue.push(Overdue { slot, queue, task, call_id, why, elapsed });

@@ -8,7 +8,7 @@ use tokio::task::AbortHandle;
 
 use crate::protocol::message::Message;
 use crate::protocol::tracking::Tracking;
-use crate::runner::{Outcome, RunHandle, Traces};
+use crate::runner::{Outcome, ProcessStats, RunHandle};
 use crate::task::Cancellation;
 use crate::worker::executor::deadline::{RunDeadline, Step};
 use crate::worker::executor::permit::Permit;
@@ -67,7 +67,7 @@ pub(in crate::worker) struct RunEnd {
     /// `None`: it was dropped before it came to an end.
     pub(in crate::worker) outcome: Option<Outcome>,
     /// Of a run in a process of its own that did not succeed.
-    pub(in crate::worker) traces: Option<Box<Traces>>,
+    pub(in crate::worker) stats: Option<Box<ProcessStats>>,
 }
 
 /// The message of a run that has ended.
@@ -103,11 +103,11 @@ pub(in crate::worker) struct LongRun {
 
 /// What a timer of a run came to.
 #[derive(Debug)]
-pub(super) enum Rung {
+pub(super) enum TimerResult {
     /// It was of no run, or rang too early.
     Nothing,
     /// The run was told to end, and is looked at again then.
-    Told(Option<Instant>),
+    Asked(Option<Instant>),
     /// The run goes on, and nothing can be done about it.
     Overdue { queue: usize, task: Option<TaskId>, message: Bytes, why: &'static str, elapsed: Duration },
 }
@@ -191,7 +191,7 @@ impl Running {
         let now = Instant::now();
         let deadline = self.control.deadline.get_or_insert_with(|| RunDeadline::endless(grace));
         deadline.end(now);
-        let (grace, rings) = (deadline.grace(), deadline.rings());
+        let (grace, rings) = (deadline.grace(), deadline.next_timer());
         let grace = match &self.control.cancellation {
             Some(cancellation) => {
                 cancellation.set_deadline(now);
@@ -203,17 +203,17 @@ impl Running {
     }
 
     /// Its timer rings: it is asked to end, then dropped.
-    pub(super) fn ring(&mut self, now: Instant) -> Rung {
-        let Some(deadline) = &mut self.control.deadline else { return Rung::Nothing };
-        if deadline.rings().is_none_or(|at| at > now) {
-            return Rung::Nothing;
+    pub(super) fn on_timer(&mut self, now: Instant) -> TimerResult {
+        let Some(deadline) = &mut self.control.deadline else { return TimerResult::Nothing };
+        if deadline.next_timer().is_none_or(|at| at > now) {
+            return TimerResult::Nothing;
         }
         let abort = match &self.stop {
             Stop::Abort(abort) => Some(abort),
             Stop::NotNeeded | Stop::Impossible | Stop::Process(_) => None,
         };
         let cancellation = &self.control.cancellation;
-        let (step, again) = deadline.ring(now, cancellation.is_some(), abort.is_some());
+        let (step, again) = deadline.on_timer(now, cancellation.is_some(), abort.is_some());
         match (step, cancellation, abort) {
             (Step::Ask, Some(cancellation), _) => cancellation.cancel(),
             (Step::Drop, _, Some(abort)) => abort.abort(),
@@ -224,10 +224,10 @@ impl Running {
                     None => "a function that blocks cannot be stopped",
                 };
                 let (queue, task, message) = (self.queue, self.task, self.message.clone());
-                return Rung::Overdue { queue, task, message, why, elapsed: deadline.elapsed() };
+                return TimerResult::Overdue { queue, task, message, why, elapsed: deadline.elapsed() };
             }
         }
-        Rung::Told(again)
+        TimerResult::Asked(again)
     }
 
     fn finish(self, slot: usize) -> FinishedRun {

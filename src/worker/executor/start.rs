@@ -53,7 +53,7 @@ pub(in crate::worker) enum Begun {
 }
 
 /// A message whose task was found.
-struct Found<'a> {
+struct ClaimedCall<'a> {
     slot: usize,
     queue: usize,
     entry: &'a TaskEntry,
@@ -123,11 +123,11 @@ impl Executor {
                 return (Some(task), None, Started::Limited(limits));
             }
         }
-        let found = Found { slot, queue, entry, bytes, message };
+        let found = ClaimedCall { slot, queue, entry, bytes, message };
         (Some(task), message.tracking().map(Box::new), self.start_found(&found, batch))
     }
 
-    fn start_found(&self, found: &Found<'_>, batch: &mut Batch) -> Started {
+    fn start_found(&self, found: &ClaimedCall<'_>, batch: &mut Batch) -> Started {
         let entry = found.entry;
         let allotment = match Allotment::of(&found.message, entry.timeouts) {
             Ok(allotment) => allotment,
@@ -156,8 +156,13 @@ impl Executor {
     }
 
     /// Runs a task in this process.
-    fn start_inline(&self, found: &Found<'_>, deadline: Option<RunDeadline>, batch: &mut Batch) -> Started {
-        let Found { slot, entry, bytes, message, .. } = found;
+    fn start_inline(
+        &self,
+        found: &ClaimedCall<'_>,
+        deadline: Option<RunDeadline>,
+        batch: &mut Batch,
+    ) -> Started {
+        let ClaimedCall { slot, entry, bytes, message, .. } = found;
         let queue = &self.queues[found.queue];
         let cancellation = entry.task.context.then(|| self.cancellation(deadline));
         if let Handler::Blocking(_) = entry.task.handler {
@@ -259,7 +264,7 @@ impl Report {
     fn make(&mut self, outcome: Option<Outcome>) {
         if !std::mem::replace(&mut self.is_made, true) {
             // The loop is gone only when it has put this message back.
-            let _ = self.done.send(Done { slot: self.slot, outcome, traces: None });
+            let _ = self.done.send(Done { slot: self.slot, outcome, stats: None });
         }
     }
 }

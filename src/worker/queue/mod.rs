@@ -40,7 +40,7 @@ use crate::repeats::Repeats;
 use crate::sweeper::Timetable;
 use crate::worker::prefetch_limiter::PrefetchLimiter;
 use crate::worker::queue::client::QueueClient;
-use crate::worker::queue::pause::PauseNews;
+use crate::worker::queue::pause::PauseEvent;
 use crate::worker::queue::request::{Request, RequestKind};
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::queue::slots::SlotPool;
@@ -67,12 +67,12 @@ pub(super) struct Demand<'a> {
 
 /// What came from Redis.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and replies are by far the most")]
-pub(super) enum Came {
+pub(super) enum QueueInput {
     Reply(Reply),
     /// The wait for notifications has ended.
     Woken(Woken),
     /// Something was heard of pauses.
-    Pause(PauseNews),
+    Pause(PauseEvent),
 }
 
 /// What the event loop is told.
@@ -114,7 +114,7 @@ pub(super) struct QueueParts {
     pub(super) slots: usize,
     pub(super) sender: Sender,
     pub(super) timetable: Arc<Timetable>,
-    pub(super) pauses: UnboundedReceiver<PauseNews>,
+    pub(super) pauses: UnboundedReceiver<PauseEvent>,
     pub(super) counters: Arc<Counters>,
     /// Whether the worker ends when its queues are empty.
     pub(super) is_burst: bool,
@@ -137,7 +137,7 @@ pub(super) struct Queues {
     virtual_time: u64,
     troubles: Repeats<(QueueName, &'static str)>,
     timetable: Arc<Timetable>,
-    pauses: UnboundedReceiver<PauseNews>,
+    pauses: UnboundedReceiver<PauseEvent>,
     counters: Arc<Counters>,
     is_burst: bool,
     /// The worker ends: only what it owns is settled.
@@ -286,11 +286,11 @@ impl Queues {
 
     /// The next reply, the end of the wait for notifications, or what is heard of pauses. Cancel-safe. Never resolves when
     /// there is none of these.
-    pub(super) async fn next(&mut self) -> Came {
+    pub(super) async fn next(&mut self) -> QueueInput {
         tokio::select! {
-            Some(reply) = self.in_flight.next(), if !self.in_flight.is_empty() => Came::Reply(reply),
-            Some(news) = self.pauses.recv() => Came::Pause(news),
-            woken = self.wait.ended() => Came::Woken(woken),
+            Some(reply) = self.in_flight.next(), if !self.in_flight.is_empty() => QueueInput::Reply(reply),
+            Some(news) = self.pauses.recv() => QueueInput::Pause(news),
+            woken = self.wait.ended() => QueueInput::Woken(woken),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::worker::queue::{QueueEvent, Queues};
 
 /// What is heard of pauses.
 #[derive(Debug)]
-pub(in crate::worker) enum PauseNews {
+pub(in crate::worker) enum PauseEvent {
     /// An operator has said so, just now.
     Published(Notice),
     /// From now on all that operators say is heard; what they said before may not have been.
@@ -53,17 +53,17 @@ impl Queues {
     }
 
     /// Takes in what was heard.
-    pub(in crate::worker) fn on_pause_news(&mut self, news: PauseNews) {
+    pub(in crate::worker) fn on_pause_news(&mut self, news: PauseEvent) {
         match news {
-            PauseNews::Published(Notice::Paused { queue, is_paused, by }) => {
+            PauseEvent::Published(Notice::Paused { queue, is_paused, by }) => {
                 let index = self.clients.iter().position(|client| client.served().queue == queue);
                 if let Some(index) = index {
                     self.set_paused(index, is_paused, Some(&by));
                 }
             }
-            PauseNews::Published(Notice::Due { .. }) => {}
-            PauseNews::Listening => (0..self.clients.len()).for_each(|index| self.ask_again(index)),
-            PauseNews::Beat { queue, by, sent } => {
+            PauseEvent::Published(Notice::Due { .. }) => {}
+            PauseEvent::Listening => (0..self.clients.len()).for_each(|index| self.ask_again(index)),
+            PauseEvent::Beat { queue, by, sent } => {
                 let pause = self.clients[queue].pause();
                 if pause.counts(sent) && pause.is_paused() != by.is_some() {
                     self.set_paused(queue, by.is_some(), by.as_deref());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::broker::{Foreign, LeaseKeys};
+use crate::broker::{ForeignLists, LeaseKeys};
 use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::names::{QueueName, WorkerId};
 
@@ -33,7 +33,7 @@ pub(in crate::worker) struct ServedQueue {
     /// Whether the queue is to be swept, since something may be found.
     found: AtomicBool,
     /// Which of its lists begin with something else than a token, as the last beat saw them.
-    foreign: Mutex<Foreign>,
+    foreign: Mutex<ForeignLists>,
     /// Whether it is paused, as far as the event loop knows.
     is_paused: AtomicBool,
 }
@@ -173,13 +173,13 @@ impl ServedQueue {
     }
 
     /// Notes which of its lists begin with something else than a token. Gives what was noted before.
-    pub(in crate::worker) fn note_foreign(&self, foreign: Foreign) -> Foreign {
+    pub(in crate::worker) fn note_foreign(&self, foreign: ForeignLists) -> ForeignLists {
         let mut noted = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *noted, foreign)
     }
 
     /// Which of its lists begin with something else than a token.
-    pub(in crate::worker) fn foreign(&self) -> Foreign {
+    pub(in crate::worker) fn foreign(&self) -> ForeignLists {
         *self.foreign.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use tokio::task::unconstrained;
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind, Foreign, Token, Waiter};
+use crate::broker::{Broker, BrokerError, BrokerErrorKind, ForeignLists, Token, Waiter};
 use crate::worker::queue::request::{Request, RequestKind};
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::queue::{Demand, Queues};
@@ -106,7 +106,7 @@ impl NotificationWait {
     fn next_token(&mut self) -> Token {
         let refused = std::mem::take(&mut self.pops);
         match &self.queues[..] {
-            [queue] if !refused && queue.foreign() == Foreign::default() => Token::Moved,
+            [queue] if !refused && queue.foreign() == ForeignLists::default() => Token::Moved,
             _ => Token::Popped,
         }
     }

@@ -5,7 +5,7 @@ use super::{Ready, report};
 use crate::broker::{
     Bound, Broker, BrokerError, BrokerErrorKind, Entry, Ready as Batch, Submission, Submitted,
 };
-use crate::cli::commands::warn_of_misspelt;
+use crate::cli::commands::warn_of_misspelled;
 use crate::cli::exit::Failure;
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
@@ -44,7 +44,7 @@ pub(super) async fn send(
     let queue = call.queue;
     if call.args.queue.is_some() {
         let known = broker.registered_queues().await.map_err(BrokerError::without_effect)?;
-        warn_of_misspelt(queue, known.iter().map(String::as_str));
+        warn_of_misspelled(queue, known.iter().map(String::as_str));
     }
     broker.register_queue(queue.as_str()).await.map_err(BrokerError::without_effect)?;
     let keys = QueueKeys::new(queue);

@@ -8,9 +8,9 @@ use tokio::io::unix::AsyncFd;
 
 /// A descriptor that does not block, and that tokio watches.
 #[derive(Debug)]
-pub(crate) struct Watched(AsyncFd<OwnedFd>);
+pub(crate) struct AsyncDescriptor(AsyncFd<OwnedFd>);
 
-impl Watched {
+impl AsyncDescriptor {
     /// Watches it from now on. Within a runtime.
     #[expect(unsafe_code, reason = "AsyncFd::register_with_interest")]
     pub(crate) fn new(descriptor: OwnedFd, interest: Interest) -> io::Result<Self> {
@@ -35,7 +35,7 @@ impl Watched {
     }
 }
 
-impl AsFd for Watched {
+impl AsFd for AsyncDescriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.get_ref().as_fd()
     }

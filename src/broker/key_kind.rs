@@ -1,6 +1,6 @@
 //! The keys beside a queue, and whether what stands there is ours or another program's.
 //!
-//! Every suffix is in [`Beside::ALL`], so that `doctor` looks at it.
+//! Every suffix is in [`KeyKind::ALL`], so that `doctor` looks at it.
 
 use redis::{RedisResult, Value};
 
@@ -17,7 +17,7 @@ pub(super) const FINISHED_FIELD: &[u8] = b"task";
 
 /// A key beside a queue, by what it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Beside {
+pub(crate) enum KeyKind {
     Notifications,
     Hand,
     Processing,
@@ -35,7 +35,7 @@ pub(crate) enum Beside {
     Parked,
 }
 
-impl Beside {
+impl KeyKind {
     /// All of them.
     pub(crate) const ALL: [Self; 15] = [
         Self::Notifications,
@@ -201,7 +201,7 @@ pub(super) fn begins_with(entries: &[Value], field: &[u8]) -> bool {
 
 impl Broker {
     /// Whether each of these keys holds what it should; none when it is not there.
-    pub(crate) async fn look(&self, keys: &[(&str, Beside)]) -> Result<Vec<Option<bool>>, BrokerError> {
+    pub(crate) async fn look(&self, keys: &[(&str, KeyKind)]) -> Result<Vec<Option<bool>>, BrokerError> {
         let mut pipe = redis::pipe();
         keys.iter().for_each(|(key, kind)| kind.ask(&mut pipe, key));
         let answers: Vec<RedisResult<Value>> = pipe
@@ -224,8 +224,8 @@ mod tests {
         let used = SUFFIXES.into_iter().filter(|suffix| *suffix != "_scheduled");
         for suffix in used {
             assert!(
-                Beside::ALL.iter().any(|kind| kind.suffix() == suffix),
-                "expected {suffix} in `Beside::ALL`"
+                KeyKind::ALL.iter().any(|kind| kind.suffix() == suffix),
+                "expected {suffix} in `KeyKind::ALL`"
             );
         }
     }
@@ -234,40 +234,40 @@ mod tests {
     fn keys_that_hold_something_else_do_not_fit() {
         let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let texts = |words: &[&str]| Value::Array(words.iter().map(|word| text(word)).collect());
-        let fits = |kind: Beside, first: Value| {
+        let fits = |kind: KeyKind, first: Value| {
             kind.fits(&format!("q{}", kind.suffix()), &[Ok(first), Ok(text("1"))])
         };
         let worker = "abcdefghijklmn27";
         let digest = "da39a3ee5e6b4b0d3255bfef95601890afd80709";
         let entry = |field: &str| Value::Array(vec![Value::Array(vec![text("1-0"), texts(&[field, "x"])])]);
         for (kind, ours, foreign) in [
-            (Beside::Notifications, text("1"), text("2")),
-            (Beside::Hand, text("1"), text("\u{e9}")),
-            (Beside::Processing, texts(&[&format!("q:{worker}:3"), "{}"]), texts(&["4711", "{}"])),
-            (Beside::Workers, texts(&[worker]), texts(&["anna"])),
-            (Beside::Dead, entry("message"), entry("temperature")),
-            (Beside::Deaths, texts(&[digest, "1 2 3"]), texts(&[digest, "x"])),
-            (Beside::Sweep, text(worker), text("dust")),
-            (Beside::Due, texts(&["c0123456789abcdef"]), texts(&["2026-11-26"])),
+            (KeyKind::Notifications, text("1"), text("2")),
+            (KeyKind::Hand, text("1"), text("\u{e9}")),
+            (KeyKind::Processing, texts(&[&format!("q:{worker}:3"), "{}"]), texts(&["4711", "{}"])),
+            (KeyKind::Workers, texts(&[worker]), texts(&["anna"])),
+            (KeyKind::Dead, entry("message"), entry("temperature")),
+            (KeyKind::Deaths, texts(&[digest, "1 2 3"]), texts(&[digest, "x"])),
+            (KeyKind::Sweep, text(worker), text("dust")),
+            (KeyKind::Due, texts(&["c0123456789abcdef"]), texts(&["2026-11-26"])),
             (
-                Beside::Later,
+                KeyKind::Later,
                 Value::Array(vec![text("0123456789abcdef"), Value::BulkString(vec![0xa1, b'f'])]),
                 texts(&["anna", "x"]),
             ),
-            (Beside::Timetable, text(worker), text("dust")),
-            (Beside::Cancelled, texts(&["0123456789abcdef"]), texts(&["anna"])),
-            (Beside::Done, texts(&["0123456789abcdef"]), texts(&["anna"])),
-            (Beside::Finished, entry("task"), entry("message")),
-            (Beside::Parked, texts(&["github"]), texts(&["two words"])),
-            (Beside::Paused, text("17 anna at home"), text("yes")),
+            (KeyKind::Timetable, text(worker), text("dust")),
+            (KeyKind::Cancelled, texts(&["0123456789abcdef"]), texts(&["anna"])),
+            (KeyKind::Done, texts(&["0123456789abcdef"]), texts(&["anna"])),
+            (KeyKind::Finished, entry("task"), entry("message")),
+            (KeyKind::Parked, texts(&["github"]), texts(&["two words"])),
+            (KeyKind::Paused, text("17 anna at home"), text("yes")),
         ] {
             assert_eq!(fits(kind, ours), Some(true), "{kind:?}");
             assert_eq!(fits(kind, foreign), Some(false), "{kind:?}");
             assert_eq!(kind.fits("q", &[Ok(Value::Nil), Ok(Value::Nil)]), None, "{kind:?}");
             assert_eq!(kind.fits("q", &[]), Some(false), "{kind:?}");
         }
-        let last = Beside::Notifications.fits("q_noti", &[Ok(text("1")), Ok(text("x"))]);
+        let last = KeyKind::Notifications.fits("q_noti", &[Ok(text("1")), Ok(text("x"))]);
         assert_eq!(last, Some(false), "expected the last one to be looked at");
-        assert_eq!(fits(Beside::Workers, Value::Array(Vec::new())), None);
+        assert_eq!(fits(KeyKind::Workers, Value::Array(Vec::new())), None);
     }
 }

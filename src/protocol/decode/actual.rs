@@ -9,7 +9,7 @@ const SHOWN: usize = 40;
 
 /// Names the value at the beginning of `bytes`: `the integer 5`, `a string "abc"`, `an array of 3`.
 #[cold]
-pub(crate) fn came(bytes: &[u8]) -> String {
+pub(crate) fn describe_actual(bytes: &[u8]) -> String {
     let mut reader = Reader::new(bytes);
     let Ok(head) = reader.head() else { return "bytes that are no value".into() };
     match head {
@@ -33,8 +33,8 @@ pub(crate) fn came(bytes: &[u8]) -> String {
 
 /// The same for what a `Visitor` was given.
 #[cold]
-pub(crate) fn unexpected(came: Unexpected<'_>) -> String {
-    match came {
+pub(crate) fn unexpected(found: Unexpected<'_>) -> String {
+    match found {
         Unexpected::Bool(value) => format!("the boolean {value}"),
         Unexpected::Unsigned(value) => format!("the integer {value}"),
         Unexpected::Signed(value) => format!("the integer {value}"),

@@ -18,7 +18,10 @@ const CHUNK: usize = 20;
 impl Inspector {
     /// Lists that begin with a message, have no notification, and are none of these queues: what a producer of Python or
     /// Go leaves that dies between its two pushes.
-    pub(super) async fn unfound(&self, known: &BTreeSet<QueueName>) -> Result<Vec<Finding>, BrokerError> {
+    pub(super) async fn unregistered(
+        &self,
+        known: &BTreeSet<QueueName>,
+    ) -> Result<Vec<Finding>, BrokerError> {
         let (mut found, mut looked, mut cursor) = (BTreeMap::new(), 0, 0);
         let began = Instant::now();
         loop {

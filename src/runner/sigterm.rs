@@ -9,7 +9,7 @@ use crate::task::Cancellation;
 
 /// Turns SIGTERM into the cancellation of the run that listens; while none does, SIGTERM ends the process.
 #[derive(Default)]
-pub(super) struct Terminator {
+pub(super) struct SigtermHandler {
     shared: Option<Arc<Shared>>,
     heard: bool,
 }
@@ -20,7 +20,7 @@ struct Shared {
     fired: AtomicBool,
 }
 
-impl Terminator {
+impl SigtermHandler {
     /// Sets the run that SIGTERM cancels; with `None`, SIGTERM ends the process again.
     ///
     /// # Errors

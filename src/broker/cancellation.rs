@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::kill_requests::digest;
-use crate::broker::transitions::{MAX_SCHEDULED, NewKillRequest, Requested};
+use crate::broker::transitions::{KillAdded, MAX_SCHEDULED, NewKillRequest};
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::{CallState, Cancelled};
 use crate::protocol::keys::{self, QueueKeys};
@@ -91,11 +91,11 @@ impl Broker {
             for (wire_id, message) in owned {
                 let Some(id) = id_of(&message).filter(|id| calls.left.contains_key(id)) else { continue };
                 let found = match self.tell_worker(calls, &wire_id, &message).await? {
-                    Requested::Yes => Cancelled::Running,
+                    KillAdded::Yes => Cancelled::Running,
                     // It ended, or went on meanwhile: that is seen next.
-                    Requested::Moved => continue,
+                    KillAdded::Moved => continue,
                     // What comes back of it is not run.
-                    Requested::Dead | Requested::TooMany => Cancelled::Waiting,
+                    KillAdded::Dead | KillAdded::TooMany => Cancelled::Waiting,
                 };
                 calls.end(id, found);
             }
@@ -167,9 +167,9 @@ impl Broker {
         calls: &Cancelling<'_>,
         wire_id: &str,
         message: &[u8],
-    ) -> Result<Requested, BrokerError> {
+    ) -> Result<KillAdded, BrokerError> {
         // One of another kind hears nothing; what it puts back is not run again.
-        let Some(worker) = WorkerId::of_wire_id(calls.queue, wire_id) else { return Ok(Requested::Dead) };
+        let Some(worker) = WorkerId::of_wire_id(calls.queue, wire_id) else { return Ok(KillAdded::Dead) };
         let (worker_key, orders_key) =
             (keys::worker(calls.queue, &worker), keys::orders(calls.queue, &worker));
         let (digest, by) = (digest(message), format!("{CANCELS}{}", calls.by));
