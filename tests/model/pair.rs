@@ -393,7 +393,7 @@ impl Pair {
             Step::Revive(which) => self.revive(*which),
             Step::Purge(count) => {
                 let reply = self.bench.call("purge", |call| {
-                    call.key(QUEUE).key(TOKENS).key(DEATHS).arg(*count);
+                    call.key(QUEUE).key(TOKENS).key(DEATHS).arg(*count).arg(QUEUE);
                 });
                 (reply, Ok(int(self.world.purge(*count))))
             }
