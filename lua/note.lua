@@ -1,7 +1,7 @@
 -- note: write what a run says of its progress into the record of its call.
 --
--- Nobody waits for this, so the last words of a run come behind its end. They are its own unless the record names another slot:
--- that of a later run.
+-- Nobody waits for this, so the last words of a run may come behind its end. Its lines are kept in any case; its progress is not
+-- once a later run of the call has begun.
 --
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
 -- ARGV[1]  queue     its name, with which the key of the record begins
@@ -11,7 +11,7 @@
 -- ARGV[5]  text      what it does
 -- ARGV[6]  lines     for the log, each with a line feed; empty: none
 --
--- Returns 1, or 0 when it came too late: then nothing was written.
+-- Returns 1, or 0 when it came too late, or there is no record: then nothing was written.
 
 --! include record
 
@@ -22,13 +22,15 @@ local message = redis.call('HGET', KEYS[1], ARGV[2])
 local state = redis.call('HGET', key, 'state')
 local is_owned = message and string.find(message, ARGV[3], 1, true) -- not the next one, which the slot has claimed since
 local is_its = is_owned and not ENDED[state]
-if not is_its and (ENDED[state] or state == 'retrying') then
-  is_its = (redis.call('HGET', key, 'slot') or ARGV[2]) == ARGV[2] -- a short run ends before its start is noted
+if state and not is_its then
+  local slot = redis.call('HGET', key, 'slot')
+  local is_short = not slot and (ENDED[state] or state == 'retrying') -- it ended before its start was noted
+  is_its = slot == ARGV[2] or is_short
 end
-if not state or not is_its then
+if not state or (not is_its and ARGV[6] == '') then
   return 0
 end
-if ARGV[4] ~= '' then
+if ARGV[4] ~= '' and is_its then
   redis.call('HSET', key, 'progress', ARGV[4], 'text', ARGV[5])
 end
 if ARGV[6] ~= '' then

@@ -22,10 +22,17 @@ pub(super) async fn write_all(
 ) {
     while let Some(first) = received.recv().await {
         tokio::time::sleep(GATHER).await;
-        let mut gathered: HashMap<(String, usize, CallId), RunNotes> = HashMap::new();
+        // In the order in which the runs began to speak: two may be of one call.
+        let mut gathered: Vec<((String, usize, CallId), RunNotes)> = Vec::new();
+        let mut places: HashMap<(String, usize, CallId), usize> = HashMap::new();
         let mut next = Some(first);
         while let Some(RunNote { queue, slot, id, note }) = next {
-            let notes = gathered.entry((queue.to_string(), slot, id)).or_default();
+            let run = (queue.to_string(), slot, id);
+            let place = *places.entry(run.clone()).or_insert_with(|| {
+                gathered.push((run, RunNotes::default()));
+                gathered.len() - 1
+            });
+            let notes = &mut gathered[place].1;
             match note {
                 Note::Progress(share, text) => notes.progress = Some((share, text)),
                 Note::Line(line) => {
