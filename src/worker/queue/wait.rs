@@ -26,8 +26,9 @@ const WAIT: &str = "wait for notifications";
 /// How often a wait is asked to end, until it does.
 const END_WAIT_EVERY: Duration = Duration::from_millis(10);
 
-/// Minimum and maximum duration of a wait, for each queue beyond the first few. Redis registers each key of a wait, and a
-/// worker that drains many queues would otherwise begin a longer wait for each queue that becomes empty.
+/// Minimum duration of a wait: this much for each queue beyond the first few, at most [`LASTS`]. Redis registers each
+/// key of a wait, and a worker that drains many queues would otherwise begin a longer wait for each queue that becomes
+/// empty.
 const EACH_QUEUE: Duration = Duration::from_micros(50);
 const FEW_QUEUES: usize = 16;
 const LASTS: Duration = Duration::from_millis(20);
