@@ -16,7 +16,7 @@ use crate::worker::queue::served::ServedQueue;
 pub(super) enum Pace {
     /// After a beat that found something: the queues concerned. Beats come at about that interval.
     Beats(Arc<Notify>, Duration),
-    /// After a pause, shortened somewhat: all queues.
+    /// All queues, after a pause, which is shorter than that interval.
     Rests(Duration),
 }
 
