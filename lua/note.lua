@@ -1,7 +1,7 @@
--- note: write what a run says of its progress into the record of its call.
+-- note: write the progress of a run into the record of its call.
 --
--- Nobody waits for this, so the last words of a run come behind its end. They are its own unless the record names another slot:
--- that of a later run.
+-- The worker does not wait for this, so the last note of a run may arrive after the end of the run. It is
+-- accepted unless the record names another slot, that of a later run.
 --
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
 -- ARGV[1]  queue     its name, with which the key of the record begins
