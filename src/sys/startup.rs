@@ -8,7 +8,7 @@ use nix::unistd::getpid;
 
 use crate::sys::fork::exit_now;
 
-/// The signals that stop a process that serves.
+/// The signals that stop a serving process.
 const STOPS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 /// SIGTERM, SIGINT and SIGHUP are handled elsewhere.
 const LEAVE: i32 = -1;
