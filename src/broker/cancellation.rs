@@ -170,7 +170,7 @@ impl Broker {
         wire_id: &str,
         message: &[u8],
     ) -> Result<KillAdded, BrokerError> {
-        // One of another kind hears nothing; what it puts back is not run again.
+        // A worker of another kind does not receive the request; a message that it puts back is not run again.
         let Some(worker) = WorkerId::of_wire_id(calls.queue, wire_id) else { return Ok(KillAdded::Dead) };
         let (worker_key, orders_key) =
             (keys::worker(calls.queue, &worker), keys::orders(calls.queue, &worker));
@@ -186,7 +186,7 @@ impl Broker {
         self.kill(&calls.keys, &ask).await
     }
 
-    /// Searches the messages that wait for limits for a call: the limit, and the message.
+    /// Searches the messages that wait for limits for a call. Returns the limit and the message.
     #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
     pub(crate) async fn find_parked(
         &self,
@@ -202,7 +202,7 @@ impl Broker {
         Ok(found)
     }
 
-    /// Visits the messages that wait for limits, until `visit` gives true.
+    /// Visits the messages that wait for limits, until `visit` returns true.
     async fn each_parked(
         &self,
         keys: &QueueKeys,
@@ -223,7 +223,7 @@ impl Broker {
         Ok(())
     }
 
-    /// The message of a call that waits.
+    /// The message of a waiting call.
     #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
     pub(crate) async fn find_waiting(
         &self,
@@ -239,8 +239,9 @@ impl Broker {
         Ok(found)
     }
 
-    /// Visits waiting messages from the last to the first, until `visit` gives true. None is left out that waits all the time,
-    /// whatever is taken from the head or added to the tail meanwhile. False: there are more than are searched.
+    /// Visits waiting messages from the last to the first, until `visit` returns true. Visits every message that waits
+    /// throughout, whatever is taken from the head or added to the tail meanwhile. Returns false if there are too many to
+    /// search.
     async fn each_waiting(
         &self,
         keys: &QueueKeys,

@@ -207,7 +207,7 @@ impl Child<'_> {
                 return;
             }
             if retires {
-                // Exiting takes a process longer than most of a run, so whoever waits for the report goes first.
+                // Exiting takes a process longer than most of a run, so the thread that waits for the report goes first.
                 std::thread::yield_now();
                 return;
             }

@@ -289,7 +289,7 @@ impl Executor {
         Some(RunEnd { run: self.take(slot)?, outcome: Some(outcome), stats: None })
     }
 
-    /// Takes reports of ended runs, up to so many at once. Cancel-safe.
+    /// Takes reports of ended runs, up to `most` at once. Cancel-safe.
     pub(super) async fn ended(&mut self, reports: &mut Vec<Done>, most: usize) -> usize {
         self.ended.recv_many(reports, most).await
     }
