@@ -1,8 +1,8 @@
 -- acquire: ask a limit whether calls may run now.
 --
--- A call that may holds the limit until it is given back or its lease ends. One that finds no place free, or others before
--- it, gets into the line; the caller parks its message. One that comes too early for the rate has the next token that is
--- free: the caller lets it wait for that, and it is not counted again when it comes back.
+-- A permitted call holds the limit until it is given back or its lease ends. A call that finds no free place, or
+-- others before it, joins the line, and the caller parks its message. A call that comes too early for the rate gets
+-- the next free token: the caller defers it until then, and it is not counted again when it comes back.
 --
 -- KEYS[1]  policy   HASH  concurrency, rate, period (in milliseconds) and burst: of what is not there, there may be any
 -- KEYS[2]  holders  ZSET  a wire id, `#` and a number -> when this lease ends, in milliseconds since 1970
@@ -47,7 +47,7 @@ local woken, since = woken_of(KEYS[4], now)
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now) -- the first write needs no memory
 local held = redis.call('ZCARD', KEYS[2])
 
--- Takes a call out of the line. Gives whether it was among the first `count`.
+-- Removes a call from the line. Returns whether it was among the first `count`.
 local function leave_line(entry, count)
   local place = count > 0 and waiting > 0 and redis.call('LPOS', KEYS[3], entry, 'MAXLEN', math.min(count, waiting))
   if place then
@@ -59,7 +59,7 @@ local function leave_line(entry, count)
   return place
 end
 
--- Puts a call into the line: one that was told to come, before the limit was lowered, before those that were not told.
+-- Adds a call to the line: a call that was told to run before the limit was lowered goes before those that were not.
 local function join_line(entry)
   local pivot = most - held < woken and leave_line(entry, woken) and redis.call('LINDEX', KEYS[3], woken)
   if pivot then
@@ -70,21 +70,21 @@ local function join_line(entry)
   waiting = waiting + 1
 end
 
--- Keeps a token for a call until it is free. Gives after how many milliseconds that is.
+-- Keeps a token for a call until it is free. Returns after how many milliseconds that is.
 local function keep_token(digest, free_at, kind)
   redis.call('ZADD', KEYS[5], 0, digest .. string.format(' %017.3f', free_at) .. kind)
   redis.call('PEXPIRE', KEYS[5], math.ceil(free_at - now) + PERMIT_LIFE)
   return math.ceil(free_at - now)
 end
 
--- Lets a call begin that has a token: later, when tokens of many were free for long and are used all at once.
+-- Lets a call with a token begin: later, if the tokens of many calls were free for long and are used all at once.
 local function begin(digest)
   local free_at = math.max(next_begin, now)
   next_begin = free_at + CATCH_UP * interval
   return free_at > now + LATE + (burst - 1) * interval and keep_token(digest, free_at, BEGINS) or 0
 end
 
--- Takes a token. Gives after how many milliseconds it is free.
+-- Takes a token. Returns after how many milliseconds it is free.
 local function take_token(digest)
   local permit = redis.call('ZRANGEBYLEX', KEYS[5], '[' .. digest .. ' ', '(' .. digest .. '!', 'LIMIT', 0, 1)[1]
   local free_at = permit and tonumber(string.sub(permit, TIME, TIME + 16))

@@ -1,13 +1,13 @@
--- balance: make the notifications of a queue as many as its messages.
+-- balance: make the number of tokens of a queue equal to the number of its messages.
 --
--- The caller has watched the gap for a while and says how much of it is real: a token that a worker
--- holds between its BLPOP and its claim is no gap. A write that needs no memory comes first, so the
--- workers of a Redis that is full can be woken to drain it. A message may lack a token that is in the
--- hand, or one that is nowhere. The latter are made first, since a claim may just be coming for what is
--- in the hand; then those are moved back that were left there. They are dropped where no message lacks one.
+-- The caller has watched the gap for a while and says how much of it is real: a token that a worker holds
+-- between its BLPOP and its claim is no gap. A write that needs no memory comes first, so that the workers of a
+-- full Redis can be woken to drain it. A message may lack a token that is in the hand, or one that does not
+-- exist. Tokens of the second kind are created first, because a claim may be about to use those in the hand;
+-- then tokens left in the hand are moved back, or dropped if no message lacks one.
 --
--- Removes nothing but tokens: a list of that name may be another program's. One that begins or ends with
--- something else is left alone.
+-- Removes nothing but tokens, because a list of that name may belong to another program. A list that begins or
+-- ends with something else is left alone.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message

@@ -1,9 +1,9 @@
--- beat: renew a worker's lease and the live keys of the slots that own something, and take its orders.
+-- beat: renew a worker's lease and the live keys of its slots that own messages, and take its kill requests.
 --
--- It also looks whether a sweep may find anything, so that an idle worker need not ask for that.
+-- It also checks whether a sweep may find anything, so that an idle worker does not have to ask.
 --
--- PEXPIRE is the first write: it needs no memory, after which a full Redis lets the rest of the
--- script run. A worker must not look dead because Redis is full.
+-- PEXPIRE is the first write: it needs no memory, and after it a full Redis lets the rest of the script run. A worker
+-- must not look dead because Redis is full.
 --
 -- KEYS[1]  worker   HASH    info: who this is
 -- KEYS[2]  workers  ZSET    worker id -> the time in milliseconds at which its lease ends

@@ -1,7 +1,7 @@
--- begin: note that a worker begins to run a suspect, alone, so that its death counts against this call.
+-- begin: record that a worker begins to run a suspect, alone, so that its death counts against this call.
 --
--- Nobody but the worker knows that a run begins: what it has claimed may not have begun yet, or may be
--- another worker's task, which it only passes on.
+-- Only the worker knows that a run begins: a claimed message may not have begun yet, or may call a task of
+-- another worker and only be passed on.
 --
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH  seq: the number of the last call that was applied

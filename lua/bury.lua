@@ -1,7 +1,7 @@
 -- bury: move a message from its slot to the dead letters, with the reason.
 --
--- A stream that begins with something else than a letter is another program's: nothing is trimmed there. The keys of a record
--- and a lock begin with the queue's name, which is that of the dead letters without its end.
+-- A stream that begins with an entry other than a dead letter belongs to another program and is not trimmed. The keys
+-- of a record and a lock begin with the queue's name, which is that of the dead letters without its suffix.
 --
 -- KEYS[1]  processing  HASH    wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH    seq: the number of the last call that was applied
@@ -45,7 +45,7 @@ if not message or not before then
   redis.call('HSET', KEYS[2], 'seq', seq)
   return { message and -1 or 0, 0, '' }
 end
--- Before the field goes, so that a letter that is refused loses nothing.
+-- Written before the field is removed, so that a refused dead letter loses nothing.
 local letter = { 'message', message, 'reason', ARGV[5], 'detail', ARGV[6], 'attempt', ARGV[7], 'worker', ARGV[8] }
 if ARGV[9] ~= '' then
   letter[#letter + 1] = 'output'

@@ -1,6 +1,7 @@
--- cancel: take calls out of the timetable for good, or mark them, so that a worker drops what it claims of them.
+-- cancel: remove calls from the timetable for good, or mark them, so that workers drop them when claimed.
 --
--- A worker that runs one is told elsewhere. A mark is gone when the call is dropped, or after 30 days.
+-- A worker that is running such a call gets a kill request instead. A mark is removed when the call is dropped,
+-- or after 30 days.
 --
 -- KEYS[1]  due        ZSET  the timetable: `c` and an id -> when the call is due, in milliseconds since 1970
 -- KEYS[2]  later      HASH  id -> the message of a call in the timetable

@@ -1,9 +1,9 @@
--- claim: release the messages of slots that finished, and move waiting messages into free slots.
+-- claim: release the messages of finished slots, and move waiting messages into free slots.
 --
--- Both in one call, since a worker that ends a batch wants the next one. A slot that is released and
--- claimed again is overwritten in place: HSET tells how many fields were new, and so how many of the
--- released ones had been taken away from us. A reply ends with the message with which it gets large;
--- what was popped behind that one goes back, and comes with a later claim. What is no token goes back too.
+-- One call does both, because a worker that finishes a batch needs the next one. A slot that is released and claimed
+-- again is overwritten in place: HSET returns how many fields were new, and thus how many of the released messages
+-- the worker had lost. The reply ends with the message that makes it large; messages popped behind that one go back
+-- and come with a later claim. Entries that are not tokens go back, too.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
@@ -74,7 +74,7 @@ if held > 0 and wanted > overlap then
   end
 end
 
--- Step 2, clear: what succeeded is no suspect any more.
+-- Step 2, clear: messages that succeeded are no longer suspects.
 
 local suspects = math.min(1, redis.call('HLEN', KEYS[5]))
 for i = 1, tonumber(ARGV[5]) do
@@ -84,7 +84,8 @@ for i = 1, tonumber(ARGV[5]) do
   end
 end
 
--- Step 3, prepare: do what may be refused before a message is taken, which whoever lacks a right could not put back.
+-- Step 3, prepare: do everything that Redis may refuse before a message is taken, because a user without the
+-- permission could not put it back.
 
 redis.call('HDEL', KEYS[3], NOBODY) -- the first write needs no memory, and those of what is released are allowed
 if wanted > 0 then
@@ -96,7 +97,7 @@ if wanted > 0 then
   end
 end
 
--- Step 4, take: pop messages until there are enough or the reply is large, and no more than one where it runs alone.
+-- Step 4, take: pop messages until there are enough or the reply is large, and only one if it must run alone.
 
 local messages, bytes, keep, digest, known = {}, 0, 0, nil, nil
 if wanted > 0 then
@@ -132,7 +133,7 @@ if wanted > 0 then
   suspects = #messages > 1 and math.min(suspects, 1) or suspects
 end
 
--- Step 5, settle: the slots own what was taken and nothing of what is released, and its tokens go.
+-- Step 5, settle: the slots own the taken messages and none of the released ones, and the tokens are removed.
 
 local lost, claimed, fields, places = 0, #messages, {}, nil
 local small = claimed >= MANY and held < claimed

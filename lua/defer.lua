@@ -1,6 +1,7 @@
 -- defer: move messages from their slots to the timetable, unchanged, until the rate of a limit lets them run.
 --
--- No attempt is counted. Where the timetable has an id already, or one of its keys holds another type, that message stays.
+-- No attempt is counted. If the timetable already has an id, or one of its keys holds another type, that
+-- message stays.
 --
 -- KEYS[1]  processing  HASH    wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH    seq: the number of the last call that was applied

@@ -1,4 +1,4 @@
--- finish: release messages whose calls are followed or unique, and note how they ended.
+-- finish: release messages whose calls are tracked or unique, and record how they ended.
 --
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH  seq: the number of the last call that was applied

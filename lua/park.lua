@@ -1,6 +1,6 @@
 -- park: move messages from their slots to those that wait for a limit, unchanged.
 --
--- No attempt is counted. What is known of deaths of a single call is forgotten.
+-- No attempt is counted. The recorded deaths of a single call are forgotten.
 --
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH  seq: the number of the last call that was applied

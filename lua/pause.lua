@@ -1,6 +1,6 @@
--- pause: let no worker of ours claim from a queue, until it is resumed.
+-- pause: stop workers of this library from claiming from a queue, until it is resumed.
 --
--- Workers that listen are told at once; others find it with their next claim or beat.
+-- Workers that listen are notified at once; others notice it with their next claim or beat.
 --
 -- KEYS[1]  paused  STRING  since when, in milliseconds since 1970, a space, and by whom
 -- ARGV[1]  by       who pauses it

@@ -1,11 +1,11 @@
 -- pick_up: move the oldest message into a free slot, behind a wait that left its token in the hand.
 --
--- What wakes an idle worker is one message, as a rule. `claim` would move it too, by more commands, and a Redis
--- that was idle itself takes its time for each. Also called when the wait has ended without a token: then it
--- takes one from the notifications, if there is one. Where nothing waits, it drops the tokens that are left.
+-- An idle worker is usually woken for one message. `claim` would move it, too, but with more commands, and a Redis
+-- that was itself idle takes time for each. A pick-up also runs if the wait has ended without a token: then it takes
+-- one from the notifications, if there is one. If no message waits, it drops the remaining tokens.
 --
--- The wait pushes its token to the right end of the hand, from where it is taken: a list of that name may be another
--- program's. What is no token goes back.
+-- The wait pushes its token to the right end of the hand, and this script takes it from there, because a list of that
+-- name may belong to another program. An entry that is not a token goes back.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message

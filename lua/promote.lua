@@ -1,8 +1,9 @@
--- promote: move calls whose time has come from the timetable to the tail of the queue.
+-- promote: move calls that are due from the timetable to the tail of the queue.
 --
--- One process at a time does so, as long as it knows of a call that is due within its lease; others are told how long
--- that lasts, and need not ask sooner. That saves work and decides nothing: whoever moves a call, it moves once.
--- Entries that a newer version wrote, of another kind than a call, stay. A due time without a message is dropped.
+-- One process at a time does this, as long as it knows of a call that is due within its lease. Other processes
+-- learn how long that lasts, and need not ask sooner. This only saves work: any process may move a call, and
+-- moves it once. Entries of another kind, written by a newer version, stay. A due time without a message is
+-- dropped.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
@@ -64,7 +65,7 @@ if wait == 0 then
       redis.call('RPUSH', KEYS[1], unpack(messages))
       redis.call('RPUSH', KEYS[2], unpack(tokens))
     end
-    -- Last, so that nothing is lost.
+    -- Last, so that a failure loses nothing.
     redis.call('ZREM', KEYS[3], unpack(members, done + 1, last))
     redis.call('HDEL', KEYS[4], unpack(ids, done + 1, last))
     for i = done + 1, last do

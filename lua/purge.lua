@@ -1,7 +1,8 @@
 -- purge: drop waiting messages, oldest first, with their tokens.
 --
--- Messages that wait for a limit have no tokens. What is no token stays: a list of that name may be another program's.
--- What is known of deaths is dropped too: it says of the first of alike messages what may be of a dropped one.
+-- Messages that wait for a limit have no tokens. Entries that are not tokens stay, because a list of that name
+-- may belong to another program. Recorded deaths are dropped, too: those of the first of several equal messages
+-- may belong to a dropped one.
 --
 -- KEYS[1]  queue          LIST  waiting messages, or those that wait for a limit, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message

@@ -1,9 +1,9 @@
 -- put_back: move messages from their slots back to the queue, unchanged.
 --
--- To the head when a worker shuts down, could have no process for them, or has claimed them ahead of a
--- run that takes long: they have waited longest, and no attempt is counted. To the tail when their tasks
--- are another worker's, so that it gets at them and we do not spin. What is known of a single call goes
--- with it to the head, and is forgotten when it goes to the tail.
+-- Messages go to the head if a worker shuts down, could get no process for them, or has claimed them ahead of a
+-- long run: they have waited longest, and no attempt is counted. Messages go to the tail if their tasks belong
+-- to another worker, so that it can claim them and this one does not spin. The data about a single call goes
+-- with it to the head, and is forgotten if it goes to the tail.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message
@@ -32,7 +32,7 @@ redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 local suspects = redis.call('HLEN', KEYS[5])
 
--- Takes what is known of this call out of its slot.
+-- Removes the data about this call from its slot.
 local function let_go(id, message)
   local digest = redis.sha1hex(message)
   local known = redis.call('HGET', KEYS[5], digest) or ''

@@ -1,10 +1,9 @@
--- reconcile: find out what became of calls whose replies were lost, and refuse those still on their way.
+-- reconcile: find out what happened to calls whose replies were lost, and refuse those still in flight.
 --
--- Stores a number far beyond theirs, so that one that arrives later is STALE, and answers what was
--- applied and what each slot owns now. Its own number is remembered as a fence, with its answer: when
--- this reply is lost too, the next reconcile gives the same answer and does not take the fence for a
--- call that was applied. To send it again with the same number is allowed. What a claim would have said
--- of a suspect, this says too.
+-- Stores a number far beyond theirs, so that a call that arrives later is STALE, and returns what was applied and
+-- what each slot owns now. Stores its own number as a fence, with its answer: if this reply is lost, too, the next
+-- reconcile gives the same answer and does not take the fence for an applied call. The same number may be sent again.
+-- Reports suspects as the lost claim would have done.
 --
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH  seq: the number of the last call that was applied; fence, applied: the

@@ -1,6 +1,6 @@
 -- renew: renew the leases of calls that hold a limit.
 --
--- One that the limit has forgotten, or that was given back meanwhile, is not made to hold it again.
+-- A call that the limit has forgotten, or that has given it back meanwhile, does not hold it again.
 --
 -- KEYS[1]  holders  ZSET  a wire id, `#` and a number -> when this lease ends, in milliseconds since 1970
 -- ARGV[1]  lease    in milliseconds

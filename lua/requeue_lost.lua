@@ -1,20 +1,20 @@
--- requeue_lost: move what dead slots own to the head of the queue, or to the dead letters.
+-- requeue_lost: move messages of dead slots to the head of the queue, or to the dead letters.
 --
--- Looks at a part of the slots; the caller comes back with the cursor until it is 0. A slot is dead
--- when it has no live key.
+-- Each call checks a part of the slots; the caller repeats it with the returned cursor until that is 0. A slot is
+-- dead if it has no live key.
 --
--- What a process owned when it died may have killed it, and so may all that has the same bytes: this death is
--- counted for these bytes, once however many slots held them, and once for processes that fell together, whose
--- slots one sweep finds. From the second death on they are suspects, and a worker of ours runs each alone. Only
--- the death of such a run counts against that call itself, and a call of which enough processes have died so is
--- buried; where the key of the dead letters holds another type, it stays where it is. What is known of a call goes
--- with it from the slot to the head of the queue, where the next claim finds it: alike messages cannot be told
--- apart but by their places. A count to which no death was added for long is forgotten, also when its message went
--- unseen, as in a worker that is not ours: some of the counts are looked at in each call. What another program
--- keeps under the names of deaths or dead letters stays.
+-- Any message that a process owned when it died may have killed it, and so may any message with the same bytes. So
+-- the death counts for these bytes: once, however many slots held them, and once for processes that died together,
+-- whose slots one sweep finds. From the second death on, messages with these bytes are suspects, and a worker runs
+-- each alone. Only a death in such a run counts against that call itself. A call with enough such deaths is buried;
+-- if the key of the dead letters holds another type, it stays where it is. The data about a call moves with it from
+-- the slot to the head of the queue, where the next claim finds it: equal messages differ only by their positions. A
+-- count without a new death for a long time is forgotten, even if its message went unseen, as in a worker of another
+-- implementation: each call checks some of the counts. Values of another program under the keys of deaths or dead
+-- letters stay.
 --
--- A live key that lasts longer than any lease of its worker, since the server's clock was set back, or for ever, is cut
--- to that lease: who lives renews it.
+-- A live key may last longer than any lease of its worker: because the server's clock was set back, or because it
+-- never expires. It is cut to that lease; a living worker renews it.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
@@ -86,7 +86,7 @@ end
 
 local requeued, unburied, dead, buried = 0, 0, {}, {}
 local is_counted = false
--- ours are queue:worker:slot; an ancestor's worker has one slot, named as the worker
+-- ids are queue:worker:slot; a worker of an original implementation has one slot, named like the worker
 local ours = '^(.+:' .. string.rep('[a-z2-7]', 16) .. '):%d+$'
 local leases = {} -- by process: how long its live keys last at the most
 

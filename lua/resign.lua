@@ -1,7 +1,7 @@
--- resign: end a worker's lease, so that what it should still own is requeued at once.
+-- resign: end a worker's lease, so that messages which it still owns are requeued at once.
 --
--- Of the worker a number is left for a while that no call of it comes after, so that a claim which is
--- still on its way is STALE: nobody would run what it took.
+-- For a while, the worker keeps a number that none of its calls can follow. A claim that is still in flight is
+-- then STALE: nobody would run the messages that it took.
 --
 -- KEYS[1]  worker   HASH  who this is, and its last call
 -- KEYS[2]  workers  ZSET  worker id -> the time in milliseconds at which its lease ends

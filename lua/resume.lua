@@ -1,6 +1,6 @@
--- resume: let workers claim from a queue that is paused.
+-- resume: let workers claim again from a paused queue.
 --
--- Workers that listen are told at once; others find it with their next beat.
+-- Workers that listen are notified at once; others notice it with their next beat.
 --
 -- KEYS[1]  paused  STRING  since when, in milliseconds since 1970, a space, and by whom
 -- ARGV[1]  by       who resumes it

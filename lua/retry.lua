@@ -1,8 +1,8 @@
--- retry: move a message from its slot to the tail of the queue, as it shall be tried again.
+-- retry: move a message from its slot to the tail of the queue, to be tried again.
 --
--- A message that was taken away from us is not queued a second time. The field goes last, so that a
--- push that is refused loses nothing. A run that came to an end took no process down, and the message
--- has other bytes now: the deaths of the old ones are forgotten.
+-- A message that the worker has lost is not queued a second time. The field is removed last, so that a refused
+-- push loses nothing. A run that ended took no process down, and the message has different bytes now, so the
+-- deaths of the old bytes are forgotten.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message

@@ -1,10 +1,10 @@
--- retry_later: move a message from its slot to the timetable, to be tried again after its back-off.
+-- retry_later: move a message from its slot to the timetable, to be retried after its backoff.
 --
--- The message carries an id, under which the timetable keeps it. Where the timetable has that id already, or one of its
--- keys holds another type, nothing is moved: the caller retries the message at once instead. A run that came to an end
--- took no process down, and the message has other bytes now: the deaths of the old ones are forgotten. The timetable's
--- lease is taken back when its holder does not know of an earlier entry than this one. The keys of a record and a lock begin
--- with the queue's name, which is that of the timetable without its end.
+-- The message carries an id, under which the timetable keeps it. If the timetable already has that id, or one of its
+-- keys holds another type, nothing is moved, and the caller retries the message at once instead. A run that ended
+-- took no process down, and the message has different bytes now, so the deaths of the old bytes are forgotten. If the
+-- holder of the timetable does not know of an entry before this one, its lease is revoked. The keys of a record and a
+-- lock begin with the queue's name, which is that of the timetable without its suffix.
 --
 -- KEYS[1]  processing  HASH    wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH    seq: the number of the last call that was applied

@@ -6,8 +6,8 @@
 -- ARGV[…]  pairs: the id of a dead letter, and its message with the attempts forgotten, or an empty string where that is
 --          the message as it stands there; at most 500 pairs
 --
--- A call whose lock another one holds meanwhile stays dead; else it takes its lock again. The keys of records and locks begin
--- with the queue's name.
+-- A call stays dead if another call holds its lock by now; otherwise it takes its lock again. The keys of
+-- records and locks begin with the queue's name.
 --
 -- Returns an array: the number of messages that were put back, and the ids of the calls that stay, each with that of the call
 -- that holds its lock; the others were gone already.
@@ -20,7 +20,7 @@ redis.call('LLEN', KEYS[2])
 redis.call('XDEL', KEYS[3], '0-0') -- nobody's letter: the first write needs no memory, and the last one is allowed
 local count, refused = 0, {}
 
--- Gives the call that holds the lock of another one, unless that has ended.
+-- Returns the call that holds the lock of another one, unless that call has ended.
 local function holder_of(options)
   local lock = options and options.u
   local holder = lock and string.sub(lock, 1, 1) ~= 'p' and redis.pcall('GET', key_of_lock(KEYS[1], lock))

@@ -1,4 +1,4 @@
--- run_now: move calls from the timetable to the tail of the queue before their time.
+-- run_now: move calls from the timetable to the tail of the queue before they are due.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message

@@ -1,7 +1,7 @@
--- schedule: put calls into the timetable, to be run at their time.
+-- schedule: put calls into the timetable, to run when they are due.
 --
--- The processes that move what is due are told when the first of these calls is due before all others, and the lease of
--- the one that holds the timetable is taken back, since it may sleep for longer.
+-- If the first of these calls is due before all others, the processes that move calls are notified, and the
+-- lease of the process that holds the timetable is revoked, because that process may sleep for longer.
 --
 -- KEYS[1]  due        ZSET    the timetable: `c` and an id -> when the call is due, in milliseconds since 1970
 -- KEYS[2]  later      HASH    id -> the message of a call in the timetable

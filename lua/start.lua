@@ -1,6 +1,7 @@
--- start: note that calls which are followed or unique have begun to run.
+-- start: record that tracked or unique calls have begun to run.
 --
--- Nobody waits for this. It comes too late for what a slot owns no more, and never changes how a call ended.
+-- The worker does not wait for this. It has no effect on a message that the slot no longer owns, and never
+-- changes how a call ended.
 --
 -- KEYS[1]  queue       LIST  waiting messages; the keys of records and locks begin with its name
 -- KEYS[2]  processing  HASH  wire id -> the message that this slot owns
@@ -17,7 +18,7 @@ for i = 1, #ARGV, 4 do
   local wire_id, id, lock, attempt = unpack(ARGV, i, i + 3)
   local message = redis.call('HGET', KEYS[2], wire_id)
   local state = message and redis.pcall('HGET', record_of(KEYS[1], id), 'state')
-  -- Not the next message, which the slot has claimed since.
+  -- Not for the next message, which the slot has claimed since.
   if type(state) == 'string' and not ENDED[state] and string.find(message, id, 1, true) then
     begun = begun + 1
     note_state(KEYS[1], id, 'running', 'began', now, 'attempt', attempt, 'slot', wire_id)

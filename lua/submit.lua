@@ -1,11 +1,12 @@
--- submit: enqueue or schedule calls that keep a record, are unique, or go to the head or into a queue with a bound.
+-- submit: enqueue or schedule calls that keep a record, are unique, go to the head, or go into a bounded queue.
 --
--- A call that loses against another one changes nothing, and the caller is told of the other one. A lock whose call has
--- ended, or is not known any more, is taken over, unless it holds for a time. A call that replaces takes the place of the
--- holder's message in the timetable, with its id.
+-- A call that loses against another one changes nothing, and the reply names the other one. If the call that holds a
+-- lock has ended or is unknown, the lock is taken over, unless it holds for a fixed time. A call that replaces takes
+-- the place of the holder's message in the timetable, with its id.
 --
--- Where the queue is full, a call is refused, or the oldest waiting one becomes a dead letter, and up to 100 more where too many
--- wait. One that is marked is dropped instead. Where the key of the dead letters holds another type, the call is refused.
+-- If the queue is full, the new call is refused, or the oldest waiting call becomes a dead letter, and up to 100 more
+-- if too many wait. A waiting call that is marked as cancelled is dropped instead. If the key of the dead letters
+-- holds another type, the new call is refused.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
@@ -54,7 +55,7 @@ local function due_ms(text)
   return math.max(now, string.sub(text, 1, 1) == '+' and now + tonumber(string.sub(text, 2)) or tonumber(text))
 end
 
--- Gives the error, if there is one.
+-- Puts a call into the timetable. Returns the error, if there is one.
 local function put_later(id, due, message)
   local put = redis.pcall('ZADD', KEYS[3], due, 'c' .. id)
   put = type(put) == 'number' and redis.pcall('HSET', KEYS[4], id, message) or put
@@ -64,13 +65,13 @@ local function put_later(id, due, message)
   earliest = math.min(earliest or due, due)
 end
 
--- Gives the state of the call with this id; false where there is none.
+-- Returns the state of the call with this id; false if there is none.
 local function state_of(id)
   local state = redis.call('HGET', record_of(KEYS[1], id), 'state')
   return state or (redis.call('HEXISTS', KEYS[4], id) == 1 and 'scheduled')
 end
 
--- Takes the oldest waiting call away, as a dead letter or as a cancelled one. Gives the error, if there is one.
+-- Removes the oldest waiting call, as a dead letter or as a cancelled call. Returns the error, if there is one.
 local function bury_oldest()
   local message = redis.call('LINDEX', KEYS[1], 0)
   local options = options_of(message)
@@ -102,7 +103,7 @@ local function bury_oldest()
   end
 end
 
--- Makes room for a call in a full queue. Gives the error, if there is one.
+-- Makes room for a call in a full queue. Returns the error, if there is one.
 local function make_room()
   local more = math.min(waiting - most, spare)
   spare = spare - more

@@ -1,6 +1,6 @@
 -- unpark: move messages that waited for a limit to the head of their queue.
 --
--- A message that is not there is left out: it is not parked yet, or somebody else has moved it.
+-- A message that is missing is skipped: it is not parked yet, or another process has moved it.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message

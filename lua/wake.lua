@@ -1,4 +1,4 @@
--- wake: give a limit back, and find out which calls may run now.
+-- wake: give a limit back, and return which calls may run now.
 --
 -- KEYS[1]  policy   HASH  concurrency and rate: of what is not there, there may be any
 -- KEYS[2]  holders  ZSET  a wire id, `#` and a number -> when this lease ends, in milliseconds since 1970

@@ -1,6 +1,6 @@
--- cancelled: calls that were cancelled while they waited. Stands behind `tracked`.
+-- cancelled: calls that were cancelled while they waited. Include it after `tracked`.
 
--- Gives the places, from 1 on, of those messages whose calls are marked.
+-- Returns the positions, from 1, of the messages whose calls are marked.
 local function marked_among(key, messages)
   local places = {}
   for place, message in ipairs(messages) do

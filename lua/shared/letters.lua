@@ -1,7 +1,7 @@
--- letters: the stream of dead letters, which may be another program's.
+-- letters: the stream of dead letters, which may belong to another program.
 
--- Gives how many letters there are; false where the key holds another type, or begins with something else than a letter;
--- and an error that is to be given to the caller.
+-- Returns the number of dead letters, or false if the key holds another type or begins with something else; and an
+-- error for the caller.
 local function count_letters(key)
   local count = redis.pcall('XLEN', key)
   if type(count) ~= 'number' then

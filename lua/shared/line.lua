@@ -1,11 +1,11 @@
--- line: the calls that wait for a limit, first come, first served. Its first ones were told that they may run, and are on
--- their way: `woken` of them; `since` then the first of all is expected, in milliseconds since 1970.
+-- line: the calls that wait for a limit, first come, first served. The first `woken` of them were told that they may
+-- run, and are on their way. `since` is when the first call of all became expected, in milliseconds since 1970.
 
 local EXPECTED = 60000 -- for how long a call is expected that was told
 local AGAIN = 10000 -- after how long it is told again, by whoever asks for that
 local MOST_WOKEN = 100 -- calls that are told at once
 
--- Gives how many may hold the limit, from its policy.
+-- Returns how many calls may hold the limit, from its policy.
 local function capacity(concurrency)
   return tonumber(concurrency or math.huge)
 end
@@ -15,7 +15,7 @@ local function woken_of(state, now)
   return tonumber(woken[1] or 0), tonumber(woken[2] or now)
 end
 
--- Gives the entries of the calls that may run, now that so many places are free, and notes that they are told.
+-- Returns the entries of the calls that may use the free places, and records that they were told.
 local function wake_next(line, state, free, now, again)
   local waiting = redis.call('LLEN', line)
   local woken, since = woken_of(state, now)

@@ -1,7 +1,7 @@
 -- marks: the marks of calls that were cancelled while they waited.
 
--- Gives an error that is to be given to the caller, before anything is claimed: whoever may not read the marks would run those
--- calls. False where they can be read, or the key is another program's.
+-- Returns an error for the caller before anything is claimed, because a user without the permission to read the marks
+-- would run cancelled calls. False if they can be read, or the key belongs to another program.
 local function marks_denied(key)
   local score = redis.pcall('ZSCORE', key, ' ')
   return type(score) == 'table' and not string.find(score.err, 'WRONGTYPE', 1, true) and score

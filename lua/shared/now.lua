@@ -1,6 +1,6 @@
 -- now: the server's clock.
 
--- Gives the milliseconds since 1970.
+-- Returns the milliseconds since 1970.
 local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)

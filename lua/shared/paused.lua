@@ -1,7 +1,7 @@
 -- paused: whether a queue is paused.
 
--- Gives what stands in the key of the pause, which is there; false when the key is another program's; and an error that is to
--- be given to the caller.
+-- Returns the value of the pause key, which exists; false if the key belongs to another program; and an error for the
+-- caller.
 local function find_pause(key)
   local text = redis.pcall('GET', key)
   if type(text) == 'table' then

@@ -1,4 +1,4 @@
--- record: what is known of a call that is followed, and the lock of one that is unique.
+-- record: the record of a tracked call, and the lock of a unique one.
 
 local LIFE = 2592000000 -- milliseconds for which an unfinished call is known: 30 days
 local LOCK_LIFE = 86400000 -- for how long a lock holds without news of its call: a day
@@ -6,7 +6,7 @@ local MOST_DONE = 100000 -- finished calls that are listed
 
 local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true }
 
--- Gives the 32 hexadecimal digits of the 16 bytes from `at` on.
+-- Returns the 16 bytes from `at` on as 32 hexadecimal digits.
 local function hex(bytes, at)
   local digits, one, two, three, four = bit.tohex, struct.unpack('>I4I4I4I4', bytes, at)
   return digits(one) .. digits(two) .. digits(three) .. digits(four)
@@ -20,7 +20,7 @@ local function key_of_lock(queue, lock)
   return queue .. ':u:' .. hex(lock, 2)
 end
 
--- Frees a lock (mode and digest), where the call has it.
+-- Frees a lock (mode and digest) if the call holds it.
 local function unlock(queue, id, lock)
   local key = key_of_lock(queue, lock)
   if redis.pcall('GET', key) == id then
@@ -28,18 +28,18 @@ local function unlock(queue, id, lock)
   end
 end
 
--- Whether a ZSET is not another program's.
+-- Whether a key holds a ZSET of this library, and not another program's.
 local function holds_ids(key)
   local first = redis.pcall('ZRANGE', key, 0, 0)
   return not first.err and (not first[1] or #first[1] == 16)
 end
 
--- Whether there is a record. Every script has the right to ask so.
+-- Whether the record exists. Every script has the permission to ask this.
 local function has_record(key)
   return type(redis.pcall('HGET', key, 'state')) == 'string'
 end
 
--- Notes that an unfinished call got into another state, with more fields and their values.
+-- Records that an unfinished call changed its state, with further fields and their values.
 local function note_state(queue, id, state, ...)
   local key = record_of(queue, id)
   if has_record(key) then
@@ -48,8 +48,8 @@ local function note_state(queue, id, state, ...)
   end
 end
 
--- Notes that a call has ended, tells those who wait for it, and frees its lock unless that holds for a time. The record
--- stays for `keep` milliseconds. The fields are pairs; a waiter gets the state and them.
+-- Records that a call has ended, notifies its waiters, and frees its lock unless that holds for a fixed time. The
+-- record is kept for `keep` milliseconds. The fields are pairs; waiters get the state and the fields.
 local function note_end(queue, id, keep, lock, now, state, ...)
   if lock and string.sub(lock, 1, 1) ~= 'p' then
     unlock(queue, id, lock)

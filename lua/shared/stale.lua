@@ -1,6 +1,6 @@
--- stale: hold the calls of a worker to their order.
+-- stale: keep the calls of a worker in order.
 
--- Gives the error for call `seq` of a worker, or false when it is the next one; and the last call that was applied.
+-- Returns the error for call `seq` of a worker, or false if it is the next one; and the last call that was applied.
 local function out_of_order(worker, seq)
   local last = redis.call('HGET', worker, 'seq')
   if tonumber(last or 0) == seq - 1 then

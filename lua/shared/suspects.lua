@@ -1,7 +1,7 @@
--- suspects: claim a message that is to run alone. Stands behind `deaths`.
+-- suspects: claim a message that must run alone. Include it after `deaths`.
 
--- Moves what is known of the first of alike calls that wait to the slot that has claimed it. What the slot owned before
--- was taken away from it.
+-- Moves the data about the first of several equal waiting calls to the slot that has claimed it. The slot has lost
+-- any message that it owned before.
 local function move_own_deaths(key, digest, known, wire_id)
   local head, calls, tail = string.match(known, '^(%d+ %d+ =)([^ ]*)(.*)$')
   if not head then

@@ -1,5 +1,6 @@
--- tracked: the options of a message that its record and its lock need. They stand in the map at its end, in our form only:
--- `i` the id (16 bytes), `s` for how many milliseconds the record is kept, `u` the lock: its mode and its digest (17 bytes).
+-- tracked: the options of a message that its record and its lock need. Only this library's form has them, in the map
+-- at its end: `i` is the id (16 bytes), `s` for how many milliseconds the record is kept, `u` the lock: its mode and
+-- its digest (17 bytes).
 
 local SIZES = { -- bytes of MessagePack behind a head, or of the length behind it (negative)
   [0xc4] = -1, [0xc5] = -2, [0xc6] = -4, [0xc7] = -1, [0xc8] = -2, [0xc9] = -4, [0xca] = 4, [0xcb] = 8, [0xcc] = 1,
@@ -7,7 +8,7 @@ local SIZES = { -- bytes of MessagePack behind a head, or of the length behind i
   [0xd7] = 9, [0xd8] = 17, [0xd9] = -1, [0xda] = -2, [0xdb] = -4, [0xdc] = -2, [0xdd] = -4, [0xde] = -2, [0xdf] = -4,
 }
 
--- Gives where the value that begins at `at` ends, and where its own bytes begin.
+-- Returns where the value that begins at `at` ends, and where its own bytes begin.
 local function behind(bytes, at)
   local left, content = 1, nil
   while left > 0 do
@@ -46,7 +47,7 @@ local function behind(bytes, at)
   return at, content
 end
 
--- Gives the options, or nil where the message has no id.
+-- Returns the options, or nil if the message has no id.
 local function options_of(message)
   if string.byte(message, 1) ~= 0x93 then
     return nil

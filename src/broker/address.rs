@@ -1,4 +1,4 @@
-//! Reads the address of Redis and the settings beside it.
+//! Parses the address of Redis and the settings beside it.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::broker::tls;
 use crate::config::RedisConfig;
 
-/// Parameters of an address that all who read addresses of Redis understand alike.
+/// The parameters of an address that all clients of Redis understand alike.
 const KNOWN: &str = "`db` and `protocol`, and beside a socket `user` and `pass`";
 
 /// A client for the Redis that the settings name.
 pub(super) fn client(config: &RedisConfig) -> Result<Client, BrokerError> {
     check_words(config)?;
-    // As the parser sees it, which forgives capital letters and blanks.
+    // As the parser sees it, which accepts capital letters and blanks.
     let scheme = redis::parse_redis_url(&config.url).map(|url| url.scheme().to_owned());
     if matches!(scheme.as_deref(), Some("rediss" | "valkeys")) {
         return tls::client(config, || info(config));
@@ -31,7 +31,7 @@ pub(super) fn client(config: &RedisConfig) -> Result<Client, BrokerError> {
     Client::open(info(config)?).map_err(|error| not_understood(config, &error))
 }
 
-/// How to get there.
+/// The connection details that the settings describe.
 fn info(config: &RedisConfig) -> Result<ConnectionInfo, BrokerError> {
     let parse = |text: &str| {
         let url = redis::parse_redis_url(text);
@@ -41,10 +41,10 @@ fn info(config: &RedisConfig) -> Result<ConnectionInfo, BrokerError> {
     let url = parse(&text).map_err(|error| not_understood(config, &error))?;
     let is_socket = url.scheme().ends_with("unix");
     let info = url.clone().into_connection_info().map_err(|error| not_understood(config, &error))?;
-    // What a reply looks like is the same for all that we ask in version 2, which every server speaks.
+    // Every server speaks version 2, and its replies have the same form for all our requests.
     let mut settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
     if let Some(user) = user {
-        // Decoded as before a host.
+        // Decoded as in an address with a host.
         let user =
             parse(&format!("redis://{user}@localhost")).and_then(IntoConnectionInfo::into_connection_info);
         let user = user.map_err(|error| not_understood(config, &error))?;
@@ -68,7 +68,7 @@ fn info(config: &RedisConfig) -> Result<ConnectionInfo, BrokerError> {
                 }
                 db = Some(named);
             }
-            // Read by the library.
+            // The library reads this one.
             "protocol" => {}
             "user" | "username" if is_socket => settings = settings.set_username(&value),
             "pass" | "password" if is_socket => {
@@ -88,7 +88,7 @@ fn info(config: &RedisConfig) -> Result<ConnectionInfo, BrokerError> {
     Ok(info.set_redis_settings(settings).set_tcp_settings(tcp_settings(config.timeout)))
 }
 
-/// What to say of a parameter that is not known, which may be one of another library.
+/// The message about an unknown parameter, which may belong to another library.
 fn unknown_parameter(name: &str) -> String {
     let instead = match name {
         "user" | "username" | "pass" | "password" => "write user:password@ before the host",
@@ -103,7 +103,7 @@ fn unknown_parameter(name: &str) -> String {
     format!("the parameter `{name}` is not known{separator}{instead}; known are {KNOWN}")
 }
 
-/// Finds what would be read as something else than it is meant, before it is read.
+/// Detects text that the parser would misread, before it is parsed.
 fn check_words(config: &RedisConfig) -> Result<(), BrokerError> {
     let Some((scheme, rest)) = config.url.split_once("://") else { return Ok(()) };
     let scheme = scheme.trim().to_ascii_lowercase();
@@ -137,7 +137,7 @@ fn check_words(config: &RedisConfig) -> Result<(), BrokerError> {
     }
 }
 
-/// How to write what stands in the user or password of this address, up to its last `@`, and ends them too soon.
+/// How to encode the characters of the user or password that end it too soon. These are before the last `@`.
 fn encoding_of(rest: &str) -> String {
     let login = rest.rsplit_once('@').map_or("", |(login, _)| login);
     let encoded = [('/', "%2F"), ('#', "%23"), ('?', "%3F"), ('@', "%40"), ('%', "%25")];
@@ -149,7 +149,7 @@ fn encoding_of(rest: &str) -> String {
     format!("the user or password has a character that must be percent-encoded: {}", met.join(", "))
 }
 
-/// An address without the user and password that stand before the path of a socket, and those.
+/// The address of a socket without the user and password before its path, and these two.
 fn without_user_of_socket(url: &str) -> (Cow<'_, str>, Option<&str>) {
     let found = url.split_once("://").and_then(|(scheme, rest)| {
         let (user, path) = rest.split_once('@')?;
@@ -162,7 +162,7 @@ fn without_user_of_socket(url: &str) -> (Cow<'_, str>, Option<&str>) {
     }
 }
 
-/// What to say of an address that cannot be used.
+/// The error for an address that cannot be used.
 fn not_understood(config: &RedisConfig, error: &RedisError) -> BrokerError {
     refused(config, error.to_string()).because_of(cause::of(error))
 }
@@ -171,13 +171,13 @@ fn refused(config: &RedisConfig, problem: String) -> BrokerError {
     BrokerError::new("connect", BrokerErrorKind::Address, format!("{problem}: {}", config.redacted_url()))
 }
 
-/// How long a connection may be idle before the kernel asks whether the peer is still there, and how often it asks.
+/// How long a connection may be idle before the kernel probes the peer, and how often it probes.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 const PROBES: u32 = 3;
 
-/// Without delay, and given up by the kernel when a peer has been silent for long: a connection that swallows everything
-/// would otherwise be kept for many minutes. One that is idle is kept in the memory of firewalls.
+/// Disables Nagle's algorithm, and lets the kernel give up a peer that stays silent: otherwise a connection that swallows
+/// everything would be kept for many minutes. Keepalive probes keep firewalls from forgetting an idle connection.
 #[cfg_attr(not(target_os = "linux"), expect(unused_variables, reason = "no such option elsewhere"))]
 fn tcp_settings(timeout: Duration) -> TcpSettings {
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(PROBE_EVERY).with_retries(PROBES);
@@ -226,7 +226,7 @@ mod tests {
         ] {
             assert_eq!(found(url), (0, user.clone(), password.clone()), "{url}");
         }
-        // The last one ends the password, for all who read it.
+        // The last `@` ends the password, for all clients.
         assert_eq!(found("redis://:p@ss@h"), (0, None, Some("p@ss".into())));
     }
 

@@ -14,37 +14,38 @@ use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 
-/// How long a worker may take to hear that what it runs was cancelled.
+/// How long a worker may take to receive the cancellation of its run.
 const EXPIRY: Duration = Duration::from_secs(60);
 /// How many waiting messages are searched for a call without a record.
 const SEARCHED: u64 = 100_000;
-/// How many limits are searched for it.
+/// How many limits are searched for such a call.
 const PARKED: u32 = 10_000;
 const PAGE: u64 = 500;
-/// What the name begins with of who cancels, in a kill request: the control character CAN. No other name has one.
+/// In a kill request, the prefix of the name of the person who cancels the call: the control character CAN. No other name has it.
 const CANCELS: char = '\u{18}';
 
-/// Calls that are being cancelled, and what they were found to be.
+/// Calls that are being cancelled, and the state in which each was found.
 struct Cancelling<'a> {
     queue: &'a QueueName,
     keys: QueueKeys,
     by: &'a str,
-    /// Those of which nothing is known yet but their marks, and whether they have a record.
+    /// Calls that are only known to be marked, and whether they have a record.
     left: HashMap<CallId, bool>,
     found: HashMap<CallId, Cancelled>,
 }
 
-/// Who has cancelled, if that is what a kill request says.
+/// Who cancelled the call, if the kill request is a cancellation.
 pub(crate) fn cancelled_by(by: &str) -> Option<&str> {
     by.strip_prefix(CANCELS)
 }
 
 impl Broker {
-    /// Cancels calls. Gives what each was found to be. The queue is searched once for all of them.
+    /// Cancels calls. Returns the state in which each was found. The queue is searched once for all of them.
     ///
-    /// A call without a record may move while it is looked for. It is marked first, so nobody who claims it from then on runs
-    /// it: it can only be owned already, or move from there to the timetable or back into the queue. So the slots are searched,
-    /// then the timetable once more, in one step, and then the queue, from its tail on, as others take from its head.
+    /// A call without a record may move during the search. It is marked first, so that no later claim runs it. From then on
+    /// it can only be owned already, or move from its slot to the timetable or back into the queue. So this searches the
+    /// slots, then the timetable once more, in one step, and then the queue, starting at its tail because others take from
+    /// its head.
     pub(crate) async fn cancel_anywhere(
         &self,
         queue: &QueueName,
@@ -64,7 +65,7 @@ impl Broker {
         Ok(ids.iter().map(found).collect())
     }
 
-    /// Takes calls out of the timetable, and marks the others that have not ended.
+    /// Removes calls from the timetable, and marks the others that have not ended.
     async fn cancel_or_mark(&self, calls: &mut Cancelling<'_>, ids: &[CallId]) -> Result<(), BrokerError> {
         for ids in ids.chunks(MAX_SCHEDULED) {
             for (id, state) in ids.iter().zip(self.cancel(&calls.keys, calls.by, ids).await?) {
@@ -83,7 +84,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Has workers end what they run of the calls.
+    /// Makes workers end their runs of the calls.
     async fn cancel_owned(&self, calls: &mut Cancelling<'_>) -> Result<(), BrokerError> {
         let mut cursor = 0;
         loop {
@@ -92,9 +93,9 @@ impl Broker {
                 let Some(id) = id_of(&message).filter(|id| calls.left.contains_key(id)) else { continue };
                 let found = match self.tell_worker(calls, &wire_id, &message).await? {
                     KillAdded::Yes => Cancelled::Running,
-                    // It ended, or went on meanwhile: that is seen next.
+                    // The call has meanwhile ended or moved on; the next step finds it.
                     KillAdded::Moved => continue,
-                    // What comes back of it is not run.
+                    // If the message comes back, it is not run.
                     KillAdded::Dead | KillAdded::TooMany => Cancelled::Waiting,
                 };
                 calls.end(id, found);
@@ -106,11 +107,12 @@ impl Broker {
         }
     }
 
-    /// Looks for what is left in the queue, or in the records of calls that have ended meanwhile.
+    /// Searches the queue for the remaining calls, and the records for calls that have ended meanwhile.
     async fn cancel_waiting(&self, calls: &mut Cancelling<'_>) -> Result<(), BrokerError> {
         let mut absent: HashSet<CallId> = calls.unrecorded().into_iter().collect();
         if !absent.is_empty() {
-            // Before the queue: from there a call gets to its limit through a slot alone, whose claim finds the mark.
+            // Before the queue, because a call gets from there to its limit only through a slot, whose claim finds the
+            // mark.
             self.each_parked(&calls.keys, &mut |_, message| {
                 id_of(&message).is_some_and(|id| absent.remove(&id)) && absent.is_empty()
             })
@@ -168,7 +170,7 @@ impl Broker {
         wire_id: &str,
         message: &[u8],
     ) -> Result<KillAdded, BrokerError> {
-        // One of another kind hears nothing; what it puts back is not run again.
+        // A worker of another kind does not receive the request; a message that it puts back is not run again.
         let Some(worker) = WorkerId::of_wire_id(calls.queue, wire_id) else { return Ok(KillAdded::Dead) };
         let (worker_key, orders_key) =
             (keys::worker(calls.queue, &worker), keys::orders(calls.queue, &worker));
@@ -184,7 +186,7 @@ impl Broker {
         self.kill(&calls.keys, &ask).await
     }
 
-    /// Searches the messages that wait for limits for a call: the limit, and the message.
+    /// Searches the messages that wait for limits for a call. Returns the limit and the message.
     #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
     pub(crate) async fn find_parked(
         &self,
@@ -200,7 +202,7 @@ impl Broker {
         Ok(found)
     }
 
-    /// Visits the messages that wait for limits, until `visit` gives true.
+    /// Visits the messages that wait for limits, until `visit` returns true.
     async fn each_parked(
         &self,
         keys: &QueueKeys,
@@ -221,7 +223,7 @@ impl Broker {
         Ok(())
     }
 
-    /// The message of a call that waits.
+    /// The message of a waiting call.
     #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
     pub(crate) async fn find_waiting(
         &self,
@@ -237,8 +239,9 @@ impl Broker {
         Ok(found)
     }
 
-    /// Visits waiting messages from the last to the first, until `visit` gives true. None is left out that waits all the time,
-    /// whatever is taken from the head or added to the tail meanwhile. False: there are more than are searched.
+    /// Visits waiting messages from the last to the first, until `visit` returns true. Visits every message that waits
+    /// throughout, whatever is taken from the head or added to the tail meanwhile. Returns false if there are too many to
+    /// search.
     async fn each_waiting(
         &self,
         keys: &QueueKeys,

@@ -1,4 +1,4 @@
-//! The errors inside of one of the library's: what a connection met, and whether anything was sent.
+//! Extracts the cause from an error of the library: the error of the connection, and whether anything was sent.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::{fmt, io};
 
 use redis::RedisError;
 
-/// An error as it is kept: it may have come to several requests at once.
+/// A stored error. It is shared because several requests may get it.
 pub(super) type Shared = Arc<dyn Error + Send + Sync>;
 
-/// Marks an error that was met before a byte of a request was written.
+/// Marks an error that occurred before a byte of a request was written.
 #[derive(Debug)]
 pub(super) struct NotSent(RedisError);
 
 impl NotSent {
-    /// As the library's error, since it comes through the library.
+    /// Wraps it in an error of the library, because it passes through the library.
     pub(super) fn wrap(error: RedisError) -> RedisError {
         io::Error::new(io::ErrorKind::NotConnected, Self(error)).into()
     }
@@ -32,12 +32,12 @@ impl fmt::Display for NotSent {
 
 impl Error for NotSent {}
 
-/// What to give as the source: the error of the connection where there is one, else the library's own.
+/// The source of an error: the error of the connection if there is one, else the library's own.
 pub(super) fn of(error: &RedisError) -> Shared {
     inside(error).map_or_else(|| Arc::new(error.clone()) as Shared, Arc::clone)
 }
 
-/// The error of that type which a connection met.
+/// The error of this type that a connection reported.
 pub(super) fn of_connection<T: Error + 'static>(error: &RedisError) -> Option<&T> {
     inside(error)?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
 }

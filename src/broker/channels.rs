@@ -1,4 +1,4 @@
-//! Subscribes to channels, on a connection of its own.
+//! Subscribes to channels on a separate connection.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::protocol::keys::{DUE_CHANNEL, PAUSED_CHANNEL, queue_of};
 use crate::protocol::names::QueueName;
 
-/// What to listen to.
+/// The channels to listen to.
 #[derive(Debug)]
 pub(crate) enum Channels {
-    /// These.
+    /// The channels with these names.
     Named(Vec<String>),
-    /// All whose names match this pattern.
+    /// All channels whose names match this pattern.
     Matching(String),
 }
 
-/// What is published on the channels of a queue.
+/// A notice published on the channels of a queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     /// A call is due after that time, before all others.
     Due { queue: QueueName, after: Duration },
-    /// Somebody paused the queue, or resumed it.
+    /// The queue was paused or resumed.
     Paused { queue: QueueName, is_paused: bool, by: String },
 }
 
-/// A connection that receives what is published.
+/// A connection that receives notices.
 pub(crate) struct Listener(Pin<Box<dyn Stream<Item = redis::Msg> + Send>>);
 
 impl Broker {
@@ -58,7 +58,7 @@ impl Broker {
 }
 
 impl Listener {
-    /// The next notice. Skips other messages. `None`: the connection broke.
+    /// The next notice. Skips other messages. `None` if the connection broke.
     pub(crate) async fn next(&mut self) -> Option<Notice> {
         loop {
             let message = self.0.next().await?;

@@ -8,10 +8,10 @@ use crate::broker::cause::{self, NotSent};
 use crate::broker::error::{BrokerError, BrokerErrorKind as Kind, RIGHTS};
 use crate::broker::tls;
 
-/// Where a text comes from.
+/// The origin of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// The reply to a request. Before Redis 7 that of a script has the word of its error in the middle.
+    /// The reply to a request. Before Redis 7, the reply to a script has its error code in the middle.
     Reply,
     /// The reply to a script that was stopped halfway, perhaps after its first write.
     Script,
@@ -19,14 +19,14 @@ enum Origin {
     Greeting,
     /// An error while connecting.
     Connecting,
-    /// The library, in its own words.
+    /// The library itself.
     Library,
 }
 
-/// A text, what it means, and advice if that of its kind is not enough.
+/// A text, its meaning, and specific advice if the advice for its kind is not enough.
 type Text = (Origin, &'static str, Kind, Option<&'static str>);
 
-/// All known texts. The first that an error contains counts.
+/// All known texts. The first one that an error contains counts.
 const TEXTS: [Text; 20] = [
     (Origin::Reply, "STALE", Kind::Stale, None),
     (Origin::Reply, "OOM", Kind::Full, None),
@@ -37,7 +37,7 @@ const TEXTS: [Text; 20] = [
     (Origin::Reply, "NOAUTH", Kind::Denied, None),
     (Origin::Reply, WRONGPASS, Kind::Denied, Some(LOGIN)),
     (Origin::Reply, "NOPERM", Kind::Denied, Some(RIGHTS)),
-    // The user may call a script but not its commands: the words of Redis 6.2 and 7.0, then of later ones and Valkey.
+    // The user may call a script but not its commands: the text of Redis 6.2 and 7.0, then of later versions and Valkey.
     (Origin::Script, "The user executing the script can't", Kind::Denied, Some(RIGHTS)),
     (Origin::Script, "ACL failure in script", Kind::Denied, Some(RIGHTS)),
     (Origin::Reply, "LOADING", Kind::NotReady, None),
@@ -74,18 +74,18 @@ const TEXTS: [Text; 20] = [
 /// The reply to a wrong user or password.
 const WRONGPASS: &str = "WRONGPASS";
 
-/// The advice for that.
+/// The advice for a wrong user or password.
 const LOGIN: &str = "Redis refused the user or the password: check both in `redis.url`, where characters such as # / ? @ % are \
                      percent-encoded";
 
 /// The reply of a replica to a write.
 const READONLY: &str = "READONLY";
 
-/// What to do about keys of a Redis Cluster that have no slot in common.
+/// The advice for keys of a Redis Cluster that have no slot in common.
 const HASH_TAG: &str = "in a Redis Cluster the name of a queue carries a hash tag, such as `{mail}`, and all queues of a worker \
                         the same: rename the queue, or use a Redis that is no Cluster";
 
-/// What to do about keys that are at another node of a Redis Cluster.
+/// The advice for keys that are on another node of a Redis Cluster.
 const ONE_SHARD: &str = "this node of a Redis Cluster is not the one for all keys: connect to the master of a Cluster of one \
                          shard, since several shards are not supported, or use a Redis that is no Cluster";
 
@@ -94,20 +94,20 @@ fn find(origins: &[Origin], code: Option<&str>, text: &str) -> Option<&'static T
     TEXTS.iter().find(|(origin, words, ..)| origins.contains(origin) && says(words))
 }
 
-/// Whether a user and password were given, and are wrong.
+/// Whether a user and password were given and rejected.
 pub(super) fn is_login_refused(error: &RedisError) -> bool {
     error.kind() == ErrorKind::AuthenticationFailed
         || error.code() == Some(WRONGPASS)
         || error.to_string().contains(WRONGPASS)
 }
 
-/// Whether the server is no longer a master: its address may lead to the new one by now. A node of a Redis Cluster says
-/// where the master is.
+/// Whether the server is no longer a master: its address may lead to the new one by now. A node of a Redis Cluster names
+/// the master.
 pub(super) fn is_refused_by_replica(error: &ServerError) -> bool {
     is_word_of_replica(error.code()) || error.details().is_some_and(|details| details.contains(READONLY))
 }
 
-/// The same by the first word of an error.
+/// Decides this by the error code.
 pub(super) fn is_word_of_replica(code: &str) -> bool {
     matches!(code, READONLY | "MOVED")
 }
@@ -138,7 +138,7 @@ impl BrokerError {
         }
     }
 
-    /// The server sent these words and closed the connection as soon as it was made.
+    /// The server sent this text and closed the connection as soon as it was made.
     pub(super) fn turned_away(op: &'static str, words: &str) -> Self {
         let (kind, advice) = match find(&[Origin::Greeting], None, words) {
             Some((_, _, kind, Some(advice))) => (*kind, *advice),
@@ -162,7 +162,7 @@ impl BrokerError {
         match error.kind() {
             // Occurs only while connecting: nothing was sent.
             ErrorKind::Io if error.is_connection_refusal() => of_kind(Kind::Unreachable),
-            // A malformed reply, or one to another request, ends the connection too.
+            // A malformed reply, or one to another request, ends the connection, too.
             ErrorKind::Io | ErrorKind::Parse => of_kind(Kind::Uncertain),
             ErrorKind::AuthenticationFailed => of_kind(Kind::Denied).advised(LOGIN),
             ErrorKind::InvalidClientConfig => of_kind(Kind::Address),

@@ -27,14 +27,14 @@ use crate::broker::classify;
 use crate::broker::socket::{self, SharedConnection};
 use crate::broker::target::Target;
 
-/// How often it reconnects while Redis takes no writes.
+/// How often it reconnects while Redis accepts no writes.
 const LOOK_FOR_MASTER: Duration = Duration::from_secs(1);
 
 /// How often a request is resent because the connection was closed before anything was written.
 const ATTEMPTS: u32 = 3;
 
-/// A connection that all clones share. It is replaced when it is needed and was closed, is silent, is out of step, or leads to a
-/// server that no longer takes writes.
+/// A connection that all clones share. It is replaced on the next request if it was closed, does not answer, is out of
+/// step, or leads to a server that no longer accepts writes.
 ///
 /// A request, including connecting, takes no longer than the timeout of the target. If it fails before a byte of it was written,
 /// it is sent again on a new connection, or fails with [`NotSent`].
@@ -42,15 +42,15 @@ const ATTEMPTS: u32 = 3;
 pub(super) struct Commands {
     target: Arc<Target>,
     current: Arc<Mutex<Current>>,
-    /// The deadline of all requests; `None`: each has the timeout of the target.
+    /// The deadline of all requests; `None` if each has the timeout of the target.
     deadline: Option<Instant>,
 }
 
 struct Current {
     state: State,
-    /// Its number, so that it is replaced once when many requests find it unusable.
+    /// The number of the connection, so that it is replaced once when many requests find it unusable.
     generation: u64,
-    /// When it was begun.
+    /// When connecting began.
     made: Instant,
 }
 
@@ -83,11 +83,11 @@ pub(super) trait Calls: Send {
     fn call(&mut self, call: &Numbered) -> impl Future<Output = RedisResult<Value>> + Send;
 }
 
-/// What is written at once.
+/// Commands that are written together.
 #[derive(Clone, Copy)]
 enum Request<'a> {
     One(&'a Cmd),
-    /// Of the replies to all, so many are given, from this one on.
+    /// Commands, and which replies to return: this many, from this index on.
     Many(&'a Pipeline, usize, usize),
 }
 
@@ -103,13 +103,13 @@ impl Request<'_> {
 }
 
 impl Commands {
-    /// Commands to a target; nothing is connected yet.
+    /// Creates the connection to a target without connecting.
     pub(super) fn new(target: Arc<Target>) -> Self {
         let current = Current { state: State::Absent, generation: 0, made: Instant::now() };
         Self { target, current: Arc::new(Mutex::new(current)), deadline: None }
     }
 
-    /// The same connection for requests with this deadline; `None`: each has the timeout of the target.
+    /// The same connection for requests with this deadline; with `None`, each has the timeout of the target.
     pub(super) fn by(&self, deadline: Option<Instant>) -> Self {
         Self { target: Arc::clone(&self.target), current: Arc::clone(&self.current), deadline }
     }
@@ -200,7 +200,8 @@ impl Commands {
         self.deadline.unwrap_or_else(|| Instant::now() + self.target.timeout)
     }
 
-    /// Switches to a new connection after an error that the old one may survive. Requests in flight there go on.
+    /// Switches to a new connection after an error that the old one may survive. Requests in flight on the old one
+    /// continue.
     fn mind<T>(
         &self,
         generation: u64,
@@ -238,7 +239,7 @@ async fn connect(target: Arc<Target>) -> RedisResult<SharedConnection> {
 /// Whether the connection stays open after this error but is unusable.
 fn outlives(error: &RedisError) -> bool {
     match error.kind() {
-        // It is replaced when it is found to be closed.
+        // A closed connection is replaced when that is noticed.
         ErrorKind::Io => error.is_timeout(),
         ErrorKind::Server(_) => false,
         _ => true,
@@ -309,7 +310,7 @@ impl Numbered {
         Self { requests, number }
     }
 
-    /// The same call with a new number, to be sent again.
+    /// The same call with a new number, for a retry.
     pub(super) fn again(&self) -> Self {
         Self::new(self.command().clone())
     }
@@ -372,7 +373,7 @@ fn check_transaction(replies: Vec<Value>, number: &str) -> RedisResult<Vec<Value
                 Some(first) if end.code() == "EXECABORT" || taken.is_empty() => {
                     first.extract_error().map(|_| Vec::new())
                 }
-                // It queued them, and rejects them now: it became full or a replica meanwhile.
+                // It queued the commands and rejects them now, because it has meanwhile become full or a replica.
                 None if end.code() == "EXECABORT" && end.details().is_some_and(|why| why.contains(": ")) => {
                     Value::ServerError(end).extract_error().map(|_| Vec::new())
                 }

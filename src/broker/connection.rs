@@ -1,4 +1,4 @@
-//! The handle on Redis: connects, checks the server and loads the scripts.
+//! The handle to Redis: connects, checks the server and loads the scripts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::broker::server::ServerFacts;
 use crate::broker::target::Target;
 use crate::config::RedisConfig;
 
-/// A handle on Redis. Cheap to clone; all clones share one connection.
+/// A handle to Redis. Cheap to clone; all clones share one connection.
 #[derive(Clone)]
 pub(crate) struct Broker {
     pub(super) commands: Commands,
@@ -30,19 +30,19 @@ impl Broker {
         &self.target.outage
     }
 
-    /// Where Redis is, without user and password.
+    /// The address of Redis, without user and password.
     pub(crate) fn address(&self) -> String {
         self.target.address()
     }
 
-    /// Connects, and checks that the server is new enough, within the time of one request.
+    /// Connects, and checks that the server is new enough, within the timeout of one request.
     pub(crate) async fn connect(config: &RedisConfig) -> Result<Self, BrokerError> {
         let target = Target::new(config)?;
         let end = Instant::now() + target.timeout;
         Self::connect_by(target, end).await
     }
 
-    /// The same until `end`.
+    /// Connects as above, until `end`.
     pub(crate) async fn connect_by(target: Arc<Target>, end: Instant) -> Result<Self, BrokerError> {
         Self::connect_to(target, Some(end)).await
     }
@@ -56,20 +56,20 @@ impl Broker {
         Ok(Self { commands, target, is_cluster })
     }
 
-    /// The same for requests with this deadline.
+    /// The same connection, for requests with this deadline.
     pub(crate) fn by(&self, deadline: Instant) -> Self {
         let commands = self.commands.by(Some(deadline));
         Self { commands, target: Arc::clone(&self.target), is_cluster: self.is_cluster }
     }
 
-    /// The same with a connection of its own, which is made at its first request.
+    /// The same handle with a separate connection, which is made at its first request.
     #[cfg(feature = "client")]
     pub(crate) fn apart(&self) -> Self {
         let commands = Commands::new(Arc::clone(&self.target));
         Self { commands, target: Arc::clone(&self.target), is_cluster: self.is_cluster }
     }
 
-    /// Connects, unless it is connected. After an error nothing was sent.
+    /// Connects if necessary. If this fails, nothing was sent.
     pub(crate) async fn connected(&self) -> Result<(), BrokerError> {
         self.commands.connect().await.map_err(|error| BrokerError::connecting("connect", &error))
     }
@@ -98,7 +98,7 @@ impl Broker {
         let mut ask = redis::pipe();
         ask.cmd("INFO").arg("server");
         script::add_loads(&mut ask);
-        // Each may be rejected: the first error is returned.
+        // Each command may be rejected: the first error is returned.
         let replies: RedisResult<Vec<RedisResult<Value>>> =
             ask.ignore_errors().query_async(&mut self.commands.clone()).await;
         let failed = |op| move |error| BrokerError::from_redis(op, &error);

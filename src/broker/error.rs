@@ -8,10 +8,10 @@ use crate::broker::cause::Shared;
 
 /// Why a call to Redis failed.
 ///
-/// Its [`source`](Error::source) is the [`std::io::Error`] of the connection where there is one, and else the error of the
-/// library that speaks to Redis, if it came from there. The text of either is a part of this one's.
+/// Its [`source`](Error::source) is the [`std::io::Error`] of the connection if there is one, else the error of the Redis
+/// client library, if it came from there. The text of this error includes the text of its source.
 ///
-/// `Debug` prints what `Display` does: that is what a `main` shows that returns this error.
+/// `Debug` prints the same as `Display`, because a `main` that returns this error prints it that way.
 #[derive(Clone)]
 pub struct BrokerError {
     op: &'static str,
@@ -22,11 +22,11 @@ pub struct BrokerError {
     is_partial: bool,
     /// Nothing of the request was written.
     is_unsent: bool,
-    /// In a box, so that results with this error stay small.
+    /// Boxed, so that results with this error stay small.
     source: Option<Box<Shared>>,
 }
 
-/// What kind of failure it was.
+/// The kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BrokerErrorKind {
@@ -38,22 +38,23 @@ pub enum BrokerErrorKind {
     NotReady,
     /// Redis has no memory left (`OOM command not allowed`).
     Full,
-    /// Redis takes no writes: it is a replica, could not save its data (`MISCONF`), or has too few replicas (`NOREPLICAS`).
+    /// Redis accepts no writes: it is a replica, could not save its data (`MISCONF`), or has too few replicas
+    /// (`NOREPLICAS`).
     ReadOnly,
-    /// Redis wants a password, or the user may not do this.
+    /// Redis requires a password, or the user lacks a permission.
     Denied,
-    /// A key holds another type than ours, or what another program put there.
+    /// A key holds a type other than expected, or a value of another program.
     WrongType,
-    /// A later call of the same worker was applied; this one was not.
+    /// This call was not applied, because a later call of the same worker was.
     Stale,
-    /// The server is older than Redis 6.2, or it is a Redis Cluster, and what belongs together has no node in common there.
+    /// The server is older than Redis 6.2, or it is a Redis Cluster in which related keys have no node in common.
     Unsupported,
-    /// The address cannot be understood.
+    /// The address is not valid.
     Address,
-    /// TLS did not come about: a certificate, or one side speaks none, as a program without the feature `tls`. Nothing was
-    /// applied.
+    /// TLS failed: a certificate was rejected, or one side does not use TLS, such as a program without the feature `tls`.
+    /// Nothing was applied.
     Tls,
-    /// Redis answered something that we did not expect.
+    /// Redis sent an unexpected reply.
     Reply,
 }
 
@@ -70,27 +71,27 @@ impl BrokerError {
         }
     }
 
-    /// The same, which came of `source`.
+    /// The same, caused by `source`.
     pub(super) fn because_of(self, source: Shared) -> Self {
         Self { source: Some(Box::new(source)), ..self }
     }
 
-    /// The same of a request of which nothing was written.
+    /// The same for a request of which nothing was written.
     pub(super) fn unsent(self) -> Self {
         Self { is_unsent: true, ..self }
     }
 
-    /// The same of a script that was stopped on its way, perhaps behind its first write.
+    /// The same for a script that was stopped halfway, perhaps after its first write.
     pub(super) fn partial(self) -> Self {
         Self { is_partial: true, ..self }
     }
 
-    /// The same, with another word on what to do.
+    /// The same, with different advice.
     pub(super) fn advised(self, advice: &'static str) -> Self {
         Self { advice: advice.into(), ..self }
     }
 
-    /// The same, with the key that has a wrong type, when that is what is wrong.
+    /// The same, naming the key that has a wrong type, if that is the problem.
     pub(super) fn of_key(self, key: Option<&str>) -> Self {
         match (self.kind, key) {
             (BrokerErrorKind::WrongType, Some(key)) => {
@@ -101,14 +102,14 @@ impl BrokerError {
         }
     }
 
-    /// The same, with the key that has another type than it should.
+    /// The same, naming the key that has a wrong type.
     pub(super) fn of_type(self, key: &str, found: &str, expected: &str) -> Self {
         let advice =
             format!("the key `{key}` holds another type, {found} instead of {expected}: rename or delete it");
         Self { advice: advice.into(), ..self }
     }
 
-    /// The list at `key` holds something else than notifications, as another program's does.
+    /// The list at `key` holds something other than tokens, such as a list of another program.
     pub(crate) fn foreign(op: &'static str, key: &str) -> Self {
         let advice = format!(
             "the list `{key}` holds something else than notifications, as another program's queue: nothing is taken from it; \
@@ -118,7 +119,7 @@ impl BrokerError {
         Self { advice: advice.into(), ..Self::new(op, BrokerErrorKind::WrongType, detail) }
     }
 
-    /// The same, with the queue of which one key has a wrong type, when that is what is wrong.
+    /// The same, naming the queue of which one key has a wrong type, if that is the problem.
     pub(super) fn of_queue(self, queue: Option<&str>) -> Self {
         match (self.kind, queue) {
             (BrokerErrorKind::WrongType, Some(queue)) => {
@@ -132,7 +133,7 @@ impl BrokerError {
         }
     }
 
-    /// The same of a request that only reads, or does no harm: nothing was applied that counts.
+    /// The same for a request that only reads or is harmless: nothing relevant was applied.
     pub(crate) fn without_effect(self) -> Self {
         match self.kind {
             BrokerErrorKind::Uncertain => {
@@ -143,7 +144,7 @@ impl BrokerError {
         }
     }
 
-    /// The server at `address` knows no such user with such a password.
+    /// The server at `address` rejected the user or the password.
     pub(super) fn login_refused(self, user: Option<&str>, address: &str) -> Self {
         let who = match user {
             Some(user) => format!("the user `{user}`, or the password"),
@@ -156,7 +157,7 @@ impl BrokerError {
         Self { advice: advice.into(), ..self }
     }
 
-    /// The same, with the address at which it was met.
+    /// The same, with the address of the server.
     pub(super) fn at(self, address: &str) -> Self {
         Self { detail: format!("{}; at {address}", self.detail).into(), ..self }
     }
@@ -167,7 +168,7 @@ impl BrokerError {
         self.op
     }
 
-    /// What kind of failure it was.
+    /// The kind of failure.
     #[must_use]
     pub fn kind(&self) -> BrokerErrorKind {
         self.kind
@@ -178,7 +179,7 @@ impl BrokerError {
         matches!(self.kind, BrokerErrorKind::Unreachable | BrokerErrorKind::Uncertain)
     }
 
-    /// Whether any request would fail in this way now, whatever its queue.
+    /// Whether every request would currently fail in this way, whatever its queue.
     pub(crate) fn is_of_server(&self) -> bool {
         use BrokerErrorKind as Kind;
         match self.kind {
@@ -188,13 +189,13 @@ impl BrokerError {
             | Kind::Full
             | Kind::ReadOnly
             | Kind::Tls => true,
-            // A missing right is one of a command or a key.
+            // A missing permission concerns one command or key.
             Kind::Denied => self.advice != RIGHTS,
             _ => false,
         }
     }
 
-    /// What to do about it, and the server's own words.
+    /// The advice, and the server's own message.
     pub(crate) fn advice_and_detail(&self) -> (&str, &str) {
         (&self.advice, &self.detail)
     }
@@ -206,7 +207,7 @@ impl BrokerError {
             && (self.is_partial || matches!(self.kind, BrokerErrorKind::Uncertain | BrokerErrorKind::Reply))
     }
 
-    /// Whether the same call may succeed later without anybody changing anything here.
+    /// Whether the same call may succeed later without any change on this side.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         matches!(
@@ -238,11 +239,11 @@ impl Error for BrokerError {
     }
 }
 
-/// What to do about a user that is known and may not do this.
+/// The advice for a user that is known and lacks a permission.
 pub(super) const RIGHTS: &str =
     "Redis does not let this user do that: give it the right (ACL SETUSER), or use another user";
 
-/// What to do about it, where nothing better is known.
+/// The default advice for each kind.
 fn advice(kind: BrokerErrorKind) -> &'static str {
     match kind {
         BrokerErrorKind::Unreachable => {

@@ -11,20 +11,20 @@ use crate::broker::read::{Entry, StreamEntry};
 use crate::protocol::call_id::CallId;
 use crate::protocol::keys::QueueKeys;
 
-/// How long an entry is kept at the most: 7 days.
+/// How long an entry is kept: at most 7 days.
 const MAX_AGE: Duration = Duration::from_secs(7 * 86_400);
 
-/// A call that has ended, as it is listed.
+/// A finished call, as it is listed.
 #[derive(Debug)]
 pub(crate) struct ListedCall<'a> {
     pub(crate) task: &'a str,
     /// `None` for a call without an id.
     pub(crate) id: Option<CallId>,
-    /// In which the call ended.
+    /// The state in which the call ended.
     pub(crate) state: &'static str,
-    /// How long its run took; `None`: it did not run.
+    /// The duration of its run; `None` if it did not run.
     pub(crate) took: Option<Duration>,
-    /// The number of the last attempt that began; 0: none did.
+    /// The number of the last attempt that began; 0 if none did.
     pub(crate) attempt: u32,
     pub(crate) wire_id: &'a str,
     /// Who cancelled its run.
@@ -70,7 +70,7 @@ impl Broker {
         write.query_async::<Value>(&mut self.commands.clone()).await.map(drop).map_err(failed)
     }
 
-    /// Up to `count` entries of the list with ids below `before` (`+` for all), newest first. None of another program's.
+    /// Up to `count` entries with ids below `before` (`+` for all), newest first. Skips entries of other programs.
     #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
     pub(crate) async fn finished(
         &self,

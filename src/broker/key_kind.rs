@@ -1,6 +1,6 @@
-//! The keys beside a queue, and whether what stands there is ours or another program's.
+//! The keys beside a queue, and whether their values belong to this library or to another program.
 //!
-//! Every suffix is in [`KeyKind::ALL`], so that `doctor` looks at it.
+//! Every suffix is in [`KeyKind::ALL`], so that `doctor` checks it.
 
 use redis::{RedisResult, Value};
 
@@ -15,7 +15,7 @@ use crate::protocol::names::{QueueName, WorkerId};
 /// The field with which every entry of the list of finished calls begins.
 pub(super) const FINISHED_FIELD: &[u8] = b"task";
 
-/// A key beside a queue, by what it holds.
+/// The kind of a key beside a queue, by its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyKind {
     Notifications,
@@ -36,7 +36,7 @@ pub(crate) enum KeyKind {
 }
 
 impl KeyKind {
-    /// All of them.
+    /// All kinds.
     pub(crate) const ALL: [Self; 15] = [
         Self::Notifications,
         Self::Hand,
@@ -55,7 +55,7 @@ impl KeyKind {
         Self::Parked,
     ];
 
-    /// What is appended to the queue's name.
+    /// The suffix that is appended to the queue's name.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::Notifications => "_noti",
@@ -76,7 +76,7 @@ impl KeyKind {
         }
     }
 
-    /// What it holds, in words.
+    /// The content, in words.
     pub(crate) fn content(self) -> &'static str {
         match self {
             Self::Notifications | Self::Hand => "notifications",
@@ -95,12 +95,12 @@ impl KeyKind {
         }
     }
 
-    /// Which of these a key is, and of which queue.
+    /// The kind of a key, if it is one of `kinds`, and its queue.
     pub(crate) fn of_key<'a>(key: &'a str, kinds: &[Self]) -> Option<(Self, &'a str)> {
         kinds.iter().find_map(|kind| Some((*kind, key.strip_suffix(kind.suffix())?)))
     }
 
-    /// The two commands that show what stands there. Each answers with an error where the key has another type.
+    /// Appends the two commands that check the value. Each fails if the key has another type.
     fn ask(self, pipe: &mut redis::Pipeline, key: &str) {
         match self {
             Self::Notifications | Self::Hand => {
@@ -120,7 +120,7 @@ impl KeyKind {
         pipe.cmd("EXISTS").arg(key);
     }
 
-    /// Whether the answers are as they should be; none when nothing stands there.
+    /// Whether the replies are as expected; `None` if the key does not exist.
     fn fits(self, key: &str, answers: &[RedisResult<Value>]) -> Option<bool> {
         let [Ok(first), Ok(second)] = answers else { return Some(false) };
         match (self, first) {
@@ -161,7 +161,7 @@ fn is_pause(value: &Value) -> bool {
     matches!(value, Value::BulkString(text) if Paused::parse(text).is_some())
 }
 
-/// A slot of ours, whatever it owns, or anybody's that owns a message.
+/// Whether this is a slot of a worker of this library, or any slot that owns a message.
 fn is_owned(queue: &str, pair: &[Value]) -> bool {
     let [Value::BulkString(wire_id), Value::BulkString(message)] = pair else { return false };
     let is_ours = || {
@@ -178,7 +178,7 @@ fn is_count(pair: &[Value]) -> bool {
         && count.first().is_some_and(u8::is_ascii_digit)
 }
 
-/// A call by its id, or an entry of a later version, which begins with another letter.
+/// Whether this is the id of a call, or an entry of a later version, which begins with another letter.
 fn is_entry(value: &Value) -> bool {
     matches!(value, Value::BulkString(member) if member.len() > 1 && member[0].is_ascii_lowercase())
 }
@@ -192,7 +192,7 @@ fn is_scheduled(pair: &[Value]) -> bool {
     id.len() == 16 && Message::decode(message).is_ok()
 }
 
-/// Whether the first entry of a stream has this field first.
+/// Whether this is the first field of the first entry of a stream.
 pub(super) fn begins_with(entries: &[Value], field: &[u8]) -> bool {
     let Some(Value::Array(entry)) = entries.first() else { return false };
     let Some(Value::Array(fields)) = entry.get(1) else { return false };
@@ -200,7 +200,7 @@ pub(super) fn begins_with(entries: &[Value], field: &[u8]) -> bool {
 }
 
 impl Broker {
-    /// Whether each of these keys holds what it should; none when it is not there.
+    /// Whether each key holds what it should; `None` if it does not exist.
     pub(crate) async fn look(&self, keys: &[(&str, KeyKind)]) -> Result<Vec<Option<bool>>, BrokerError> {
         let mut pipe = redis::pipe();
         keys.iter().for_each(|(key, kind)| kind.ask(&mut pipe, key));
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn every_suffix_has_its_content() {
-        // Nothing stands under this one: it is kept free.
+        // This suffix is reserved, and no key uses it.
         let used = SUFFIXES.into_iter().filter(|suffix| *suffix != "_scheduled");
         for suffix in used {
             assert!(

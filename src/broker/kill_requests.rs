@@ -13,14 +13,14 @@ use crate::protocol::keys;
 /// How long an answer is kept for the operator.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// A request to end what a slot runs, as it is stored in Redis.
+/// A request to end the run of a slot, as stored in Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KillRequest {
     /// The slot.
     pub(crate) wire_id: String,
-    /// SHA-1 of the message that it owned then.
+    /// SHA-1 of the message that the slot owned at that time.
     pub(crate) digest: String,
-    /// The number of the worker's last script call then: messages that were claimed later are not meant.
+    /// The number of the worker's last script call at that time. The request does not concern messages claimed later.
     pub(crate) seq: u64,
     /// Who sent it.
     pub(crate) by: String,
@@ -31,15 +31,15 @@ pub(crate) struct KillRequest {
 pub(crate) enum KillAnswer {
     /// The run ends within that time.
     Ends(Duration),
-    /// The run goes on: it was asked to end, and cannot be made to.
+    /// The run continues: it was asked to end, and cannot be stopped.
     Blocks,
-    /// The slot runs it no more.
+    /// The slot no longer runs the message.
     Over,
-    /// The run was ended; its message is dead.
+    /// The run was ended; its message is a dead letter.
     Killed,
-    /// The run succeeded all the same.
+    /// The run succeeded nevertheless.
     Succeeded,
-    /// The message was taken away from the worker meanwhile.
+    /// Others took over the message meanwhile.
     Lost,
 }
 
@@ -99,7 +99,7 @@ impl Broker {
             .map_err(|error| BrokerError::from_redis("withdraw", &error))
     }
 
-    /// Answers a kill request about a message of that digest.
+    /// Answers a kill request about the message with that digest.
     pub(crate) async fn answer(
         &self,
         wire_id: &str,
@@ -116,7 +116,7 @@ impl Broker {
             .map_err(|error| BrokerError::from_redis("answer", &error))
     }
 
-    /// What a worker last said to an order about a message of that digest.
+    /// A worker's last answer to a kill request about the message with that digest.
     pub(crate) async fn answered(
         &self,
         wire_id: &str,

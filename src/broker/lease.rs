@@ -11,7 +11,7 @@ use crate::broker::script::Script;
 use crate::broker::target::Target;
 use crate::protocol::keys::QueueKeys;
 
-/// The keys of a worker on one queue, and who it is.
+/// The keys of a worker on one queue, and its identity.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LeaseKeys<'a> {
     pub(crate) queue: &'a QueueKeys,
@@ -37,7 +37,7 @@ impl<'a> LeaseKeys<'a> {
 }
 
 impl LeaseKeeper {
-    /// Creates it, not connected. A beat may take as long as any request, until [`Self::hurry`].
+    /// Creates it without connecting. A beat may take as long as any request, until [`Self::hurry`].
     pub(crate) fn new(target: &Arc<Target>) -> Self {
         Self { target: Arc::clone(target), longest: target.timeout, connection: None }
     }
@@ -51,13 +51,13 @@ impl LeaseKeeper {
     pub(crate) fn hurry(&mut self, longest: Duration) {
         self.longest = longest;
         let longest = Some(longest.min(self.target.timeout));
-        // One that does not take them is made anew.
+        // A connection that rejects the new timeouts is replaced.
         self.connection.take_if(|connection| {
             connection.set_read_timeout(longest).and_then(|()| connection.set_write_timeout(longest)).is_err()
         });
     }
 
-    /// Connects ahead of the first beat, which tries again if this fails.
+    /// Connects ahead of the first beat, which retries if this fails.
     pub(crate) fn connect_ahead(&mut self) {
         self.connection = self.connected().ok();
     }
@@ -70,7 +70,7 @@ impl LeaseKeeper {
         }
     }
 
-    /// Runs a script call. Connects if it is not connected; reconnects after an error.
+    /// Runs a script call. Connects if necessary; reconnects after an error.
     pub(super) fn run(&mut self, script: &Script, command: &Cmd) -> Result<Value, BrokerError> {
         let mut connection = self.connected()?;
         let reply = script.run_blocking(&mut connection, command)?;

@@ -1,4 +1,4 @@
-//! Sets and reads the policies of limits, and lets the calls run that wait for them.
+//! Sets and reads the policies of limits, and runs the calls that wait for them.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use crate::protocol::keys::{QueueKeys, waiters};
 use crate::protocol::limit::{LIMITS, Limit, LimitKeys, LimitName};
 use crate::protocol::names::QueueName;
 
-/// How many limits with parked messages one sweep of a queue looks at.
+/// How many limits with parked messages one sweep of a queue checks.
 const SWEPT: u32 = 500;
 /// How many messages one script call drops.
 const PURGED: u64 = 1000;
 
 impl Broker {
-    /// Sets the policy of a limit. Calls that wait run as far as it lets them.
+    /// Sets the policy of a limit. Waiting calls run as far as it permits.
     pub(crate) async fn set_limit(&self, name: &LimitName, limit: &Limit) -> Result<(), BrokerError> {
         let keys = LimitKeys::new(name);
         let mut pipe = redis::pipe();
@@ -33,7 +33,7 @@ impl Broker {
         self.let_run(name).await
     }
 
-    /// Removes the policy of a limit. Calls that wait for it run. Gives whether there was one.
+    /// Removes the policy of a limit. Calls that wait for it run. Returns whether there was one.
     pub(crate) async fn remove_limit(&self, name: &LimitName) -> Result<bool, BrokerError> {
         let keys = LimitKeys::new(name);
         let removed: u64 = self.read("remove_limit", redis::cmd("DEL").arg(&keys.policy)).await?;
@@ -48,10 +48,10 @@ impl Broker {
         applied.map_err(|error| BrokerError::from_redis(op, &error))
     }
 
-    /// Moves the calls that may run into their queues, until no more may.
+    /// Moves calls that may run into their queues, until no more may.
     async fn let_run(&self, name: &LimitName) -> Result<(), BrokerError> {
         let keys = LimitKeys::new(name);
-        // Once, those that were told before and have not come, too.
+        // Once, including calls that were told to run earlier and have not come.
         let mut again = true;
         loop {
             let (_, entries) = self.wake(&keys, &Waking { again, ..Waking::default() }).await?;
@@ -63,8 +63,8 @@ impl Broker {
         }
     }
 
-    /// Moves the messages of these entries of a line to the heads of their queues.
-    /// Gives the entries of those that were not parked.
+    /// Moves the messages of these line entries to the heads of their queues. Returns the entries of those that were not
+    /// parked.
     pub(crate) async fn unpark_all(
         &self,
         name: &LimitName,
@@ -86,7 +86,7 @@ impl Broker {
         Ok(missing)
     }
 
-    /// The names of limits for which messages of a queue wait: up to `most`, whichever.
+    /// The names of limits that messages of a queue wait for: up to `most`, in any order.
     pub(crate) async fn parked(&self, keys: &QueueKeys, most: u32) -> Result<Vec<LimitName>, BrokerError> {
         let mut command = redis::cmd("SRANDMEMBER");
         command.arg(&keys.parked).arg(most);
@@ -94,7 +94,7 @@ impl Broker {
         Ok(names.iter().filter_map(|name| LimitName::parse(name).ok()).collect())
     }
 
-    /// Messages of a queue that wait for a limit, oldest first: up to `count`, without the first `start`.
+    /// Up to `count` messages of a queue that wait for a limit, oldest first, without the first `start`.
     pub(crate) async fn parked_messages(
         &self,
         keys: &QueueKeys,
@@ -112,12 +112,12 @@ impl Broker {
         self.read("parked", redis::cmd("LLEN").arg(waiters(&keys.queue, name))).await
     }
 
-    /// Lets messages of a queue run that wait for limits though they may run, after a crash of the process that should have
-    /// said so. Gives how many were moved though their limits do not know them.
+    /// Moves parked messages of a queue that may already run, after a crash of the process that should have moved them.
+    /// Returns how many were moved although their limits do not know them.
     pub(crate) async fn sweep_parked(&self, keys: &QueueKeys) -> Result<u64, BrokerError> {
         let mut strays = 0;
         for name in self.parked(keys, SWEPT).await? {
-            // First, so that one that is parked meanwhile counts among those that wait.
+            // Counted first, so that a message parked meanwhile counts as waiting.
             let parked = self.parked_count(keys, &name).await?;
             let limit = LimitKeys::new(&name);
             let (waiting, entries) = self.wake(&limit, &Waking { again: true, ..Waking::default() }).await?;
@@ -132,8 +132,8 @@ impl Broker {
 }
 
 impl Broker {
-    /// Drops all messages of a queue that wait for limits, and has these limits forget who waits: calls of other queues ask again
-    /// when they are swept. Gives how many it dropped.
+    /// Drops all messages of a queue that wait for limits, and clears the lines of these limits: calls of other queues ask
+    /// again when they are swept. Returns how many were dropped.
     pub(crate) async fn purge_limited(&self, keys: &QueueKeys) -> Result<u64, BrokerError> {
         let mut dropped = 0;
         loop {
@@ -157,7 +157,7 @@ impl Broker {
     }
 }
 
-/// A limit as it is now.
+/// The current state of a limit.
 #[derive(Debug)]
 pub(crate) struct LimitState {
     pub(crate) name: LimitName,
@@ -165,7 +165,7 @@ pub(crate) struct LimitState {
     pub(crate) policy: [Option<u64>; 4],
     pub(crate) held: u64,
     pub(crate) waiting: u64,
-    /// Some of those who hold it.
+    /// Some of its holders.
     pub(crate) holders: Vec<String>,
     /// The first entries of its line.
     pub(crate) line: Vec<String>,
@@ -180,7 +180,7 @@ impl Broker {
         Ok(names)
     }
 
-    /// One limit, with up to `most` of those who hold it and of those who wait.
+    /// One limit, with up to `most` holders and waiting calls.
     pub(crate) async fn limit(&self, name: &LimitName, most: u64) -> Result<LimitState, BrokerError> {
         let keys = LimitKeys::new(name);
         let last = most.saturating_sub(1);

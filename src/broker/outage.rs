@@ -13,22 +13,22 @@ use crate::repeats::{Repeats, WINDOW};
 
 /// How many outages are logged in a minute.
 const FEW: u32 = 3;
-/// A failure without another attempt for so long no longer prevents the end of an outage.
+/// A failed request that was not retried for this long no longer prevents the end of an outage.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 /// How long after an outage an older connection may still fail without starting another outage.
 const LATE: Duration = Duration::from_millis(900);
 
-/// Which connection asks, for what, as the log names it, and of which queue; empty: of none in particular.
+/// The connection, the name of the request in the log, and its queue; empty if it concerns none in particular.
 type Source = (u64, &'static str, String);
 
-/// What is equal: the kind of the error, and where it concerns one queue alone, whose.
+/// What counts as the same failure: the kind of the error, and the source if the error concerns only one queue.
 type Class = (BrokerErrorKind, Option<Source>);
 
 /// The failures at one Redis, shared by all connections to it in this process.
 #[derive(Debug)]
 pub(crate) struct Outage {
     shared: Arc<Shared>,
-    /// The number of this connection among them.
+    /// The number of this connection.
     member: u64,
 }
 
@@ -42,13 +42,13 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     began: Instant,
-    /// When the last outage was over.
+    /// When the last outage ended.
     ended: Option<Instant>,
     failures: u64,
-    /// When each connection failed last.
+    /// When each source failed last.
     failing: HashMap<Source, Instant>,
     lines: HashMap<Class, Line>,
-    /// Whether a line of this outage was printed.
+    /// Whether a line about this outage was logged.
     is_told: bool,
     outages: Repeats<Class>,
 }
@@ -239,7 +239,7 @@ mod tests {
         for (queue, expected) in [("a", Some(0)), ("a", None), ("b", Some(0)), ("b", None)] {
             assert_eq!(outage.note("request", queue, &wrong, now), expected, "{queue}");
         }
-        // One that does not ask again.
+        // This one does not retry.
         assert_eq!(outage.end("request", "a", now), None);
         assert!(outage.end("request", "a", now + FORGOTTEN).is_some());
     }

@@ -1,8 +1,8 @@
 //! A connection that the waiting task reads itself, so that an idle worker starts a call as soon as possible.
 //!
-//! A connection of the library is shared: a task of its own reads the socket and passes the replies on. After a pause, when
-//! that code is no longer in the processor's caches, this takes longer than all that is done with the reply. Here the future
-//! that waits is woken by the socket, reads it, and keeps the replies of other futures for them.
+//! A connection of the library is shared: a separate task reads the socket and passes the replies on. After a pause, when
+//! that code is no longer in the processor's caches, this takes longer than handling the reply. Here, the socket wakes the
+//! waiting future itself, which reads the socket and keeps the replies of other futures for them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,14 +16,14 @@ use tokio::task::yield_now;
 
 use crate::broker::reply;
 
-/// How much is read at a time: the least, for short replies, and the most.
+/// Minimum and maximum number of bytes per read; the minimum is for short replies.
 const ROOM: (usize, usize) = (1 << 10, 64 << 10);
 /// The largest buffer that is kept for the next reply.
 const KEPT: usize = 64 << 10;
-/// After so many reads the task yields.
+/// The task yields after this many reads.
 const TURNS: u32 = 16;
 
-/// A connection whose replies are read by the futures that wait for them, all of one task.
+/// A connection whose replies are read by the futures that wait for them. All of them belong to one task.
 #[derive(Debug)]
 pub(super) struct RawConnection {
     stream: Stream,
@@ -38,18 +38,18 @@ pub(super) enum Stream {
     Unix(UnixStream),
 }
 
-/// Requests and replies. Requests have no names: replies come in the order of the requests.
+/// Requests and replies. Requests have no identifiers: replies come in the order of the requests.
 #[derive(Debug, Default)]
 struct Traffic {
-    /// What the socket has not taken yet.
+    /// Bytes that the socket has not accepted yet.
     unsent: Vec<u8>,
-    /// The beginning of a reply.
+    /// The beginning of an incomplete reply.
     received: Vec<u8>,
-    /// Whole replies; `None` if taken.
+    /// Complete replies; `None` once taken.
     here: VecDeque<Option<Value>>,
     /// The number of the first of them.
     first: u64,
-    /// The number of the next reply that will be asked for.
+    /// The number of the next reply to be requested.
     next: u64,
     /// Why nothing more can be sent. Replies may still arrive.
     cut: Option<RedisError>,
@@ -59,15 +59,15 @@ struct Traffic {
 
 impl RawConnection {
     pub(super) async fn new(stream: Stream, timeout: Duration) -> io::Result<Self> {
-        // It is not known to take anything before it was asked for that.
+        // The socket is not known to be writable until this has resolved.
         stream.ready(Interest::WRITABLE).await?;
         Ok(Self { stream, timeout, traffic: Mutex::default() })
     }
 
-    /// Sends requests when it is polled for the first time, and gives the replies to them, of which there are `count`.
+    /// Sends requests when first polled, and returns their replies, of which there are `count`.
     ///
-    /// After an error the line is of no more use. When the future is dropped, others get the replies that are theirs; its own
-    /// are kept as long as the line.
+    /// After an error, the connection is unusable. If the future is dropped, other futures still get their own replies; its
+    /// own replies are kept as long as the connection.
     pub(super) async fn ask(&self, requests: &[u8], count: usize) -> RedisResult<Vec<Value>> {
         let number = self.traffic().send(&self.stream, requests, count)?;
         match tokio::time::timeout(self.timeout, self.receive(number, count)).await {
@@ -93,7 +93,7 @@ impl RawConnection {
             let ready = self.stream.ready(interest).await?;
             self.traffic().go_on(&self.stream, ready, number, count);
             turns += 1;
-            // A server that sends without end does not block the task.
+            // A server that sends without end must not block the task.
             if turns % TURNS == 0 {
                 yield_now().await;
             }
@@ -106,11 +106,11 @@ impl RawConnection {
 }
 
 impl Traffic {
-    /// Gives the number of the first reply.
+    /// Sends requests. Returns the number of the first reply.
     fn send(&mut self, stream: &Stream, requests: &[u8], count: usize) -> RedisResult<u64> {
         debug_assert!(count > 0, "a request has a reply");
         if self.has(self.next, 0) {
-            // Bytes that are here already are no reply to this request.
+            // Bytes that have already arrived are not a reply to this request.
             self.read(stream);
             if !self.received.is_empty() {
                 self.broken.get_or_insert_with(reply::no_reply);
@@ -132,7 +132,7 @@ impl Traffic {
         self.first + self.here.len() as u64 >= number + count as u64
     }
 
-    /// Takes `count` replies from `number` on, when all of them are here.
+    /// Takes `count` replies from `number` on, once all of them have arrived.
     fn take(&mut self, number: u64, count: usize) -> RedisResult<Option<Vec<Value>>> {
         if !self.has(number, count) {
             return self.broken.clone().map_or(Ok(None), Err);
@@ -146,7 +146,7 @@ impl Traffic {
         Ok(Some(taken))
     }
 
-    /// Writes and reads what can be, unless another one has read these replies.
+    /// Writes and reads as much as possible, unless another future has already read these replies.
     fn go_on(&mut self, stream: &Stream, ready: Ready, number: u64, count: usize) {
         if self.broken.is_some() || self.has(number, count) {
             return;
@@ -175,7 +175,7 @@ impl Traffic {
 
     fn read(&mut self, stream: &Stream) {
         let length = self.received.len();
-        // As much again as is here, so that what is long takes few turns.
+        // Doubles the buffer, so that a long reply takes few reads.
         self.received.resize(length + length.clamp(ROOM.0, ROOM.1), 0);
         let read = stream.try_read(&mut self.received[length..]);
         self.received.truncate(length + *read.as_ref().unwrap_or(&0));
@@ -192,7 +192,7 @@ impl Traffic {
         let mut at = 0;
         while let Some((reply, length)) = reply::first(&self.received[at..])? {
             if self.has(self.next, 0) {
-                // Nobody asked for it, and whoever asks next is not to take it for an answer.
+                // An unsolicited reply must not be taken for the answer to the next request.
                 return Err(reply::no_reply());
             }
             self.here.push_back(Some(reply));
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(first.expect("a reply"), [bulk("1")]);
         assert_eq!(second.expect("replies"), [Value::Array(vec![bulk("abc")]), bulk("77")]);
 
-        // One that nobody waits for any more is left where it is, and one that was never polled is not sent.
+        // A reply that nobody waits for stays where it is, and a request that was never polled is not sent.
         drop(line.ask(b"never sent ", 1));
         let forgotten = tokio::time::timeout(Duration::ZERO, line.ask(b"third ", 1)).await;
         assert!(forgotten.is_err(), "expected no reply to it yet");
@@ -284,7 +284,7 @@ mod tests {
     async fn long_request_and_reply_go_in_pieces_and_free_their_memory() {
         let (line, mut there) = line(LIMIT).await;
         let request = "x".repeat(1 << 20);
-        // Each size leaves another rest of the room that was made for it.
+        // Each size leaves a different remainder of the buffer.
         for size in [70_000, 100_000, 130_000, 300_000] {
             let long = "y".repeat(size);
             let serve = async {
@@ -348,7 +348,7 @@ mod tests {
             drop(there);
             line.ask(b"?", 1).await
         };
-        // Polled in this order, so that the first is not polled between.
+        // Polled in this order, so that the first is not polled in between.
         let (first, second) = tokio::join!(biased; line.ask(b"?", 1), end);
         assert_eq!(first.expect("a reply"), [bulk(&"y".repeat(5000))]);
         assert!(second.expect_err("it ended").is_io_error());
@@ -359,7 +359,7 @@ mod tests {
         let (quiet, _there) = line(Duration::from_millis(1)).await;
         assert!(quiet.ask(b"?", 1).await.expect_err("no reply").is_timeout());
 
-        // Also where whoever polls it has no budget to keep.
+        // Also if the polling task has no budget to observe.
         let (endless, there) = line(Duration::from_millis(1)).await;
         let mut there = there.into_std().expect("a socket");
         there.set_nonblocking(false).expect("blocks");

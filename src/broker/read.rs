@@ -1,4 +1,4 @@
-//! Reads that change nothing, and the few single commands of an operator.
+//! Reads that change nothing, and the few single commands of operators.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::broker::server::ServerFacts;
 use crate::crash;
 use crate::protocol::keys::{QUEUES, QueueKeys};
 
-/// The last id that an entry of a stream can have: after it Redis knows no place.
+/// The last possible id of a stream entry. Redis accepts no position after it.
 const LAST_ID: &str = "18446744073709551615-18446744073709551615";
 
 /// An entry of a stream, such as a dead letter.
@@ -24,7 +24,7 @@ pub(crate) struct StreamEntry {
 /// Fields and their values.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// An entry of a stream: its id, and its fields, which anybody may have named.
+/// An entry of a stream: its id, and its fields, whose names may be arbitrary.
 pub(super) type Entry = (String, HashMap<Vec<u8>, Vec<u8>>);
 
 impl From<Entry> for StreamEntry {
@@ -33,7 +33,7 @@ impl From<Entry> for StreamEntry {
     }
 }
 
-/// What anybody may have written there, as text.
+/// Arbitrary bytes as text.
 fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -53,12 +53,12 @@ impl Broker {
             .map_err(|error| BrokerError::new(op, BrokerErrorKind::Reply, error.to_string()))
     }
 
-    /// What the server says of itself.
+    /// Facts about the server.
     pub(crate) async fn server_facts(&self) -> Result<ServerFacts, BrokerError> {
         self.read("info", &redis::cmd("INFO")).await.map(|text: String| ServerFacts::parse(&text))
     }
 
-    /// Settings of the server by pattern; empty where `CONFIG` is not allowed.
+    /// Settings of the server by pattern; empty if `CONFIG` is not allowed.
     pub(crate) async fn server_config(&self, pattern: &str) -> Result<HashMap<String, String>, BrokerError> {
         self.read("config", redis::cmd("CONFIG").arg("GET").arg(pattern)).await
     }
@@ -69,19 +69,19 @@ impl Broker {
         Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
     }
 
-    /// Whether the server takes writes, also those that need memory: a write of nothing, which changes no key, whatever
-    /// it holds, and makes none.
+    /// Checks that the server accepts writes, including those that need memory. The write is empty: it changes no key,
+    /// whatever its type, and creates none.
     pub(crate) async fn write_nothing(&self) -> Result<(), BrokerError> {
         let command = redis::cmd("SETRANGE").arg(QUEUES).arg(0).arg("").to_owned();
         match self.read::<Value>("write", &command).await {
-            // A set, as it should be: its type is looked at when the write itself was allowed.
+            // The key holds a set, as it should. Redis checks its type only after it has allowed the write itself.
             Err(error) if error.kind() == BrokerErrorKind::WrongType => Ok(()),
             written => written.map(drop),
         }
     }
 
-    /// Whether these queues can be used, and together: in a Redis Cluster, an error when their keys have no slot in common or
-    /// are at another node.
+    /// Checks that these queues can be used together. In a Redis Cluster, fails if their keys have no slot in common or are
+    /// on another node.
     pub(crate) async fn check_slot<'a>(
         &self,
         queues: impl IntoIterator<Item = &'a QueueKeys>,
@@ -96,12 +96,13 @@ impl Broker {
         self.read::<Value>("check_slot", &command).await.map(drop)
     }
 
-    /// Remembers that a queue is in use, so that a sweeper finds it.
+    /// Registers a queue, so that sweepers find it.
     pub(crate) async fn register_queue(&self, queue: &str) -> Result<(), BrokerError> {
         self.read::<Value>("register_queue", redis::cmd("SADD").arg(QUEUES).arg(queue)).await.map(drop)
     }
 
-    /// The queues that a worker or client of ours has used. What is no text was put there by somebody else.
+    /// The queues that workers or clients have registered. Skips entries that are not text, which another program put
+    /// there.
     pub(crate) async fn registered_queues(&self) -> Result<Vec<String>, BrokerError> {
         let names: Vec<Vec<u8>> = self.read("registered_queues", redis::cmd("SMEMBERS").arg(QUEUES)).await?;
         Ok(names.into_iter().filter_map(|name| String::from_utf8(name).ok()).collect())
@@ -145,7 +146,7 @@ impl Broker {
         self.read("waiting", redis::cmd("LRANGE").arg(&keys.queue).arg(start).arg(start + count - 1)).await
     }
 
-    /// Up to `count` waiting messages, without the last `skip`, oldest first.
+    /// Up to `count` waiting messages, oldest first, without the last `skip`.
     pub(super) async fn last_waiting(
         &self,
         keys: &QueueKeys,
@@ -156,7 +157,7 @@ impl Broker {
         self.read("waiting", redis::cmd("LRANGE").arg(&keys.queue).arg(first).arg(last)).await
     }
 
-    /// The message at the head of each of these lists, and how many there are; none where it is no list any more.
+    /// The message at the head of each list, and the length of the list; `None` if it is no longer a list.
     pub(crate) async fn heads(&self, lists: &[&str]) -> Result<Vec<Option<(Vec<u8>, u64)>>, BrokerError> {
         let mut pipe = redis::pipe();
         pipe.ignore_errors();
@@ -176,7 +177,7 @@ impl Broker {
         Ok(replies.chunks(2).map(head).collect())
     }
 
-    /// What slots own, a part of them: the next cursor, and (wire id, message).
+    /// A part of the owned messages: the next cursor, and pairs of (wire id, message).
     pub(crate) async fn owned(
         &self,
         keys: &QueueKeys,
@@ -194,7 +195,7 @@ impl Broker {
         Ok(owners.iter().map(|wire_id| shown(wire_id)).collect())
     }
 
-    /// What one slot owns.
+    /// The message that one slot owns.
     pub(crate) async fn owned_by(
         &self,
         keys: &QueueKeys,
@@ -203,22 +204,22 @@ impl Broker {
         self.read("owned_by", redis::cmd("HGET").arg(&keys.processing).arg(wire_id)).await
     }
 
-    /// Whether each of these live keys is there.
+    /// Whether each of these live keys exists.
     pub(crate) async fn alive(&self, wire_ids: &[&str]) -> Result<Vec<bool>, BrokerError> {
         self.each("alive", "EXISTS", wire_ids).await
     }
 
-    /// The type of each key; `none` where there is no key.
+    /// The type of each key; `none` if it does not exist.
     pub(crate) async fn key_types(&self, keys: &[&str]) -> Result<Vec<String>, BrokerError> {
         self.each("key_types", "TYPE", keys).await
     }
 
-    /// In how many milliseconds each key expires; -1 for one that never does, -2 for none.
+    /// In how many milliseconds each key expires; -1 if never, -2 if it does not exist.
     pub(crate) async fn expiries(&self, keys: &[&str]) -> Result<Vec<i64>, BrokerError> {
         self.each("expiries", "PTTL", keys).await
     }
 
-    /// What each of these keys holds; none where it is not there.
+    /// The value of each key; `None` if it does not exist.
     pub(crate) async fn values(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>, BrokerError> {
         self.each("values", "GET", keys).await
     }
@@ -242,17 +243,17 @@ impl Broker {
             .map_err(|error| BrokerError::from_redis(op, &error))
     }
 
-    /// Our workers on a queue: id, and the time in milliseconds at which its lease ends.
+    /// The workers of a queue: each id, and the time in milliseconds at which its lease ends.
     pub(crate) async fn workers(&self, keys: &QueueKeys) -> Result<Vec<(String, u64)>, BrokerError> {
         let mut command = redis::cmd("ZRANGE");
         command.arg(&keys.workers).arg(0).arg(-1).arg("WITHSCORES");
         let workers: Vec<(Vec<u8>, String)> = self.read("workers", &command).await?;
-        // A time that is none of ours is before all times, or after them.
+        // A score that is not a valid time counts as before or after all times.
         let end = |score: &str| score.parse().unwrap_or(if score.starts_with('-') { 0 } else { u64::MAX });
         Ok(workers.into_iter().map(|(id, score)| (shown(&id), end(&score))).collect())
     }
 
-    /// What a worker says of itself, as MessagePack; none when its lease ended long ago.
+    /// The description of a worker, as MessagePack; `None` if its lease ended long ago.
     pub(crate) async fn worker_info(&self, worker_key: &str) -> Result<Option<Vec<u8>>, BrokerError> {
         self.read("worker_info", redis::cmd("HGET").arg(worker_key).arg("info")).await
     }
@@ -294,7 +295,7 @@ impl Broker {
         Ok(entries.into_iter().next().map(StreamEntry::from))
     }
 
-    /// Deletes dead letters by id. Gives how many there were.
+    /// Deletes dead letters by id. Returns how many existed.
     pub(crate) async fn delete_dead(&self, keys: &QueueKeys, ids: &[String]) -> Result<u64, BrokerError> {
         let mut command = redis::cmd("XDEL");
         command.arg(&keys.dead);
@@ -308,7 +309,7 @@ impl Broker {
     }
 }
 
-/// The key that a command reads, which stands behind its name.
+/// The key that a command reads, which follows its name.
 fn first_key(command: &Cmd) -> Option<&str> {
     match command.args_iter().nth(1) {
         Some(Arg::Simple(key)) => std::str::from_utf8(key).ok(),

@@ -1,4 +1,4 @@
-//! The connection on which a worker waits: a raw one, or one of the library's for TLS.
+//! The connection on which a worker waits: a raw one, or one of the library for TLS.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ enum Connection {
 }
 
 impl Reader {
-    /// Connects, for requests that block on the server for up to `longest`.
+    /// Connects for requests that block on the server for up to `longest`.
     pub(super) async fn open(target: &Target, longest: Duration) -> Result<Self, BrokerError> {
         Self::connect(target, longest + target.timeout)
             .await
@@ -78,14 +78,14 @@ async fn connect_raw(client: &Client, longest: Duration) -> RedisResult<RawConne
     Ok(RawConnection::new(stream, longest).await?)
 }
 
-/// Sends the handshake through the library, on another descriptor of the same connection.
+/// Performs the handshake through the library, on another descriptor of the same connection.
 async fn greet<S>(client: &Client, stream: S) -> RedisResult<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // A line reads no other version.
+    // A raw connection reads only this version.
     let settings = client.get_connection_info().redis_settings().clone().set_protocol(ProtocolVersion::RESP2);
-    // What would drive the connection is dropped before it has begun, and closes no more than the descriptor.
+    // The future that would drive the connection is dropped before it starts, which closes only this descriptor.
     MultiplexedConnection::new(&settings, stream).await.map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! Reads the record of a call, and hears of its end.
+//! Reads the record of a call, and receives its end.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -42,7 +42,7 @@ const LISTED: [&str; 18] = [
     "by",
 ];
 
-/// What is published when a call has ended: its state, and fields of its record.
+/// The notice that a call has ended: its state, and fields of its record.
 pub(crate) type RecordEnd = Record;
 
 impl Record {
@@ -66,7 +66,7 @@ impl Record {
         self.0.get(name).map(Vec::as_slice)
     }
 
-    /// Reads what `note_end` publishes: the state, then names and values.
+    /// Parses the notice that `note_end` publishes: the state, then names and values.
     fn read_end(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let Head::Array(count) = reader.head().ok()? else { return None };
@@ -87,18 +87,18 @@ impl Record {
 #[derive(Clone)]
 pub(crate) struct RecordListener(PubSubSink);
 
-/// The ends that are published: the channel, and what is said.
+/// The published ends of calls: each channel, and its notice.
 pub(crate) type RecordEnds = Pin<Box<dyn Stream<Item = (String, Option<RecordEnd>)> + Send>>;
 
 impl Broker {
-    /// The record of a call; `None` where it has none, or has one no more.
+    /// The record of a call; `None` if it has none, or no longer has one.
     pub(crate) async fn record(&self, queue: &QueueName, id: CallId) -> Result<Option<Record>, BrokerError> {
         let command = redis::cmd("HGETALL").arg(keys::record(queue, id)).to_owned();
         let fields: HashMap<String, Vec<u8>> = self.read("record", &command).await?;
         Ok((!fields.is_empty()).then_some(Record(fields)))
     }
 
-    /// The records of calls, without their results and logs, which may be large.
+    /// The records of calls, without results and logs, which may be large.
     pub(crate) async fn records(
         &self,
         queue: &QueueName,
@@ -122,7 +122,7 @@ impl Broker {
                 fields.filter_map(|(name, value)| Some(((*name).to_owned(), value?))).collect();
             (!fields.is_empty()).then_some(Record(fields))
         };
-        // Another program's key is no record.
+        // A key of another program is not a record.
         let found = |reply: RedisResult<_>| {
             let reply = reply.map_err(|error| BrokerError::from_redis("record", &error));
             match reply {
@@ -133,8 +133,8 @@ impl Broker {
         replies.into_iter().map(found).collect()
     }
 
-    /// The ids of up to `count` finished calls with a record, without the first `start`: first those whose records are kept
-    /// longest, which are the newest where all are kept for as long. None: there are no more.
+    /// The ids of up to `count` finished calls with a record, without the first `start`. Records that are kept longest come
+    /// first; these are the newest if all are kept equally long. `None` if there are no more.
     #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
     pub(crate) async fn done(
         &self,
@@ -149,7 +149,7 @@ impl Broker {
         Ok((!ids.is_empty()).then(|| ids.into_iter().filter_map(call).collect()))
     }
 
-    /// Opens a connection on which the ends of calls are heard.
+    /// Opens a connection that receives the ends of calls.
     pub(crate) async fn listen_to_records(&self) -> Result<(RecordListener, RecordEnds), BrokerError> {
         let timeout = self.target.timeout;
         let connected = tokio::time::timeout(timeout, self.target.client().get_async_pubsub()).await;
@@ -176,12 +176,12 @@ impl RecordListener {
         self.0.clone().subscribe(channel).await.map_err(|error| failed(&error))
     }
 
-    /// Waits until all that was published before is handed on.
+    /// Waits until everything published earlier has been passed on.
     pub(crate) async fn catch_up(&self) -> Result<(), BrokerError> {
         self.0.clone().ping::<redis::Value>().await.map(drop).map_err(|error| failed(&error))
     }
 
-    /// Does not listen to it any more.
+    /// Unsubscribes from the channel of a record.
     pub(crate) async fn unsubscribe(&self, channel: &str) -> Result<(), BrokerError> {
         self.0.clone().unsubscribe(channel).await.map_err(|error| failed(&error))
     }

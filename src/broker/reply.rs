@@ -2,7 +2,7 @@
 
 use redis::{ErrorKind, RedisError, RedisResult, Value};
 
-/// The longest line of a reply: a type, and a number or the text of an error.
+/// The longest line of a reply: its type, and a number or the text of an error.
 const LONGEST_LINE: usize = 64 << 10;
 /// The deepest nesting of arrays in a reply.
 const DEEPEST: usize = 8;
@@ -26,7 +26,7 @@ fn at_depth(bytes: &[u8], depth: usize) -> RedisResult<Option<(Value, usize)>> {
         let digits = str::from_utf8(&bytes[1..end]).ok()?;
         digits.parse::<i64>().ok()
     };
-    // None is the length of what is not there.
+    // A length of -1 stands for a null value.
     let size = || match number() {
         Some(-1) => Ok(None),
         number => number.and_then(|number| usize::try_from(number).ok()).map(Some).ok_or_else(no_reply),

@@ -32,7 +32,7 @@ pub(crate) enum Pace {
 #[derive(Debug, Default)]
 pub(crate) struct ScannedQueues {
     pub(crate) queues: BTreeSet<QueueName>,
-    /// Names of foreign queues that end like a key of ours, and why they are rejected.
+    /// Names of foreign queues with a key suffix of this library, and why they are rejected.
     pub(crate) refused: BTreeMap<String, NameError>,
     /// Keys with the name of a key beside a queue that hold something else.
     pub(crate) foreign: BTreeSet<String>,
@@ -121,7 +121,7 @@ impl Broker {
         Ok(())
     }
 
-    /// One step of a scan: the next cursor, and the keys that match, of that type only where one is given.
+    /// Runs one step of a scan. Returns the next cursor and the matching keys, restricted to a type if one is given.
     pub(crate) async fn scan_step(
         &self,
         cursor: u64,

@@ -1,7 +1,8 @@
 //! Calls scripts by their digests, and sends the text to a server that does not know one.
 //!
-//! A process loads all scripts once, when it connects for the first time; reconnecting sends none of them. They are sent without
-//! comments and indentation, a third of their bytes: before a password, Redis takes at most 16,384 in one argument.
+//! A process loads all scripts once, when it first connects; reconnecting sends none of them. They are sent without
+//! comments and indentation, which are a third of their bytes: before authentication, Redis accepts at most 16,384 bytes
+//! per argument.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -20,13 +21,13 @@ pub(super) struct Script {
     loaded: LazyLock<Loaded>,
 }
 
-/// What is sent of a script.
+/// The text and the digest of a script, as sent.
 struct Loaded {
     text: String,
     digest: String,
 }
 
-/// What several scripts share, by name: `--! include name` stands for it.
+/// Text that several scripts share, by name: `--! include name` inserts it.
 const SHARED: [(&str, &str); 11] = [
     ("cancelled", include_str!("../../lua/shared/cancelled.lua")),
     ("deaths", include_str!("../../lua/shared/deaths.lua")),
@@ -41,8 +42,8 @@ const SHARED: [(&str, &str); 11] = [
     ("tracked", include_str!("../../lua/shared/tracked.lua")),
 ];
 
-/// How many bytes Redis takes as one bulk from a connection that has not authenticated itself. The scripts follow the password
-/// without waiting for its reply, so that a longer one would turn "wrong password" into a broken connection.
+/// How many bytes Redis accepts as one bulk from a connection that is not authenticated. The scripts follow the password
+/// without waiting for its reply, so a longer script would turn "wrong password" into a broken connection.
 #[cfg(test)]
 const LARGEST_BULK: usize = 16_384;
 
@@ -66,7 +67,8 @@ impl Loaded {
     }
 }
 
-/// A script with what it shares with others in its place, and empty lines instead of comments: Redis names lines in its errors.
+/// Inserts the shared text into a script, and replaces comments with empty lines, because Redis names line numbers in its
+/// errors.
 fn spliced(file: &str) -> String {
     let mut text = String::with_capacity(2 * file.len());
     for line in file.lines().map(str::trim_start) {
@@ -125,14 +127,14 @@ pub(super) fn add_loads(pipeline: &mut Pipeline) {
     }
 }
 
-/// The digest by which the script of that name is called.
+/// The digest of the script with that name.
 #[cfg(feature = "testing")]
 pub(crate) fn digest_of(name: &str) -> Option<&'static str> {
     let script = ALL.iter().find(|script| script.name == name)?;
     Some(script.loaded.digest.as_str())
 }
 
-/// The text of the script of that name, as it is sent. For tests and benchmarks of ours.
+/// The text of the script with that name, as sent. For tests and benchmarks.
 #[must_use]
 pub fn script_text(name: &str) -> Option<&'static str> {
     let script = ALL.iter().find(|script| script.name == name)?;
@@ -140,7 +142,7 @@ pub fn script_text(name: &str) -> Option<&'static str> {
 }
 
 impl Script {
-    /// A call with `keys`; `arguments` and `bytes` say how much will be appended, so that it is allocated once.
+    /// Creates a call with `keys`; `arguments` and `bytes` say how much will be appended, so that memory is allocated once.
     pub(super) fn command(&self, keys: &[&str], arguments: usize, bytes: usize) -> Cmd {
         let key_bytes: usize = keys.iter().map(|key| key.len()).sum();
         let mut command = Cmd::with_capacity(keys.len() + arguments + 3, key_bytes + bytes + 64);
@@ -151,13 +153,13 @@ impl Script {
         command
     }
 
-    /// Runs a call that [`Self::command`] began.
+    /// Runs a call that [`Self::command`] created.
     pub(super) async fn run<C: Calls>(&self, connection: &mut C, command: Cmd) -> Result<Value, BrokerError> {
         let call = Numbered::new(command);
         crash::point(self.name, "before");
         let mut result = connection.call(&call).await;
         if is_unknown_script(&result) {
-            // Refused before anything ran, so it is safe to send it again.
+            // Redis refused it before anything ran, so it is safe to send it again.
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(&self.loaded.text).to_owned();
             result = match connection.call(&Numbered::new(load)).await {
                 Ok(_) => connection.call(&call.again()).await,
@@ -195,7 +197,7 @@ impl Script {
         BrokerError::from_redis(self.name, error).of_queue(queue_of(command))
     }
 
-    /// The values of a reply, or of a part of it, that is to be an array.
+    /// The values of a reply, or of a part of it, that must be an array.
     pub(super) fn array(&self, reply: Value) -> Result<Vec<Value>, BrokerError> {
         match reply {
             Value::Array(values) => Ok(values),
@@ -203,7 +205,7 @@ impl Script {
         }
     }
 
-    /// The number of messages that a reply is to be.
+    /// The number of messages from a reply.
     pub(super) fn count(&self, reply: &Value) -> Result<u64, BrokerError> {
         match reply {
             Value::Int(count) => Ok(count.unsigned_abs()),
@@ -211,9 +213,9 @@ impl Script {
         }
     }
 
-    /// The reply was of another shape than the script's header says.
+    /// The error for a reply that does not have the form given in the script's header.
     pub(super) fn unexpected(&self, reply: &Value) -> BrokerError {
-        // Nothing of what calls carry, which may be much.
+        // Without the contents of calls, which may be large.
         let came = match reply {
             Value::Array(values) => format!("an array of {}", values.len()),
             Value::BulkString(bytes) => format!("a string of {} bytes", bytes.len()),
@@ -223,12 +225,12 @@ impl Script {
     }
 }
 
-/// A duration as scripts and expiries take it; at least 1, since Redis refuses an expiry of 0.
+/// A duration in milliseconds, for scripts and expiries; at least 1, because Redis refuses an expiry of 0.
 pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 2).max(1)
 }
 
-/// The queue whose keys a call has: each call has one that stands beside the queue's own.
+/// The queue of a call's keys: each call has a key that is named after its queue.
 fn queue_of(command: &Cmd) -> Option<&str> {
     keys_of(command).find_map(|key| SUFFIXES.iter().find_map(|suffix| key.strip_suffix(suffix)))
 }

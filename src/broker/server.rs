@@ -12,7 +12,7 @@ const OLDEST: (u32, u32) = (6, 2);
 pub(crate) struct ServerFacts {
     /// The version of Redis that it is compatible with, such as `7.2.4`.
     pub(crate) redis_version: String,
-    /// All fields that `INFO` told.
+    /// All fields of `INFO`.
     pub(crate) fields: HashMap<String, String>,
 }
 
@@ -33,7 +33,7 @@ impl ServerFacts {
         self.fields.get("redis_mode").is_some_and(|mode| mode == "cluster")
     }
 
-    /// An error if it is too old to have all commands of the scripts.
+    /// Fails if the server is too old to have all commands of the scripts.
     pub(super) fn check_version(&self) -> Result<(), BrokerError> {
         let mut numbers = self.redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

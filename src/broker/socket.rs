@@ -27,7 +27,7 @@ use crate::broker::tls::Secure;
 /// How many requests may wait to be written.
 const BUFFERED: usize = 1024;
 
-/// A connection that was used so recently is not checked before a write.
+/// A connection used this recently is not checked before a write.
 const QUIET: Duration = Duration::from_micros(20);
 
 /// A connection on which many requests can be in flight. The last clone closes it.
@@ -41,14 +41,14 @@ pub(super) struct SharedConnection {
 /// The task that drives a connection ends with it.
 struct Driver(tokio::task::AbortHandle);
 
-/// What is known about a connection, in addition to its replies.
+/// The state of a connection, in addition to its replies.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     /// How many bytes the kernel has taken.
     written: AtomicU64,
     /// How many requests are in flight.
     requests: AtomicUsize,
-    /// Nothing can be sent any more.
+    /// Whether nothing can be sent any more.
     closed: AtomicBool,
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn open(target: &Target) -> RedisResult<SharedConnection> {
     };
     let traffic = Arc::new(Traffic::default());
     let socket = Socket { stream, traffic: Arc::clone(&traffic), used: Instant::now() };
-    // How long a reply may take is for those who wait for it.
+    // Callers limit how long a reply may take.
     let settings = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(BUFFERED);
     let (connection, driver) =
         MultiplexedConnection::new_with_config(info.redis_settings(), socket, settings).await?;
@@ -128,7 +128,7 @@ impl Traffic {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Begins a request, which ends when the returned value is dropped.
+    /// Begins a request. It ends when the returned value is dropped.
     pub(super) fn begin(&self) -> InFlight<'_> {
         self.requests.fetch_add(1, Ordering::Relaxed);
         InFlight { traffic: self, written_before: self.written.load(Ordering::Acquire) }
@@ -140,7 +140,8 @@ impl Traffic {
 }
 
 impl InFlight<'_> {
-    /// Whether nothing was written since it began. Bytes of other requests count too: then it may have been written.
+    /// Whether nothing was written since the request began. Bytes of other requests count too: then it may have been
+    /// written.
     pub(super) fn is_unwritten(&self) -> bool {
         self.traffic.written.load(Ordering::Acquire) == self.written_before
     }
@@ -173,7 +174,7 @@ impl Stream {
     }
 }
 
-/// Calls a method of the stream that is inside.
+/// Calls a method of the inner stream.
 macro_rules! inside {
     ($socket:expr, $stream:ident => $call:expr) => {
         match &mut $socket.stream {
@@ -227,7 +228,7 @@ impl AsyncWrite for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Also when its runtime ends.
+        // Also if its runtime ends.
         self.traffic.close();
     }
 }

@@ -1,4 +1,4 @@
-//! What a sweep needs besides its scripts: the queues in use, the number of missing tokens, and the sweep lock.
+//! Everything that a sweep needs besides its scripts: the queues in use, the number of missing tokens, and the sweep lock.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use crate::broker::script::milliseconds;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::WorkerId;
 
-/// How often, and at which interval, a gap between messages and tokens is checked.
+/// How many times, and at which interval, a gap between messages and tokens is checked.
 const SAMPLES: u32 = 40;
 const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 /// How long after the end of its lease a worker is forgotten.
 pub(super) const FORGET_WORKERS: Duration = Duration::from_secs(60);
-/// How many of them one sweep forgets.
+/// How many workers one sweep forgets.
 const FORGOTTEN_AT_ONCE: u32 = 1000;
 
 impl Broker {
-    /// Whether each of these queues has a key of those that a sweep changes. One that Redis tells nothing of counts as in
-    /// use: its sweep says why, and the others are swept.
+    /// Whether each queue has one of the keys that a sweep changes. A queue that Redis reports an error for counts as in
+    /// use: its sweep logs the reason, and the others are swept.
     pub(crate) async fn in_use(&self, queues: &[QueueKeys]) -> Result<Vec<bool>, BrokerError> {
         let mut pipe = redis::pipe();
         for keys in queues {
@@ -35,7 +35,7 @@ impl Broker {
         Ok(replies.into_iter().map(|reply| reply.unwrap_or(true)).collect())
     }
 
-    /// Messages that wait, and tokens for them, as good as at one instant. (A transaction is refused by a full Redis.)
+    /// The numbers of waiting messages and of tokens, almost at the same instant. (A full Redis refuses a transaction.)
     async fn depth(&self, keys: &QueueKeys) -> Result<(i64, i64), BrokerError> {
         let mut pipe = redis::pipe();
         pipe.cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
@@ -43,9 +43,9 @@ impl Broker {
         Ok((waiting, tokens))
     }
 
-    /// How many tokens are missing (negative: too many). Watches for up to 400 ms, since a token is in a worker's
-    /// hand for a moment, between its `BLPOP` and its claim: tokens are missing only while none is there and nobody
-    /// takes a message, and there are too many only while that never changes.
+    /// How many tokens are missing (negative: how many too many). Watches for up to 400 ms, since a worker briefly holds a
+    /// token between its `BLPOP` and its claim. Tokens are missing only if none is present and nobody takes a message, and
+    /// there are too many only if that never changes.
     pub(crate) async fn gap(&self, keys: &QueueKeys) -> Result<i64, BrokerError> {
         let (mut before, tokens) = self.depth(keys).await?;
         let mut gap = before - tokens;
@@ -70,12 +70,12 @@ impl Broker {
         self.read("waiting", redis::cmd("LLEN").arg(&keys.queue)).await
     }
 
-    /// How many tokens are in the hand of a queue: of workers that were just woken, or left there.
+    /// How many tokens of a queue are in transit (in `Q_hand`): of workers that were just woken, or left over.
     pub(crate) async fn in_hand(&self, keys: &QueueKeys) -> Result<u64, BrokerError> {
         self.read("in_hand", redis::cmd("LLEN").arg(&keys.hand)).await
     }
 
-    /// Takes the turn to sweep for `turn`, unless another process has it.
+    /// Takes the sweep lock for `turn`, unless another process has it.
     pub(crate) async fn take_turn(
         &self,
         keys: &QueueKeys,
@@ -85,7 +85,7 @@ impl Broker {
         let mut command = redis::cmd("SET");
         command.arg(&keys.sweep).arg(who).arg("NX").arg("PX").arg(milliseconds(turn));
         match self.read::<Value>("take_turn", &command).await {
-            // A full Redis has no room for turns, and needs the sweep all the more.
+            // A full Redis has no room for locks, and needs the sweep all the more.
             Err(error) if error.kind() == BrokerErrorKind::Full => Ok(true),
             reply => match reply? {
                 Value::Nil => self.limit_turn(keys, turn).await,
@@ -94,11 +94,11 @@ impl Broker {
         }
     }
 
-    /// Cuts a turn of another that lasts longer than ours would: since the server's clock was set back, or for ever, as one
-    /// from a copy of the data without times. Where the key holds no turn, as another program's, it stays as it is, and
-    /// nobody takes turns: this gives true.
+    /// Shortens a sweep lock that lasts longer than a new one would: because the server's clock was set back, or because it
+    /// never expires, as in a copy of the data without expiries. If the key holds no lock, but a value of another program,
+    /// it stays as it is, no locks are taken, and this returns true.
     async fn limit_turn(&self, keys: &QueueKeys, turn: Duration) -> Result<bool, BrokerError> {
-        // An error where it is no string.
+        // An error if the key is not a string.
         let who: Option<Vec<u8>> = self.read("take_turn", redis::cmd("GET").arg(&keys.sweep)).await?;
         let Some(who) = who else { return Ok(false) };
         if std::str::from_utf8(&who).ok().and_then(WorkerId::parse).is_none() {
@@ -113,8 +113,8 @@ impl Broker {
         Ok(false)
     }
 
-    /// Forgets workers whose leases ended [`FORGET_WORKERS`] before `now`, by the server's clock. What is no worker's id
-    /// stays: it is another program's.
+    /// Forgets workers whose leases ended [`FORGET_WORKERS`] before `now`, by the server's clock. Entries that are not
+    /// worker ids stay: they belong to another program.
     pub(crate) async fn forget_workers(&self, keys: &QueueKeys, now: Duration) -> Result<(), BrokerError> {
         let until = milliseconds(now.saturating_sub(FORGET_WORKERS));
         let mut command = redis::cmd("ZRANGEBYSCORE");

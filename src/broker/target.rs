@@ -1,4 +1,4 @@
-//! The address of Redis, its timeout, and the reasons why there is no connection to it.
+//! The address of Redis, its timeout, and why a connection to it failed.
 
 #[cfg(feature = "tls")]
 use std::io;
@@ -28,12 +28,12 @@ pub(crate) struct Target {
     #[cfg(feature = "tls")]
     tls: Option<tls::Connector>,
     pub(super) timeout: Duration,
-    /// The failures there, shared by all connections.
+    /// The failures at this address, shared by all connections.
     pub(crate) outage: Outage,
 }
 
 impl Target {
-    /// Reads the settings; connects to nothing.
+    /// Reads the settings without connecting.
     pub(crate) fn new(config: &RedisConfig) -> Result<Arc<Self>, BrokerError> {
         let client = address::client(config)?;
         Ok(Arc::new(Self {
@@ -58,7 +58,7 @@ impl Target {
         self.tls.as_ref().ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
-    /// Why there is no connection. Which of the two sides speaks TLS can only be guessed from how it failed.
+    /// The reason why connecting failed. Which of the two sides speaks TLS can only be guessed from the error.
     pub(super) fn not_connected(&self, op: &'static str, error: &RedisError) -> BrokerError {
         let found = BrokerError::connecting(op, error).at(&self.address());
         let info = self.client.get_connection_info();
@@ -111,8 +111,8 @@ fn address_of(client: &Client) -> String {
     }
 }
 
-/// The error that a server sends before it closes a new connection, because it has too many or is in protected mode. The
-/// library discards errors that arrive during its handshake.
+/// The error that a server sends before it closes a new connection, because it has too many connections or is in protected
+/// mode. The library discards errors that arrive during its handshake.
 fn first_words(address: &ConnectionAddr) -> Option<String> {
     let mut words = [0; 2048];
     let length = match address {

@@ -1,4 +1,4 @@
-//! Reads of the timetable of a queue: calls that are not to run yet.
+//! Reads the timetable of a queue: calls that are scheduled for later.
 
 #[cfg(feature = "testing")]
 use std::time::Duration;
@@ -9,8 +9,8 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::keys::QueueKeys;
 
 impl Broker {
-    /// Up to `count` ids in the timetable, the first due first, without the first `start`, and when each is due, in
-    /// milliseconds since 1970. What is no call is left out; none: there are no more.
+    /// Up to `count` ids in the timetable, earliest first, without the first `start`, and when each is due, in milliseconds
+    /// since 1970. Skips entries that are not calls. `None` if there are no more.
     pub(crate) async fn dues(
         &self,
         keys: &QueueKeys,
@@ -31,7 +31,7 @@ impl Broker {
         Ok(Some(members.into_iter().filter_map(call).collect()))
     }
 
-    /// When a call is due, in milliseconds since 1970, unless it is not in the timetable.
+    /// When a call is due, in milliseconds since 1970; `None` if it is not in the timetable.
     pub(crate) async fn due(&self, keys: &QueueKeys, id: CallId) -> Result<Option<u64>, BrokerError> {
         let mut command = redis::cmd("ZSCORE");
         command.arg(&keys.due).arg([b"c", &id.as_bytes()[..]].concat());
@@ -39,14 +39,14 @@ impl Broker {
         Ok(due.map(|due| due.max(0.0) as u64))
     }
 
-    /// Makes all that is in the timetable due so much earlier, and has the processes that move calls look again.
+    /// Makes everything in the timetable due earlier by this much, and has the processes that move calls check again.
     #[cfg(feature = "testing")]
     pub(crate) async fn advance(&self, keys: &QueueKeys, by: Duration) -> Result<(), BrokerError> {
         let mut command = redis::cmd("ZRANGE");
         let members: Vec<Vec<u8>> = self.read("advance", command.arg(&keys.due).arg(0).arg(-1)).await?;
         let mut pipe = redis::pipe();
         for member in members {
-            // Nothing for one that was moved meanwhile.
+            // Does nothing for a call that was moved meanwhile.
             pipe.cmd("ZADD").arg(&keys.due).arg("XX").arg("INCR").arg(-(by.as_millis() as f64)).arg(member);
         }
         pipe.cmd("PUBLISH").arg(&keys.due_channel).arg(0);
@@ -54,7 +54,7 @@ impl Broker {
         advanced.map_err(|error| BrokerError::from_redis("advance", &error))
     }
 
-    /// The messages of calls in the timetable, none for one that is gone.
+    /// The messages of calls in the timetable; `None` for a call that is gone.
     pub(crate) async fn later(
         &self,
         keys: &QueueKeys,

@@ -1,4 +1,4 @@
-//! TLS with Redis: its settings, its connections, and what to do about its errors.
+//! TLS with Redis: settings, connections, and advice for errors.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -26,13 +26,13 @@ pub(super) type Secure = TlsStream<TcpStream>;
 /// Opens connections that speak TLS.
 pub(super) struct Connector(TlsConnector);
 
-/// The files that the settings name, read and checked: authorities to trust instead of the system's, and our certificate.
+/// The files from the settings, read and checked: authorities to trust instead of the system's, and the client certificate.
 struct Files {
     authorities: Option<(Vec<u8>, RootCertStore)>,
     identity: Option<Identity>,
 }
 
-/// Our own certificate.
+/// The client certificate.
 struct Identity {
     pem: ClientTlsConfig,
     chain: Vec<CertificateDer<'static>>,
@@ -40,7 +40,7 @@ struct Identity {
 }
 
 impl Connector {
-    /// Reads what the settings name.
+    /// Reads the settings.
     pub(super) fn new(config: &RedisConfig) -> Result<Self, BrokerError> {
         let Files { authorities, identity } = Files::read(config)?;
         let authorities = match authorities {
@@ -66,7 +66,7 @@ impl Connector {
     }
 }
 
-/// A client that speaks TLS, for the Redis that the settings name.
+/// Creates a client that speaks TLS with the configured Redis.
 pub(super) fn client(
     config: &RedisConfig,
     info: impl FnOnce() -> Result<ConnectionInfo, BrokerError>,
@@ -125,7 +125,7 @@ impl Files {
     }
 }
 
-/// The authorities in a file. One that cannot be used would make the whole file unusable when we connect.
+/// The authorities in a file. Rejects a file with an invalid one, which would make the whole file unusable when connecting.
 fn authorities(path: &Path) -> Result<(Vec<u8>, RootCertStore), BrokerError> {
     let (pem, certificates) = certificates("redis.tls_ca", path)?;
     let mut store = RootCertStore::empty();
@@ -161,7 +161,7 @@ impl Identity {
 /// The certificates in a file, and its text.
 fn certificates(setting: &str, path: &Path) -> Result<(Vec<u8>, Vec<CertificateDer<'static>>), BrokerError> {
     let pem = read(setting, path)?;
-    // Without one it would trust nobody, and say so only when it connects.
+    // A file without certificates would trust no server, and would be noticed only when connecting.
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match certificates {
         Ok(some) if !some.is_empty() => Ok((pem, some)),
@@ -179,7 +179,7 @@ fn unusable(setting: &str, path: &Path, problem: impl Display) -> BrokerError {
     BrokerError::new("connect", BrokerErrorKind::Tls, text)
 }
 
-/// What to do about a certificate of the server that we do not accept: nothing was sent.
+/// The advice if this client rejected the certificate of the server: nothing was sent.
 pub(super) fn refused_by_us(error: &RedisError) -> Option<&'static str> {
     let Some(TlsError::InvalidCertificate(problem)) = cause::of_connection::<TlsError>(error) else {
         return None;

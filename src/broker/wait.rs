@@ -20,19 +20,19 @@ use crate::protocol::keys::QueueKeys;
 /// How long one wait blocks: long enough to cost nothing, short enough to notice a peer that has vanished.
 const BLOCK: Duration = Duration::from_secs(5);
 
-/// A connection of its own that waits for a token. Clones share it: Redis runs what one sends during the wait of another when
-/// that wait has ended.
+/// A separate connection that waits for a token. Clones share it: Redis runs the request of one clone after the wait of
+/// another has ended.
 #[derive(Clone)]
 pub(crate) struct Waiter {
     connection: Reader,
     client_id: u64,
-    /// A claim did not get its own reply, so the next wait may not get its own either.
+    /// A claim did not get its own reply, so the next wait may not, either.
     broken: Arc<AtomicBool>,
 }
 
 impl Waiter {
-    /// Waits until a queue has a token and moves it to `Q_hand`. Returns whether one came; none did if a while has passed, at most
-    /// `lasts`, or [`Broker::unblock`] was called.
+    /// Waits until a queue has a token, and moves it to `Q_hand`. Returns whether a token came. None did if the wait timed
+    /// out, after at most `lasts`, or if [`Broker::unblock`] was called.
     ///
     /// A dropped future may have moved a token; the next claim that checks `Q_hand` takes it. A full Redis rejects this
     /// command, unlike [`wait_any`](Self::wait_any).
@@ -49,7 +49,7 @@ impl Waiter {
         let Some(moved) = reply else { return Ok(false) };
         crash::point("wait", "replied");
         if !is_token(&moved) {
-            // It is at the right end of the hand, where a pick-up leaves what is no token.
+            // It is at the right end of `Q_hand`, where a pick-up leaves entries that are not tokens.
             let mut back = redis::cmd("LMOVE");
             back.arg(&keys.hand).arg(&keys.notifications).arg("RIGHT").arg("LEFT");
             return Err(self.foreign(&keys.notifications, &back).await);
@@ -57,8 +57,8 @@ impl Waiter {
         Ok(true)
     }
 
-    /// Waits until one of `notifications` (keys, in order of preference) has a token and pops it. Returns its index among the
-    /// keys, or `None` if a while has passed or [`Broker::unblock`] was called.
+    /// Waits until one of `notifications` (keys, in order of preference) has a token, and pops it. Returns its index among
+    /// the keys, or `None` if the wait timed out or [`Broker::unblock`] was called.
     ///
     /// Not cancel-safe: a dropped future may have popped a token, which is then lost until a sweeper
     /// balances the queue. Call `unblock` and await it instead.
@@ -91,7 +91,7 @@ impl Waiter {
         }
     }
 
-    /// The error for a list that holds something other than tokens. `back` puts back what was popped.
+    /// The error for a list that holds something other than tokens. `back` returns what was popped.
     async fn foreign(&mut self, key: &str, back: &Cmd) -> BrokerError {
         match back.query_async::<Value>(&mut self.connection).await {
             Ok(_) => BrokerError::foreign("wait", key),
@@ -99,7 +99,7 @@ impl Waiter {
         }
     }
 
-    /// Claims at most one message, behind a wait in flight: Redis runs it as soon as the wait has ended.
+    /// Claims at most one message behind a wait in flight: Redis runs the claim as soon as the wait has ended.
     pub(crate) async fn pick_up(
         &self,
         keys: &QueueKeys,
@@ -124,7 +124,7 @@ impl Waiter {
         Ok(())
     }
 
-    /// What [`Broker::unblock`] needs.
+    /// The client id that [`Broker::unblock`] needs.
     pub(crate) fn client_id(&self) -> u64 {
         self.client_id
     }
@@ -137,7 +137,7 @@ impl fmt::Debug for Waiter {
 }
 
 impl Broker {
-    /// Opens a connection of its own to wait on.
+    /// Opens a separate connection for waiting.
     pub(crate) async fn waiter(&self) -> Result<Waiter, BrokerError> {
         let mut connection = Reader::open(&self.target, BLOCK).await?;
         let client_id = redis::cmd("CLIENT")
@@ -159,19 +159,19 @@ impl Broker {
             .map_err(|error| BrokerError::from_redis("unblock", &error))
     }
 
-    /// Returns a token that this worker cannot use, so that another worker wakes, unless the message was taken meanwhile: the
-    /// token that was popped, or one of those in `Q_hand`.
+    /// Returns a token that this worker cannot use, so that another worker wakes, unless the message was taken meanwhile.
+    /// It is the token that was popped, or one of those in `Q_hand`.
     pub(crate) async fn give_token_back(&self, keys: &QueueKeys, token: Token) -> Result<(), BrokerError> {
         self.add_tokens(keys, 1, token == Token::Moved).await.map(drop)
     }
 }
 
-/// Whether this is a notification, and not a value of another program.
+/// Whether a value is a token, and not from another program.
 fn is_token(value: &Value) -> bool {
     !matches!(value, Value::BulkString(bytes) if bytes != TOKEN)
 }
 
-/// The same error, with the key among these that holds no list if that is the problem: Redis does not name it.
+/// The same error with the key that holds no list, if that is the problem: Redis does not name it.
 async fn of_list<C: ConnectionLike>(error: BrokerError, keys: &[&str], connection: &mut C) -> BrokerError {
     if error.kind() != BrokerErrorKind::WrongType {
         return error;

@@ -1,4 +1,4 @@
-//! Names the key that holds another type than it should: Redis rejects a request without saying which one it is.
+//! Names the key that holds the wrong type: Redis rejects a request without naming it.
 
 use redis::Value;
 
@@ -24,7 +24,7 @@ const TYPES: [(&str, &str); 15] = [
     ("_finished", "stream"),
 ];
 
-/// The type that a key of `queue` should have. `None`: it is one of a worker or a slot, whose names are random.
+/// The type that a key of `queue` should have. `None` if it belongs to a worker or a slot, whose names are random.
 pub(super) fn expected_type(key: &str, queue: &str) -> Option<&'static str> {
     let suffix = key.strip_prefix(queue)?;
     if suffix.is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn expected_type(key: &str, queue: &str) -> Option<&'static str> {
     TYPES.iter().find(|(known, _)| *known == suffix).map(|(_, kind)| *kind)
 }
 
-/// The same error, with the one of these keys that holds another type than the one given, if that is the problem.
+/// The same error, naming the key that holds a wrong type, if that is the problem.
 pub(super) async fn named<C: Calls>(
     error: BrokerError,
     keys: &[(&str, &str)],

@@ -1,4 +1,4 @@
-//! What happens in a child? It is set up, takes one request after another, runs it, reports, and ends.
+//! Runs calls in a child: sets it up, runs one request after another, reports each run, and exits.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -31,16 +31,16 @@ use crate::task::handler::Handler;
 use crate::task::progress::Reporter;
 use crate::task::{Cancellation, Layers, Registration, Registry, Scope, States};
 
-/// With what a child ends that could not be set up, or whose worker is gone.
+/// The exit code of a child that could not be set up, or whose worker is gone.
 const UNFIT: i32 = 70;
 
-/// What a child is called, but for one that waits for its only run.
+/// The process name of a child, except while it waits for its only run.
 const BUSY: &CStr = c"delayed-child";
 
-/// A message that calls `-`: no path of a task is that.
+/// A message that calls `-`, which is not a valid task path.
 const NO_CALL: &[u8] = b"\x92\xa1-\x90";
 
-/// What a child finds ready. What the zygote has made, no child has to make.
+/// What the zygote prepares, so that no child has to.
 #[derive(Debug)]
 pub(super) struct ChildEnvironment {
     registry: Registry,
@@ -49,13 +49,13 @@ pub(super) struct ChildEnvironment {
     forwarder: Forwarder,
 }
 
-/// Where a child finds itself.
+/// The parts of a child.
 pub(super) struct ChildParts {
     pub(super) zygote: Pid,
     pub(super) requests: OwnedFd,
     pub(super) reports: OwnedFd,
     pub(super) output: OwnedFd,
-    /// Where it can receive a packet.
+    /// The buffer for received packets.
     pub(super) buffer: Vec<u8>,
     pub(super) lasting: Limits,
     pub(super) reuse: Reuse,
@@ -67,29 +67,29 @@ struct Child<'a> {
     requests: OwnedFd,
     reports: Arc<OwnedFd>,
     output: OutputPipe,
-    /// Made when a task first needs it.
+    /// Created when a task first needs it.
     runtime: Option<tokio::runtime::Runtime>,
     terminator: SigtermHandler,
-    /// What holds for a task without limits.
+    /// The limits for a task without its own.
     inherited: InheritedLimits,
-    /// What was asked of the kernel last.
+    /// The limits that were set last.
     limits: Limits,
-    /// Of a child that is used again.
+    /// For a child that is reused.
     leftovers: Option<Leftovers>,
 }
 
-/// How much more memory than before its first run a child may use, as a part of the limit of the next one.
+/// How much more memory than before its first run a child may use, as a fraction of the limit of the next run.
 const MOST_KEPT: u64 = 8;
 
 impl ChildEnvironment {
-    /// Takes over what is logged in this process.
+    /// Takes over the logging of this process.
     pub(super) fn new(registry: Registry, states: States, layers: Layers) -> Self {
         Forwarder::shorten_panics();
         Self { registry, states: Arc::new(states), layers, forwarder: Forwarder::install() }
     }
 }
 
-/// Does once in the zygote what would be a first time in each child: what is made then, they find.
+/// Does in the zygote what would otherwise happen for the first time in each child, which then inherits the results.
 pub(super) fn prepare(environment: &ChildEnvironment, buffer: &mut [u8]) -> nix::Result<()> {
     let (requests, reports) = packets::pair()?;
     let mut child = Child {
@@ -107,7 +107,7 @@ pub(super) fn prepare(environment: &ChildEnvironment, buffer: &mut [u8]) -> nix:
     Ok(())
 }
 
-/// Serves until its last run, or until the worker is gone.
+/// Serves until the last run, or until the worker is gone.
 pub(super) fn run(environment: &ChildEnvironment, parts: ChildParts) -> ! {
     name_process(if parts.reuse.runs == 1 { c"delayed-spare" } else { BUSY });
     let me = Pid::from_raw(0);
@@ -119,7 +119,7 @@ pub(super) fn run(environment: &ChildEnvironment, parts: ChildParts) -> ! {
         .and_then(|kept| <[OwnedFd; 2]>::try_from(kept).map_err(|_| nix::Error::EBADF))
         .and_then(|kept| kept.iter().try_for_each(descriptors::set_blocking).map(|()| kept))
         .and_then(|kept| signals::unblock_all().map(|()| kept));
-    // Owned by nobody any more: it was closed above.
+    // Nothing owns it any more: it was closed above.
     std::mem::forget(parts.output);
     let known = (prepared, OutputPipe::of_standard_output(), InheritedLimits::now());
     let (Ok([requests, reports]), Ok(output), Ok(inherited)) = known else { exit_now(UNFIT) };
@@ -180,13 +180,13 @@ impl Child<'_> {
                 }
                 (None, Ok(message)) => self.answer(&request, &message),
             };
-            // A line that the task began is in a buffer of this process, which ends without looking, or runs another call.
+            // A partial line of the task is in a buffer of this process, which exits without flushing or runs another call.
             descriptors::flush_standard_output();
             let asked = self.terminator.has_fired();
             let mut retires = runs == reuse.runs
                 || refused.is_some()
                 || asked
-                // Something that this run started lives on. It ends with this process.
+                // Something that this run started is still alive. It ends with this process.
                 || !matches!(peek_ended(), Ended::NoChildren)
                 || reuse.memory.is_some_and(|most| memory::of_process(me).is_none_or(|now| now > most));
             if let Some(task) = task.filter(|_| !retires)
@@ -207,7 +207,7 @@ impl Child<'_> {
                 return;
             }
             if retires {
-                // To end takes a process longer than most of a run: who hears of that goes first.
+                // Exiting takes a process longer than most of a run, so the thread that waits for the report goes first.
                 std::thread::yield_now();
                 return;
             }
@@ -217,10 +217,10 @@ impl Child<'_> {
         }
     }
 
-    /// Looks for what the last run has left, in a child that is used again. Gives what there is.
+    /// Looks for leftovers of the last run in a child that is reused. Returns what it found.
     fn find_leftovers(&mut self, task: &'static Registration) -> Option<&'static str> {
         self.leftovers.as_ref()?;
-        // Those of the last run are no leftovers. They are set again.
+        // The limits of the last run are not leftovers. They are set again.
         if self.limits != Limits::NONE {
             if limits::set_liftable(&Limits::NONE, &self.inherited).is_err() {
                 return Some("a limit that cannot be lifted");
@@ -230,14 +230,14 @@ impl Child<'_> {
         self.leftovers.as_mut()?.before_next(task, &self.environment.states)
     }
 
-    /// Tells that this child begins no other run. What it was given is run by others.
+    /// Reports that this child begins no further run, so that its pending runs go to others.
     fn retire(&self, left: &str) {
-        // A worker that is gone need not know.
+        // The worker may be gone.
         let _ = packets::send(&*self.reports, &encode(&Report::Retired { left: left.to_owned() }), &[]);
     }
 
-    /// Does what a run does around its task. A process that was just forked stops at each page that it touches for the
-    /// first time; better now than when somebody waits.
+    /// Does everything that a run does around its task. A newly forked process is slowed down when it first touches each
+    /// page; better now than while a caller waits.
     fn rehearse(&mut self, buffer: &mut [u8]) {
         let message = Some(serde_bytes::Bytes::new(NO_CALL));
         let (queue, worker, limits) = ("rehearsal".into(), "".into(), Limits::NONE);
@@ -266,17 +266,17 @@ impl Child<'_> {
         }));
     }
 
-    /// Waits for a request. None when the worker is gone.
+    /// Waits for a request. `None` if the worker is gone.
     fn next_request<'a>(&self, buffer: &'a mut [u8]) -> Option<(&'a [u8], Option<OwnedFd>)> {
         let packet = packets::receive(&self.requests, buffer).ok()?;
         let file = packet.descriptors.into_iter().next();
         (packet.length > 0 && !packet.is_cut).then_some((&buffer[..packet.length], file))
     }
 
-    /// Runs a call, and gives the task, unless nothing of it was run.
+    /// Runs a call. Returns the task, unless it did not run at all.
     fn answer(&mut self, request: &Request<'_>, message: &[u8]) -> (Answer, Option<&'static Registration>) {
         self.environment.forwarder.set_level(request.level);
-        // CPU time and address space count from now.
+        // CPU time and address space count from here.
         let Limits { cpu_seconds, address_space, .. } = request.limits;
         if request.limits != self.limits || cpu_seconds.or(address_space).is_some() {
             if let Err(error) = limits::set_liftable(&request.limits, &self.inherited) {
@@ -301,7 +301,7 @@ impl Child<'_> {
             Err(error) => {
                 let problem = format!("the child could not be prepared: {error}");
                 let Limits { address_space, open_files, .. } = request.limits;
-                // A thread, memory or descriptors: what the task may not have, or what nobody has.
+                // Threads, memory or descriptors: exhausted for this task by its limits, or for the whole system.
                 if address_space.or(open_files).is_some() {
                     Answer::Refused { problem }
                 } else {
@@ -321,7 +321,7 @@ impl Child<'_> {
         request: &Request<'_>,
     ) -> io::Result<Outcome> {
         let cancellation = ends_after(request.timeout_ms);
-        // A task that cannot hear of it is ended by SIGTERM at once.
+        // A task that cannot notice SIGTERM is ended by it at once.
         let listens = task.context.then(|| cancellation.clone());
         if listens.is_some() && !self.terminator.has_started() {
             Leftovers::keep(self.leftovers.as_mut(), 1, || self.terminator.listen(listens))?;
@@ -333,7 +333,7 @@ impl Child<'_> {
         let reports = Arc::clone(&self.reports);
         let reporter = message.keeps_result().then(|| {
             Reporter::new(move |note| {
-                // A worker that is gone need not know.
+                // The worker may be gone.
                 let _ = packets::send(&*reports, &encode(&Report::Note(note.note)), &[]);
             })
         });
@@ -355,12 +355,12 @@ impl Child<'_> {
                 }
             }),
         };
-        // It has run: from here on nothing may say that it has not.
+        // The task has run: from here on, no report may say that it has not.
         let _ = self.terminator.listen(None);
         Ok(outcome)
     }
 
-    /// The runtime of this child, made when a run first needs it.
+    /// The runtime of this child, created when a run first needs it.
     fn runtime(&mut self) -> io::Result<&tokio::runtime::Runtime> {
         let runtime = match self.runtime.take() {
             Some(runtime) => runtime,
@@ -373,7 +373,7 @@ impl Child<'_> {
     }
 }
 
-/// An answer as it fits into a packet: a large result goes into a file beside it.
+/// Makes an answer fit into a packet: moves a large result into a file beside it.
 fn beside(answer: Answer) -> (Answer, Option<File>) {
     let Answer::Returned { value } = answer else { return (answer, None) };
     let bytes = encode(&value);
@@ -388,7 +388,7 @@ fn beside(answer: Answer) -> (Answer, Option<File>) {
     }
 }
 
-/// What tells a run that it should end, and when it will.
+/// The cancellation of a run, with the time at which it will be asked to end.
 fn ends_after(timeout_ms: Option<u64>) -> Cancellation {
     let cancellation = Cancellation::new();
     if let Some(timeout) = timeout_ms {
@@ -407,7 +407,7 @@ impl From<Outcome> for Answer {
             Outcome::Failed(error) => Self::Failed { again: error.again(), message: error.to_string() },
             Outcome::Panicked { message } => Self::Panicked { message },
             Outcome::Arguments { problem } => Self::Arguments { problem },
-            // The inline runner makes no others.
+            // The inline runner creates no others.
             other => Self::Refused { problem: excerpt(other) },
         }
     }

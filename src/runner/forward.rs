@@ -1,4 +1,4 @@
-//! Forwards what a child logs to the worker, which logs it again.
+//! Forwards log events of a child to the worker, which logs them.
 
 use std::collections::HashMap;
 use std::fmt::{self, Write};
@@ -20,27 +20,27 @@ use crate::runner::frame::{LogLine, Report, encode};
 use crate::runner::span;
 use crate::sys::packets;
 
-/// What a child logs with. It is made by the zygote, so that no child has to.
+/// The logger of children. The zygote creates it, so that no child has to.
 #[derive(Debug, Clone)]
 pub(super) struct Forwarder(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Where to; a child knows.
+    /// The connection to the worker, known only in a child.
     reports: OnceLock<Arc<OwnedFd>>,
     level: AtomicU8,
 }
 
 impl Forwarder {
-    /// Takes what is logged in this process, from now on. A program that had its own logger before the zygote was
-    /// started keeps that: it writes to the standard error stream or wherever it does.
+    /// Takes over the logging of this process. If the program installed its own logger before the zygote started, that one
+    /// stays, and writes wherever it did before.
     pub(super) fn install() -> Self {
         let forwarder = Self(Arc::new(Shared { reports: OnceLock::new(), level: AtomicU8::new(0) }));
         let _ = tracing::subscriber::set_global_default(Registry::default().with(forwarder.clone()));
         forwarder
     }
 
-    /// Has the text of a panic shortened in this process, which writes it on its standard error stream.
+    /// Shortens panic messages in this process before they are written to standard error.
     pub(super) fn shorten_panics() {
         let write = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -53,13 +53,13 @@ impl Forwarder {
         }));
     }
 
-    /// Sends it there.
+    /// Sends events to this connection.
     pub(super) fn connect(&self, reports: Arc<OwnedFd>) {
-        // A process is the child of one worker.
+        // A process is the child of one worker only.
         let _ = self.0.reports.set(reports);
     }
 
-    /// How much is sent: 0 nothing, 1 errors … 5 all.
+    /// Sets the level that is sent: 0 nothing, 1 errors … 5 everything.
     pub(super) fn set_level(&self, level: u8) {
         self.0.level.store(level, Ordering::Relaxed);
     }
@@ -76,7 +76,7 @@ fn number(level: Level) -> u8 {
     }
 }
 
-/// How much this process logs, as [`Forwarder::set_level`] takes it.
+/// The log level of this process, as [`Forwarder::set_level`] takes it.
 pub(super) fn level_now() -> u8 {
     LevelFilter::current().into_level().map_or(0, number)
 }
@@ -90,7 +90,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Forwarder {
     }
 
     fn enabled(&self, metadata: &Metadata<'_>, _: Context<'_, S>) -> bool {
-        // The worker has a span of this run too, and logs there what is sent.
+        // The worker has its own span for this run, and logs the events there.
         let is_of_run = metadata.is_span() && metadata.target() == span::TARGET;
         !is_of_run && number(*metadata.level()) <= self.0.level.load(Ordering::Relaxed)
     }
@@ -120,7 +120,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Forwarder {
             fields: text.fields.into_text(),
         };
         let Some(reports) = self.0.reports.get() else { return };
-        // To a worker that is gone there is nothing to say.
+        // The worker may be gone.
         let _ = packets::send(&**reports, &encode(&Report::Log(Box::new(line))), &[]);
     }
 }
@@ -153,7 +153,7 @@ impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         match field.name() {
             "message" => {
-                // Writing to it does not fail.
+                // Writing to a `String` cannot fail.
                 let _ = write!(self.message, "{value:?}");
             }
             name => {
@@ -164,7 +164,7 @@ impl Visit for Text {
     }
 }
 
-/// A text that may have anything in it, as a part of a line.
+/// Converts arbitrary text to a part of a log line.
 pub(super) fn in_one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
@@ -177,7 +177,7 @@ pub(super) fn in_one_line(text: &str) -> String {
     line
 }
 
-/// Which run a line belongs to.
+/// The run that a line belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin<'a> {
     pub(super) task: &'a str,
@@ -192,7 +192,7 @@ impl Origin<'static> {
     pub(super) const NOBODY: Self = Self { task: "", queue: "", pid: 0, span: None };
 }
 
-/// Logs a child's line here, under its own level and target, with what is known of its run.
+/// Logs a line of a child here, under its own level and target, with the details of its run.
 pub(super) fn log(line: &LogLine, origin: Origin<'_>) {
     let Some(metadata) = metadata_for(line) else { return };
     let _entered = origin.span.map(Span::enter);
@@ -224,12 +224,12 @@ pub(super) fn log(line: &LogLine, origin: Origin<'_>) {
 }
 
 const FIELDS: &[&str] = &["message", "task", "queue", "pid", "fields"];
-/// How many pairs of a level and a target are kept. A program has as many as it has modules that log.
+/// How many pairs of a level and a target are kept. A program has as many as modules that log.
 const MOST_TARGETS: usize = 4096;
-/// The most bytes of a target: it is the path of a module.
+/// The maximum length of a target in bytes: a target is the path of a module.
 const MAX_TARGET: usize = 256;
 
-/// What `tracing` wants to know of the place of an event lives as long as the program; so each is made once.
+/// `tracing` needs metadata that lives as long as the program, so each is created once.
 fn metadata_for(line: &LogLine) -> Option<&'static Metadata<'static>> {
     type Known = HashMap<(u8, String), &'static Metadata<'static>>;
     static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
@@ -246,7 +246,7 @@ fn metadata_for(line: &LogLine) -> Option<&'static Metadata<'static>> {
     if let Some(metadata) = known.get(&key) {
         return Some(metadata);
     }
-    // A longer one is not of our logger: whatever else writes there must not fill the memory.
+    // A longer target does not come from the child's logger, and must not fill the memory.
     if known.len() >= MOST_TARGETS || line.target.len() > MAX_TARGET {
         return None;
     }
@@ -259,10 +259,10 @@ fn metadata_for(line: &LogLine) -> Option<&'static Metadata<'static>> {
     Some(metadata)
 }
 
-/// A place that is known by its address only; whether it is of interest is asked at each event.
+/// A callsite that is identified by its address only; interest is checked for each event.
 #[derive(Default)]
 struct LogCallsite {
-    // Of no meaning: two places must not have one address.
+    // Never read: it gives each callsite a distinct address.
     _size: u8,
 }
 

@@ -1,4 +1,4 @@
-//! What do worker, zygote and child say to each other? One packet each; what cannot be read is no frame.
+//! The messages between worker, zygote and child. Each is one packet; bytes that cannot be decoded are no frame.
 
 use std::borrow::Cow;
 
@@ -15,10 +15,10 @@ use crate::task::return_value::ReturnValue;
 /// From the worker to the zygote.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum ZygoteRequest {
-    /// Fork a child that is called so. Beside it: its requests, its reports, its output.
+    /// Fork a child with this number. Its requests, reports and output are passed as descriptors.
     Fork {
         child: u64,
-        /// What lasts as long as the process.
+        /// The limits that last as long as the process.
         lasting: Limits,
         reuse: Reuse,
     },
@@ -26,33 +26,33 @@ pub(super) enum ZygoteRequest {
     Signal { child: u64, signal: i32 },
 }
 
-/// How long a child may be used.
+/// How long a child may be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Reuse {
-    /// For how many runs.
+    /// Maximum number of runs.
     pub(super) runs: u64,
-    /// Until it has more anonymous and shared memory than this after a run, in bytes.
+    /// After a run, the child may have at most this much anonymous and shared memory, in bytes.
     pub(super) memory: Option<u64>,
 }
 
 impl Reuse {
-    /// For one run.
+    /// For a single run.
     pub(super) const ONCE: Self = Self { runs: 1, memory: None };
 }
 
 /// From the zygote to the worker.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(super) enum ZygoteEvent {
-    /// A child lives.
+    /// A child was forked.
     Forked { child: u64, pid: i32 },
-    /// A child could not be forked, for this error of the system.
+    /// A child could not be forked, with this error number.
     Refused { child: u64, errno: i32 },
-    /// A child has ended; all of its group were killed, and its orphans.
+    /// A child has ended. Its process group and its orphans were killed.
     Ended { child: u64, status: Status, used: ResourceUsage },
 }
 
 impl ZygoteEvent {
-    /// About whom.
+    /// The child that the event is about.
     pub(super) fn child(&self) -> u64 {
         match self {
             Self::Forked { child, .. } | Self::Refused { child, .. } | Self::Ended { child, .. } => *child,
@@ -60,25 +60,25 @@ impl ZygoteEvent {
     }
 }
 
-/// From the worker to a child: run this.
+/// From the worker to a child: a run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request<'a> {
-    /// What the report is to say.
+    /// The number for the report.
     pub(super) run: u64,
     /// The queue that the call came from.
     #[serde(borrow)]
     pub(super) queue: Cow<'a, str>,
-    /// Which worker it runs for, and in which of its slots.
+    /// The worker, and its slot for this run.
     #[serde(borrow)]
     pub(super) worker: Cow<'a, str>,
     pub(super) slot: usize,
-    /// What this run may use.
+    /// The limits of this run.
     pub(super) limits: Limits,
-    /// After how many milliseconds the run will be asked to end.
+    /// The time in milliseconds after which the run is asked to end.
     pub(super) timeout_ms: Option<u64>,
-    /// How much is logged: 0 nothing, 1 errors … 5 all.
+    /// The log level: 0 nothing, 1 errors … 5 everything.
     pub(super) level: u8,
-    /// The message; none: it is in the file beside this packet.
+    /// The message; `None` if it is in the file beside this packet.
     #[serde(borrow)]
     pub(super) message: Option<&'a serde_bytes::Bytes>,
 }
@@ -88,37 +88,37 @@ pub(super) struct Request<'a> {
 pub(super) enum Report {
     /// Something was logged.
     Log(Box<LogLine>),
-    /// The run says something of its progress.
+    /// The progress of the run.
     Note(Note),
-    /// A run with a limit of memory begins, in a process that uses so many bytes before it.
+    /// A run with a memory limit begins, in a process that uses this many bytes before it.
     Began { run: u64, memory: u64 },
-    /// The child ends now: it is not as it was before the runs that it has reported. It has begun no other.
+    /// The child exits now, because it is not as it was before the runs that it has reported. It has begun no other.
     Retired {
-        /// What an earlier run has left.
+        /// What an earlier run left behind.
         left: String,
     },
     /// A run has ended.
     Ended {
         run: u64,
         answer: Answer,
-        /// The child ends now, and is not to be given another run.
+        /// The child exits now and must not get another run.
         retires: bool,
-        /// A SIGTERM came to it, from whomever.
+        /// The child received a SIGTERM, from any sender.
         asked: bool,
-        /// Some of what it wrote was not read yet; behind it stands a mark. Of a child that ends, all is.
+        /// Some of its output was not read yet, and is followed by a mark. If the child exits, all of its output is read.
         marked: bool,
     },
 }
 
-/// What a run came to, as its child tells it.
+/// The result of a run, as its child reports it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
     Succeeded,
-    /// It succeeded, and what it returned is kept.
+    /// The run succeeded and returned a value that is kept.
     Returned {
         value: ReturnValue,
     },
-    /// The same, where that is in a file beside the packet.
+    /// The same, with the value in a file beside the packet.
     ReturnedInFile,
     Failed {
         message: String,
@@ -138,7 +138,7 @@ pub(super) enum Answer {
     Refused {
         problem: String,
     },
-    /// The system has no more of something that it takes to run a task; the task did not run.
+    /// The system lacks a resource that running a task requires; the task did not run.
     Short {
         problem: String,
     },
@@ -151,25 +151,25 @@ pub(super) struct LogLine {
     pub(super) level: u8,
     pub(super) target: String,
     pub(super) message: String,
-    /// `name=value`, those of the spans around it first.
+    /// `name=value` pairs, starting with those of the surrounding spans.
     pub(super) fields: String,
 }
 
-/// The most bytes of a report: two shortened texts, and the fields around them.
+/// Maximum size of a report in bytes: two shortened texts, and the fields around them.
 pub(super) const MAX_REPORT: usize = 3 * LONGEST;
 
-/// As it is sent.
+/// Encodes a frame.
 pub(super) fn encode(frame: &impl Serialize) -> Vec<u8> {
-    // Numbers, texts and bytes: there is nothing in a frame that could not be written.
+    // Cannot fail: a frame consists of numbers, texts and bytes.
     rmp_serde::to_vec(frame).unwrap_or_default()
 }
 
-/// Reads a frame; none when it is none.
+/// Decodes a frame; `None` if it is malformed.
 pub(super) fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
     from_slice(bytes).ok()
 }
 
-/// What the bytes are as a request or event of the zygote, and as a request to or report of a child. For fuzzing.
+/// Decodes the bytes as each kind of frame, for fuzzing.
 #[cfg(feature = "testing")]
 pub fn read_frames(bytes: &[u8]) -> [Option<(String, Vec<u8>)>; 4] {
     fn read<'a, T: Deserialize<'a> + Serialize + std::fmt::Debug>(

@@ -1,4 +1,4 @@
-//! How is a task run in this process? Polled or called, with its panics caught.
+//! Runs a task in this process: polls or calls it, and catches its panics.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -26,11 +26,11 @@ use crate::task::trace::{traced, within};
 use crate::task::{Cancellation, Layers, Registration, Scope, States, TaskError};
 
 thread_local! {
-    /// The task whose code this thread is in. Without a destructor, so that it can be asked while the process exits.
+    /// The task whose code this thread is running. It has no destructor, so it can be read while the process exits.
     static RUNNING: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
-/// While it is there, this thread is in the code of a task.
+/// As long as this exists, the thread is running the code of a task.
 struct InTask {
     before: Option<&'static str>,
 }
@@ -47,14 +47,14 @@ impl Drop for InTask {
     }
 }
 
-/// The task whose code this thread is in.
+/// The task whose code this thread is running.
 pub(crate) fn running_here() -> Option<&'static str> {
     RUNNING.get()
 }
 
 /// A run of an asynchronous task. Resolves to its outcome; never panics.
 ///
-/// Cancel-safe in the sense that dropping it drops the task's future where it stands.
+/// Cancel-safe in the sense that dropping it drops the task's future at its current `await`.
 pub(crate) struct Run {
     task: &'static str,
     future: Stage,
@@ -63,11 +63,11 @@ pub(crate) struct Run {
 enum Stage {
     /// The task's own future.
     Begun(RunFuture),
-    /// One that ends with the outcome of a task which has to wait for its states.
+    /// A future that waits for the states of its task first, and resolves to the outcome.
     Waiting(Pin<Box<dyn Future<Output = Outcome> + Send>>),
 }
 
-/// Reads the arguments of an asynchronous task and makes its run. A task that blocks is not for here.
+/// Decodes the arguments of an asynchronous task and creates its run. Not for blocking tasks.
 pub(crate) fn start(
     task: &'static Registration,
     arguments: Arguments<'_>,
@@ -92,7 +92,7 @@ pub(crate) fn start(
     }
 }
 
-/// The future of a task, inside of the layers of its program.
+/// The future of a task within the layers of its program.
 #[inline]
 fn surrounded(
     function: for<'a> fn(Arguments<'a>, &Scope<'_>) -> Result<RunFuture, ArgumentError>,
@@ -108,7 +108,7 @@ fn surrounded(
     Ok(layers.around(context, future))
 }
 
-/// The run of an asynchronous task that asks for states which are not made yet.
+/// The run of an asynchronous task whose states are not created yet.
 pub(crate) fn start_with_states(
     task: &'static Registration,
     message: Bytes,
@@ -121,7 +121,7 @@ pub(crate) fn start_with_states(
         if let Err(outcome) = make_states(task, &states).await {
             return outcome;
         }
-        // It was read once before it came here, so it can be read again.
+        // The message was decoded before it came here, so decoding succeeds again.
         let message = match Message::decode(&message) {
             Ok(message) => message,
             Err(error) => return Outcome::Malformed { problem: excerpt(error) },
@@ -138,8 +138,8 @@ pub(crate) fn start_with_states(
     Run { task: task.name, future: Stage::Waiting(future) }
 }
 
-/// Makes the states that a task asks for and that are not made yet, on a thread of their own: what makes them may block, and
-/// may use the runtime. An error: what made one of them has panicked.
+/// Creates the missing states of a task on a separate thread, because their constructors may block and may use the runtime.
+/// Fails if a constructor panicked.
 pub(super) async fn make_states(task: &'static Registration, states: &Arc<States>) -> Result<(), Outcome> {
     if states.are_made(task.states) {
         return Ok(());
@@ -148,15 +148,15 @@ pub(super) async fn make_states(task: &'static Registration, states: &Arc<States
     let (handle, states) = (Handle::current(), Arc::clone(states));
     let make = move || {
         let _within = handle.enter();
-        // Nobody waits for it where the run was dropped.
+        // The receiver is gone if the run was dropped.
         let _ = done.send(catch_unwind(AssertUnwindSafe(|| states.make(task.states))));
     };
     let Ok(thread) = thread::Builder::new().name("delayed-state".into()).spawn(make) else {
-        // No thread is to be had: they are made where the task asks for them.
+        // No thread is available: the states are created where the task uses them.
         return Ok(());
     };
     let made = made.await;
-    // It has nothing left to do.
+    // The thread has finished its work.
     let _ = thread.join();
     match made {
         Ok(Err(payload)) => Err(panicked(payload)),
@@ -164,7 +164,7 @@ pub(super) async fn make_states(task: &'static Registration, states: &Arc<States
     }
 }
 
-/// Runs a task that blocks to its end, on this thread. Layers around it wait in `runtime`, or in that of this thread.
+/// Runs a blocking task to its end on this thread. Layers around it wait in `runtime`, or in the runtime of this thread.
 pub(crate) fn run_blocking(
     task: &'static Registration,
     arguments: Arguments<'_>,
@@ -213,7 +213,7 @@ impl Future for Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // What the task's future owns may panic when it is dropped; that is no reason to lose a slot.
+        // Dropping the task's future may panic, which must not lose a slot.
         let gone = Stage::Begun(Box::pin(std::future::pending()));
         let future = std::mem::replace(&mut self.future, gone);
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(future))) {
@@ -242,7 +242,7 @@ fn panicked(payload: Box<dyn Any + Send>) -> Outcome {
         Err(payload) => match payload.downcast::<&'static str>() {
             Ok(text) => (*text).to_owned(),
             Err(payload) => {
-                // A payload of the task's own type may panic when it is dropped: what comes of that is leaked.
+                // Dropping a panic payload of a custom type may panic; the second payload is leaked.
                 if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
                     std::mem::forget(another);
                 }

@@ -1,4 +1,4 @@
-//! A run in a process of its own: what it runs, the commands to end it, and the report of its end.
+//! A run in its own process: its call, the commands that end it, and the report of its end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,11 +30,11 @@ pub(crate) struct Done {
     pub(crate) slot: usize,
     /// `None`: the run was dropped before it ended.
     pub(crate) outcome: Option<Outcome>,
-    /// Of a run in a process of its own that did not succeed.
+    /// Set for a run in its own process that did not succeed.
     pub(crate) stats: Option<Box<ProcessStats>>,
 }
 
-/// A call to be run in a process of its own.
+/// A call to run in its own process.
 #[derive(Debug)]
 pub(crate) struct Job {
     /// The slot of its message.
@@ -52,12 +52,12 @@ pub(crate) struct Job {
     pub(crate) limits: Limits,
     /// How quick the task is: runs of quick tasks are sent to a child a few at a time.
     pub(crate) speed: Arc<Speed>,
-    /// Where the run of a call with a record reports its progress to.
+    /// Where the run of a call with a record reports its progress.
     pub(crate) reporter: Option<Reporter>,
 }
 
 impl Job {
-    /// Hands on what its run says of its progress.
+    /// Passes on the progress of its run.
     pub(super) fn note(&self, note: Note) {
         let id = Message::decode(&self.message).ok().and_then(|message| message.id());
         if let (Some(reporter), Some(id)) = (&self.reporter, id) {
@@ -65,7 +65,7 @@ impl Job {
         }
     }
 
-    /// When it is asked to end, if it starts now.
+    /// When the run is asked to end, if it starts now.
     pub(super) fn until(&self) -> Option<Instant> {
         let timeout = self.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         timeout.into_iter().chain(self.expires).min()
@@ -92,7 +92,7 @@ impl Job {
         Ok((encode(&request(None)), Some(file)))
     }
 
-    /// The outcome that an answer of the child means, with the limits of this job.
+    /// Converts an answer of the child to an outcome, with the limits of this job.
     pub(super) fn outcome_of(&self, answer: Answer) -> Outcome {
         let files = |text: &str| {
             self.limits
@@ -125,11 +125,11 @@ impl Job {
 /// A command that ends a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
-    /// It is asked to end: SIGTERM.
+    /// The run is asked to end: SIGTERM.
     Cancel,
-    /// It is killed by hand.
+    /// The run is killed on request.
     Kill { by: String },
-    /// It is killed without a report; its message is put back.
+    /// The run is killed without a report; its message is put back.
     Abandon,
 }
 
@@ -138,10 +138,10 @@ pub(super) enum Command {
 pub(super) struct RunState {
     pub(super) run: u64,
     pub(super) job: Job,
-    /// The span of what its child logs.
+    /// The span for log events of its child.
     span: Span,
     command: Mutex<Option<Command>>,
-    /// Notified when there is a command.
+    /// Notified of each command.
     pub(super) given: Notify,
     ended: AtomicBool,
     done: UnboundedSender<Done>,
@@ -155,7 +155,7 @@ impl RunState {
         Self { run, job, span, command, given, ended: AtomicBool::new(false), done }
     }
 
-    /// The origin of what the process `pid` writes and logs while it runs this.
+    /// The origin of the output and log events of process `pid` during this run.
     pub(super) fn origin(&self, pid: i32) -> Origin<'_> {
         Origin { task: self.job.task, queue: self.job.queue.as_str(), pid, span: Some(&self.span) }
     }
@@ -171,7 +171,7 @@ impl RunState {
         self.command.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Reports its end; `None` reports nothing.
+    /// Reports its end; with `None`, reports nothing.
     pub(super) fn finish(&self, outcome: Option<Outcome>, stats: ProcessStats) {
         if !self.ended.swap(true, Ordering::AcqRel) && outcome.is_some() {
             let stats = (stats != ProcessStats::default()).then(|| Box::new(stats));
@@ -180,7 +180,7 @@ impl RunState {
         }
     }
 
-    /// Whether its call has expired. If so, it does not begin, which is reported.
+    /// Whether its call has expired. If so, reports that; the run does not begin.
     pub(super) fn has_expired(&self) -> bool {
         let late = self.job.expires.and_then(|expires| Instant::now().checked_duration_since(expires));
         if let Some(late) = late {
@@ -189,7 +189,7 @@ impl RunState {
         late.is_some()
     }
 
-    /// Ends a run that has not begun, by this command.
+    /// Ends a run that has not begun with this command.
     pub(super) fn end_by(&self, command: Command) {
         let outcome = match command {
             Command::Kill { by } => Some(Outcome::Killed { by }),
@@ -198,7 +198,7 @@ impl RunState {
         self.finish(outcome, ProcessStats::default());
     }
 
-    /// Reports that it was lost, which is not the task's fault.
+    /// Reports that the run was lost, which is not the task's fault.
     pub(super) fn lose(&self, problem: impl Into<String>) {
         self.finish(Some(Outcome::Lost { problem: problem.into() }), ProcessStats::default());
     }

@@ -1,4 +1,4 @@
-//! Runs a task that blocks inside of layers, which are asynchronous.
+//! Runs a blocking task within layers, which are asynchronous.
 
 use std::sync::Arc;
 use std::task::{Context as PollContext, Poll, Wake, Waker};
@@ -10,10 +10,10 @@ use crate::protocol::arguments::{ArgumentError, Arguments, OwnedArguments};
 use crate::task::handler::{Answered, RunFuture, boxed};
 use crate::task::{Layers, Registration, Scope, TaskError};
 
-/// A function that blocks, its types erased.
+/// A blocking function with its types erased.
 pub(super) type Blocking = for<'a> fn(Arguments<'a>, &Scope<'_>) -> Result<Answered, ArgumentError>;
 
-/// Runs the function of a task inside of layers, on this thread.
+/// Runs the function of a task within layers on this thread.
 pub(super) fn run(
     task: &'static Registration,
     function: Blocking,
@@ -22,7 +22,7 @@ pub(super) fn run(
     layers: &Layers,
     runtime: Option<&Runtime>,
 ) -> Result<Answered, ArgumentError> {
-    // As for a task that is asynchronous: a call whose arguments do not fit does not come to the layers.
+    // As for an asynchronous task, a call whose arguments do not fit does not reach the layers.
     (task.check)(arguments)?;
     let context = scope.context();
     let (inner, owned) = (context.clone(), OwnedArguments::from(arguments));
@@ -33,9 +33,9 @@ pub(super) fn run(
     Ok(drive(layers.around(context, boxed(call)), runtime))
 }
 
-/// Polls a future to its end. Not within `block_on`: the function of the task is called by a poll, and may use `block_on` itself,
-/// as `Client::enqueue_blocking` does. Timers and sockets of the layers are driven while the future waits: by `runtime`, or by the
-/// other threads of the runtime that this thread belongs to.
+/// Polls a future to its end. Does not use `block_on`: a poll calls the function of the task, which may use `block_on`
+/// itself, as `Client::enqueue_blocking` does. While the future waits, `runtime` drives the timers and sockets of the
+/// layers, or the other threads of this thread's runtime do.
 fn drive(mut future: RunFuture, runtime: Option<&Runtime>) -> Answered {
     let _entered = runtime.map(Runtime::enter);
     let woken = Arc::new(Woken::default());
@@ -51,7 +51,7 @@ fn drive(mut future: RunFuture, runtime: Option<&Runtime>) -> Answered {
     }
 }
 
-/// Keeps a wake-up until somebody waits for it.
+/// Stores a wake-up until the next wait.
 #[derive(Default)]
 struct Woken(Notify);
 

@@ -1,7 +1,7 @@
-//! Decides whether a run has left a preforked child as it was, so that the child may be given another one.
+//! Decides whether a run has left a preforked child unchanged, so that the child may run another call.
 //!
-//! Threads, futures and an alarm could disturb the next run while it goes on, so they are checked before the end of the run is
-//! reported. All else is checked after that, before the next run begins.
+//! Threads, futures and an alarm could disturb the next run while it is in progress, so they are checked before the end of
+//! the run is reported. Everything else is checked afterwards, before the next run begins.
 
 use std::io;
 use std::thread;
@@ -15,21 +15,21 @@ use crate::task::{Registration, States};
 
 /// How long a thread that is about to end may take.
 const ENDING: Duration = Duration::from_millis(3);
-/// How often it is checked.
+/// How often that is checked.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// For how long a thread of a child's runtime waits for more blocking work: not until the end of the run.
+/// How long an idle blocking thread of a child's runtime waits for more work: not until the end of the run.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_micros(200);
 
-/// What a child was like when it was set up.
+/// The state of a child after its setup.
 pub(super) struct Leftovers {
     attributes: Attributes,
     descriptors: Descriptors,
     threads: usize,
     /// Futures that live in the runtime.
     futures: usize,
-    /// How often clients had connected at the last check, and whether one has in this run: its sockets and threads are for
-    /// later runs too.
+    /// How many connections clients had made at the last check, and whether a client connected during this run: its sockets
+    /// and threads also serve later runs.
     sessions: u64,
     has_connected: bool,
 }
@@ -39,7 +39,7 @@ pub(super) struct Leftovers {
 struct Allowance {
     /// Descriptors and futures, which a state may need.
     open: bool,
-    /// Threads, which a state that was made in this process may start.
+    /// Threads, which a state created in this process may start.
     threads: bool,
 }
 
@@ -53,7 +53,7 @@ impl Allowance {
 }
 
 impl Leftovers {
-    /// What this process is like before its first run.
+    /// Records the state of this process before its first run.
     ///
     /// # Errors
     /// The kernel does not provide it.
@@ -68,14 +68,15 @@ impl Leftovers {
         })
     }
 
-    /// Does something by which the child itself opens descriptors that it keeps, and starts so many threads.
+    /// Runs code in which the child itself opens descriptors that it keeps, and starts this many threads.
     pub(super) fn keep<T>(this: Option<&mut Self>, threads: usize, open: impl FnOnce() -> T) -> T {
         let Some(this) = this else { return open() };
         this.threads += threads;
         this.descriptors.keep(open)
     }
 
-    /// Looks, before the end of a run is told, for what could end this process or write for it later. Gives what there is.
+    /// Checks, before the end of a run is reported, for anything that could end this process or write to its output later.
+    /// Returns what it found.
     pub(super) fn after_run(
         &mut self,
         task: &Registration,
@@ -100,7 +101,7 @@ impl Leftovers {
         has_alarm().then_some("an alarm")
     }
 
-    /// Looks, after the end of a run was told, for everything else. Gives what there is.
+    /// Checks for everything else, after the end of a run was reported. Returns what it found.
     pub(super) fn before_next(&mut self, task: &Registration, states: &States) -> Option<&'static str> {
         const UNKNOWN: &str = "something that cannot be looked at";
         match self.attributes.are_unchanged() {
@@ -119,8 +120,7 @@ impl Leftovers {
         }
     }
 
-    /// Whether there are no more threads than there should be, or will be soon: one that was waited for may not be quite
-    /// gone.
+    /// Whether there are no more threads than expected, now or very soon: a joined thread may not be completely gone.
     fn has_its_threads(&mut self) -> bool {
         if has_threads(self.threads) {
             return true;

@@ -1,4 +1,4 @@
-//! The worker's connection to its zygote: requests go there, and events about each child come back.
+//! The worker's connection to its zygote: sends requests, and receives events about each child.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,10 +22,10 @@ use crate::sys::packets::{self, MAX_PACKET};
 pub(super) struct Link(Arc<Shared>);
 
 struct Shared {
-    // Dropped before the zygote, whose drop waits until the process has seen the end of the connection.
+    // Dropped before the zygote, whose drop waits until the process has noticed the end of the connection.
     socket: AsyncDescriptor,
     zygote: Zygote,
-    /// Who receives the events of which child. `None`: the zygote is dead; no more events will come.
+    /// The receivers of each child's events. `None` once the zygote is dead and no more events will come.
     minders: Mutex<Option<HashMap<u64, UnboundedSender<ZygoteEvent>>>>,
     next: AtomicU64,
     closing: AtomicBool,
@@ -37,7 +37,7 @@ fn dead() -> io::Error {
 }
 
 impl Link {
-    /// Starts to receive the zygote's events.
+    /// Starts to receive the events of the zygote.
     pub(super) fn start(zygote: Zygote) -> io::Result<Self> {
         let link = Self(Arc::new(Shared {
             socket: AsyncDescriptor::new(zygote.control()?, Interest::READABLE | Interest::WRITABLE)?,
@@ -68,10 +68,10 @@ impl Link {
 
     /// Forks a child, with these descriptors for its requests, its reports and its output.
     ///
-    /// Not cancel-safe: the child may be forked all the same.
+    /// Not cancel-safe: the child may be forked nevertheless.
     ///
     /// # Errors
-    /// The zygote is dead, or the system takes no more descriptors that are under way.
+    /// The zygote is dead, or the system allows no more descriptors in flight.
     pub(super) async fn fork(
         &self,
         lasting: Limits,
@@ -112,13 +112,13 @@ impl Link {
         }
     }
 
-    /// Ends the zygote and all that it forked.
+    /// Ends the zygote and everything that it forked.
     pub(super) fn close(&self) {
         self.0.closing.store(true, Ordering::Relaxed);
         self.0.zygote.hang_up();
     }
 
-    /// Resolves when the zygote and all that it forked have ended, for whatever reason.
+    /// Resolves when the zygote and everything that it forked have ended, for any reason.
     pub(super) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.zygote.end()
     }

@@ -1,7 +1,7 @@
-//! One-shot children: each runs one call. A call takes a child that was forked ahead, or one that is forked now.
+//! One-shot children: each runs one call, in a child that was forked ahead or is forked now.
 //!
-//! A fork takes longer than most other steps of a call, and the zygote never changes, so a child that it forked a while ago is
-//! as good as a new one. After the first such call, a few children are kept ready for the next ones.
+//! A fork takes longer than most other steps of a call. The zygote never changes, so an older child is as good as a new
+//! one. After the first one-shot call, a few children are kept ready for later calls.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,7 +21,7 @@ use crate::runner::watch::{see_off, watch};
 /// How many children are kept ready at most.
 const STOCK: usize = 2;
 
-/// How long a run lasts before others are forked beside it.
+/// How long to wait for a run to end before forking the next child beside it.
 const ALONE_FOR: Duration = Duration::from_millis(1);
 
 /// Children for one run each.
@@ -34,7 +34,7 @@ pub(super) struct OneShot {
 
 #[derive(Default)]
 struct Spares {
-    /// The oldest first.
+    /// Oldest first.
     waiting: VecDeque<(Process, Requests)>,
     coming: usize,
 }
@@ -62,7 +62,7 @@ impl OneShot {
         }
     }
 
-    /// Runs a call in this child; an error says why it has not begun there.
+    /// Runs a call in this child. An error says why it did not begin there.
     async fn run_in(
         self: &Arc<Self>,
         mut process: Process,
@@ -99,11 +99,11 @@ impl OneShot {
     }
 
     fn spares(&self) -> MutexGuard<'_, Spares> {
-        // No code of others runs under the lock, so what it guards is whole.
+        // No foreign code runs under the lock, so a panic leaves nothing half done.
         self.spares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the oldest that has not died meanwhile.
+    /// Takes the oldest child that is still alive.
     fn take(&self) -> Option<(Process, Requests)> {
         let mut spares = self.spares();
         std::iter::from_fn(|| spares.waiting.pop_front()).find_map(|(mut process, requests)| {
@@ -112,7 +112,7 @@ impl OneShot {
         })
     }
 
-    /// Has children forked until enough of them wait.
+    /// Forks children until enough of them wait.
     async fn stock(self: Arc<Self>) {
         loop {
             {
@@ -125,7 +125,7 @@ impl OneShot {
             let forked = Process::fork(&self.link, self.lasting, Reuse::ONCE).await;
             let mut spares = self.spares();
             spares.coming -= 1;
-            // The run that finds none tells why.
+            // The run that finds no child reports the reason.
             let Ok(spare) = forked else { return };
             spares.waiting.push_back(spare);
         }

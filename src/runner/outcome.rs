@@ -1,4 +1,4 @@
-//! What happened to one run? Data, not an error.
+//! The outcome of one run. It is data, not an error.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,79 +11,79 @@ use crate::task::return_value::ReturnValue;
 /// What happened to one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It came to its end, with what it returned.
+    /// The run ended and returned this value.
     Succeeded(ReturnValue),
-    /// The task said that it failed.
+    /// The task returned an error.
     Failed(TaskError),
     /// The task panicked.
     Panicked {
-        /// The panic's message, where it was text.
+        /// The panic's message, if it was text.
         message: String,
     },
-    /// Its time was up, and it was made to end.
+    /// The run exceeded its time and was made to end.
     TimedOut {
-        /// Whether it ended when it was asked, or was killed.
+        /// Whether it ended when asked, or was killed.
         limit: TimeLimit,
-        /// How long it had run in the end.
+        /// How long it had run when it ended.
         after: Duration,
-        /// The signal of which its process died; none for one that ran inline.
+        /// The signal that ended its process; `None` if it ran inline.
         signal: Option<i32>,
     },
     /// The call expired before it could begin; it did not run.
     Expired {
-        /// By how much.
+        /// How late it was.
         late: Duration,
     },
-    /// Its call was cancelled.
+    /// The call was cancelled.
     Cancelled {
-        /// By whom; empty when that is not known.
+        /// Who cancelled it; empty if unknown.
         by: String,
     },
-    /// Somebody ended it by hand.
+    /// The run was killed on request.
     Killed {
-        /// Who.
+        /// Who killed it.
         by: String,
     },
-    /// Its process used more than it may.
+    /// The process exceeded a limit.
     Exceeded {
-        /// What there was too much of.
+        /// The resource that it exceeded.
         resource: Resource,
-        /// The limit, in the resource's unit.
+        /// The limit, in the unit of the resource.
         limit: u64,
     },
-    /// Its process ended without a word.
+    /// The process ended without a report.
     Crashed(Exit),
     /// The arguments do not fit the task; it did not run.
     Arguments {
-        /// Which argument, what was expected, and what came.
+        /// The argument, what was expected, and what was found.
         problem: String,
     },
-    /// There is no task of that name here; it did not run.
+    /// This worker has no task of that name; nothing ran.
     Unknown,
     /// The bytes are not a message; nothing ran.
     Malformed {
-        /// What is wrong with them.
+        /// What is wrong with the bytes.
         problem: String,
     },
-    /// The zygote was killed, and with it the run's process. Nobody knows who is at fault.
+    /// The zygote was killed, and with it the process of the run. The cause is unknown.
     Orphaned,
-    /// It could not begin, through no fault of the task's.
+    /// The run could not begin, through no fault of the task.
     Lost {
-        /// Why.
+        /// The reason.
         problem: String,
     },
 }
 
-/// Which time was up.
+/// The time limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TimeLimit {
-    /// It ended after it was asked to.
+    /// The run ended after it was asked to.
     Soft,
-    /// It did not, and was killed.
+    /// The run did not end when asked, and was killed.
     Hard,
 }
 
-/// What a process can have too much of.
+/// A resource of which a process can use too much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Resource {
     /// Anonymous and shared memory, in bytes.
@@ -94,29 +94,29 @@ pub(crate) enum Resource {
     Cpu,
     /// Open descriptors.
     OpenFiles,
-    /// What it writes on its standard streams, in bytes.
+    /// Output on the standard streams, in bytes.
     Output,
 }
 
-/// How a process ended that said nothing of its run.
+/// How a process ended that sent no report of its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// With this code.
+    /// It exited with this code.
     Code(i32),
-    /// Of this signal.
+    /// It was ended by this signal.
     Signal(i32),
-    /// The kernel killed it for want of memory.
+    /// The kernel killed it for lack of memory.
     OutOfMemory,
-    /// It wrote what is no report; it was killed.
+    /// It sent something other than a report, and was killed.
     Garbage,
-    /// It closed its pipe and ran on; it was killed.
+    /// It closed its connection, continued, and was killed.
     HungUp,
 }
 
-/// What is known of the process in which a run took place, besides its outcome.
+/// What is known of the process of a run, besides the outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ProcessStats {
-    /// What it used, once that is known.
+    /// The resources that it used, once known.
     pub(crate) usage: Option<Usage>,
     /// What it wrote on its standard output and standard error.
     pub(crate) output: String,

@@ -5,26 +5,26 @@ use tracing::Span;
 use crate::excerpt::Excerpt;
 use crate::runner::forward::{Origin, in_one_line};
 
-/// A longer line is logged in pieces.
+/// Longer lines are logged in pieces.
 const LONGEST_LINE: usize = 4 << 10;
 
-/// What a child that goes on writes behind the output of a run that has ended, when that was not read yet.
+/// The mark that a reused child writes after the output of an ended run that was not read yet.
 pub(super) const MARK: &[u8] = b"\0\x16delayed: end\x16\0";
 
-/// What a child has written in this run.
+/// The output of a child in this run.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     kept: Excerpt,
     unlogged: Vec<u8>,
-    /// Maybe the beginning of a mark.
+    /// Bytes that may be the beginning of a mark.
     held: Vec<u8>,
-    /// A mark has come; and what has come behind it, which is of a later run.
+    /// Whether a mark was found, and the output after it, which belongs to a later run.
     is_marked: bool,
     later: Vec<u8>,
 }
 
 impl Output {
-    /// Takes in what was read.
+    /// Adds bytes that were read.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         if self.is_marked {
             self.later.extend_from_slice(bytes);
@@ -44,7 +44,7 @@ impl Output {
         self.take(&held);
     }
 
-    /// Whether all has come that was written up to the end of the run.
+    /// Whether all output up to the end of the run has arrived.
     pub(super) fn is_marked(&self) -> bool {
         self.is_marked
     }
@@ -54,7 +54,7 @@ impl Output {
         self.unlogged.extend_from_slice(bytes);
     }
 
-    /// Logs the lines that are complete.
+    /// Logs the complete lines.
     pub(super) fn log(&mut self, origin: Origin<'_>) {
         let unlogged = std::mem::take(&mut self.unlogged);
         let mut rest = &unlogged[..];
@@ -65,7 +65,7 @@ impl Output {
         self.unlogged = rest.to_vec();
     }
 
-    /// Logs what stands without an end of line too, and begins anew for another run. Gives what was written, shortened.
+    /// Logs the last line even if it is incomplete, and resets for another run. Returns the output, shortened.
     pub(super) fn finish(&mut self, origin: Origin<'_>) -> String {
         let held = std::mem::take(&mut self.held);
         self.take(&held);
@@ -84,7 +84,7 @@ impl Output {
     }
 }
 
-/// The first line, or piece of a line that is too long, and what is behind it; none when it may go on.
+/// The first line, or a piece of a line that is too long, and the rest; `None` if the line may continue.
 fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().take(LONGEST_LINE + 1).position(|byte| *byte == b'\n');
     match end {

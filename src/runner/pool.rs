@@ -21,19 +21,19 @@ use crate::runner::pooled_child::{PooledChild, serve};
 use crate::runner::zygote::Zygote;
 use crate::sys::memory_kills;
 
-/// How long a call for which no child could be forked waits for one of the others.
+/// How long a call waits for an existing child if none could be forked for it.
 const WAIT_FOR_OTHERS: Duration = Duration::from_secs(1);
 
 /// How preforked children are used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PoolOptions {
-    /// How many there are at most.
+    /// Maximum number of children.
     pub(crate) children: usize,
-    /// How many runs a child is used for.
+    /// How many calls one child runs.
     pub(crate) runs: u64,
-    /// A child that has more anonymous and shared memory than this after a run is replaced, in bytes.
+    /// If a child has more anonymous and shared memory than this after a run, in bytes, it is replaced.
     pub(crate) memory: Option<u64>,
-    /// The limits that hold for all of them from their start.
+    /// The limits that apply to all of them from their start.
     pub(crate) lasting: Limits,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct RunHandle {
 }
 
 impl Processes {
-    /// Starts children of this zygote; the ends of their runs go to `done`. Must be called within a runtime.
+    /// Starts to fork children from this zygote; the ends of their runs go to `done`. Call it within a runtime.
     ///
     /// # Errors
     /// The connection to the zygote cannot be watched.
@@ -80,8 +80,8 @@ impl Processes {
         Ok(Self(Arc::new(Pool { link, one_shot, options, done, next, state })))
     }
 
-    /// Runs a call: in a one-shot child, or in one of the pool. Limits that a preforked child could not lift need a one-shot
-    /// child.
+    /// Runs a call in a child of the pool or, if it needs isolation or limits that a preforked child could not lift, in a
+    /// one-shot child.
     pub(crate) fn run(&self, job: Job, isolation: Isolation) -> RunHandle {
         let pool = &self.0;
         let run = pool.next.fetch_add(1, Ordering::Relaxed);
@@ -95,12 +95,12 @@ impl Processes {
         RunHandle { run_state, pool: Arc::clone(pool) }
     }
 
-    /// Resolves when no process is left, after this was dropped or the zygote has died.
+    /// Resolves when no process is left, after this was dropped or the zygote died.
     pub(crate) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.link.end()
     }
 
-    /// Resolves when the zygote is dead. Cancel-safe.
+    /// Resolves when the zygote has died. Cancel-safe.
     pub(crate) fn death(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.link.death()
     }
@@ -124,12 +124,12 @@ impl RunHandle {
         self.give(Command::Cancel);
     }
 
-    /// Kills it for good.
+    /// Kills the run. It is not retried.
     pub(crate) fn kill(&self, by: String) {
         self.give(Command::Kill { by });
     }
 
-    /// Kills it without a report.
+    /// Kills the run without a report.
     pub(crate) fn abandon(&self) {
         self.give(Command::Abandon);
     }
@@ -165,7 +165,7 @@ impl Pool {
         self.distribute(&mut state);
     }
 
-    /// Puts runs that were taken back before all others that wait.
+    /// Puts runs that were taken back before all waiting runs.
     pub(super) fn put_back(self: &Arc<Self>, run_states: Vec<Arc<RunState>>) {
         let mut state = self.state();
         run_states.into_iter().rev().for_each(|run_state| state.waiting.push_front(run_state));
@@ -213,7 +213,7 @@ impl Pool {
                 continue;
             }
             if let Some(command) = run_state.take_command() {
-                // Given while it stood behind another, from where it was taken back.
+                // Sent while it was queued behind another run, from where it was taken back.
                 run_state.end_by(command);
                 continue;
             }
@@ -232,7 +232,7 @@ impl Pool {
         self.state().idle.retain(|other| !Arc::ptr_eq(other, pooled));
     }
 
-    /// A child is gone. Runs that it has not begun go to others; if no child can be started, none waits for one.
+    /// A child is gone. Its unstarted runs go to other children; if no child can be started, they stop waiting.
     pub(super) fn leave(self: &Arc<Self>, pooled: Option<&Arc<PooledChild>>, problem: Option<&str>) {
         let mut state = self.state();
         state.children -= 1;
@@ -245,7 +245,7 @@ impl Pool {
                 state.waiting.drain(..).for_each(|run_state| run_state.lose(problem));
             }
             Some(problem) => {
-                // The other children must do, unless they take too long.
+                // The other children must suffice, unless they take too long.
                 self.hand_out(&mut state);
                 if let Some(last) = state.waiting.back().map(|run_state| run_state.run) {
                     tokio::spawn(Arc::clone(self).give_up(last, problem.to_owned()));
@@ -255,7 +255,7 @@ impl Pool {
         }
     }
 
-    /// After a while, calls up to this one wait no longer.
+    /// After a while, stops the wait of all calls up to this one.
     async fn give_up(self: Arc<Self>, last: u64, problem: String) {
         tokio::time::sleep(WAIT_FOR_OTHERS).await;
         let mut state = self.state();

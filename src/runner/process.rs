@@ -1,4 +1,4 @@
-//! A child process: its reports, its output, and the zygote's events about it, in the order in which they count.
+//! A child process: delivers its reports, its output, and the zygote's events about it, in order.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::sys::descriptors::{self, read_file};
 use crate::sys::packets::{self, MAX_PACKET, Packet};
 use crate::sys::wait::{ResourceUsage, Status};
 
-/// How much of the output is read at a time.
+/// How many bytes of output are read at a time.
 const READ: usize = 8 << 10;
 
 /// Both ends of the socket for a child's requests. The worker keeps the child's end too, to take back unread requests.
@@ -67,23 +67,23 @@ pub(super) struct Process {
     written: Output,
     buffer: Vec<u8>,
     piece: Vec<u8>,
-    /// Events that were received and not returned yet.
+    /// Events that were received but not returned yet.
     pending: VecDeque<Event>,
     hung_up: bool,
     silent: bool,
     ended: bool,
 }
 
-/// What happened to a child.
+/// An event of a child.
 #[derive(Debug)]
 pub(super) enum Event {
     /// It sent a report.
     Report(Report),
     /// It sent something that is no report.
     Garbage,
-    /// It closed its end of the reports, and may live.
+    /// It closed its reports connection, and may still be alive.
     HungUp,
-    /// It has written something.
+    /// It has written output.
     Wrote,
     /// It could not be forked; the error number.
     Refused(i32),
@@ -127,7 +127,7 @@ impl Process {
         Ok((process, Requests { ours: requests, theirs: their_requests }))
     }
 
-    /// Whether it lives, as far as is known, and can get a first run.
+    /// Whether it is alive, as far as is known, and can get its first run.
     pub(super) fn waits(&mut self) -> bool {
         while let Ok(event) = self.zygote_events.try_recv() {
             let event = self.learn(Some(event));
@@ -136,7 +136,7 @@ impl Process {
         !self.ended
     }
 
-    /// Its process id; 0 until that is known.
+    /// Its process id; 0 until it is known.
     pub(super) fn pid(&self) -> i32 {
         self.pid
     }
@@ -148,14 +148,14 @@ impl Process {
         }
     }
 
-    /// What it has written in this run.
+    /// Its output in this run.
     pub(super) fn written(&mut self) -> &mut Output {
         &mut self.written
     }
 
-    /// Reads what has been written and not read yet. The report of a run comes after what the run wrote.
+    /// Reads its unread output. The report of a run comes after the output of the run.
     pub(super) fn drain_output(&mut self) {
-        // No more than a pipe holds: a process that goes on writing is not waited for.
+        // At most the contents of a pipe: this does not wait for a process that keeps writing.
         for _ in 0..64 {
             match read(self.output.as_fd(), &mut self.piece) {
                 Ok(length) if length > 0 && !self.silent => self.written.push(&self.piece[..length]),
@@ -164,9 +164,9 @@ impl Process {
         }
     }
 
-    /// Reads what was written before the mark of a run that has ended.
+    /// Reads the output up to the mark of an ended run.
     pub(super) fn read_to_mark(&mut self) {
-        // It was written before the end was told: a read that finds nothing means that there is none.
+        // The mark was written before the end was reported, so if a read finds nothing, there is no mark.
         while !self.written.is_marked() && !self.silent {
             match read(self.output.as_fd(), &mut self.piece) {
                 Ok(length) if length > 0 => self.written.push(&self.piece[..length]),
@@ -175,7 +175,7 @@ impl Process {
         }
     }
 
-    /// Reads some of what was written. What has been reported comes first: behind it may stand the output of another run.
+    /// Reads some output. Reports that have arrived come first, because the output of another run may follow them.
     fn read_output(&mut self) -> Option<Event> {
         if !self.hung_up {
             let received = packets::receive_now(&self.reports, &mut self.buffer);
@@ -197,7 +197,7 @@ impl Process {
 
     /// Waits for the next event. Cancel-safe.
     ///
-    /// Until its process id is known, which is at once, nothing is heard of it that would be logged without one.
+    /// Until its process id is known, which takes no time, no event is returned that would be logged without the id.
     pub(super) async fn next(&mut self) -> Event {
         loop {
             if let Some(event) = self.pending.pop_front() {
@@ -263,7 +263,7 @@ impl Process {
         }
     }
 
-    /// What it said before it ended counts, and comes first.
+    /// Reads the reports that it sent before it ended; they come first.
     fn read_last(&mut self) {
         while !self.hung_up {
             let received = packets::receive_now(&self.reports, &mut self.buffer);
@@ -290,7 +290,7 @@ impl Drop for Process {
     }
 }
 
-/// A report with the result that came in a file beside it; none where there is no such file.
+/// Adds the result that came in a file beside a report; `None` if the file is missing.
 fn with_file(mut report: Report, packet: Packet) -> Option<Report> {
     if let Report::Ended { answer: answer @ Answer::ReturnedInFile, .. } = &mut report {
         let bytes = read_file(packet.descriptors.into_iter().next()?).ok()?;

@@ -24,7 +24,7 @@ impl SigtermHandler {
     /// Sets the run that SIGTERM cancels; with `None`, SIGTERM ends the process again.
     ///
     /// # Errors
-    /// The system gives no pipe or no thread.
+    /// The system provides no pipe or no thread.
     pub(super) fn listen(&mut self, run: Option<Cancellation>) -> io::Result<()> {
         let hears = run.is_some();
         match &self.shared {
@@ -51,7 +51,7 @@ impl SigtermHandler {
         self.shared.as_ref().is_some_and(|shared| shared.fired.load(Ordering::Relaxed))
     }
 
-    /// Starts the thread that waits for the signal: what raises the flag takes locks, which a signal handler may not.
+    /// Starts the thread that waits for the signal: setting the flag takes locks, which a signal handler must not do.
     fn start(&mut self, run: Option<Cancellation>) -> io::Result<()> {
         let shared = Arc::new(Shared { run: Mutex::new(run), fired: AtomicBool::new(false) });
         let (read, write) = descriptors::blocking_pipe()?;

@@ -1,6 +1,6 @@
-//! Makes the `tracing` span of a run, which every event of the task is in.
+//! Creates the `tracing` span of a run, which contains every event of the task.
 //!
-//! While no subscriber wants it, that is one comparison, and nothing is allocated.
+//! Without an interested subscriber, this costs one comparison and no allocation.
 
 use tracing::{Instrument, Level, Span};
 
@@ -12,7 +12,7 @@ use crate::task::handler::RunFuture;
 /// The target of the span, for filters such as `info,delayed::run=debug`.
 pub(super) const TARGET: &str = "delayed::run";
 
-/// What the fields of the span are made of.
+/// The fields of the span.
 struct Fields<'a> {
     task: &'a str,
     call_id: Option<CallId>,
@@ -23,10 +23,10 @@ struct Fields<'a> {
     traceparent: Option<&'a str>,
 }
 
-/// A call without an id is known by where it runs.
+/// A call without an id is identified by where it runs.
 impl Fields<'_> {
-    /// The span of a run in this process, disabled where no subscriber wants it: a span for each takes longer than an empty
-    /// task.
+    /// The span of a run in this process; disabled if no subscriber wants it, because creating a span takes longer than an
+    /// empty task.
     #[inline]
     fn inline(&self) -> Span {
         let Self { task, call_id, slot, queue, attempt, worker, traceparent } = *self;
@@ -34,7 +34,7 @@ impl Fields<'_> {
         tracing::debug_span!(target: TARGET, "run", task, call_id, slot, queue, attempt, worker, traceparent)
     }
 
-    /// The span of a run in a process of its own.
+    /// The span of a run in its own process.
     fn isolated(&self) -> Span {
         let Self { task, call_id, slot, queue, attempt, worker, traceparent } = *self;
         let (slot, call_id) = (slot.filter(|_| call_id.is_none()), call_id.map(tracing::field::display));
@@ -51,19 +51,19 @@ pub(super) fn of_scope(scope: &Scope<'_>) -> Span {
     Fields { task, call_id, slot, queue: queue.as_str(), attempt, worker, traceparent }.inline()
 }
 
-/// The same future, within the span of its run.
+/// Wraps the future in the span of its run.
 #[inline]
 pub(super) fn within(future: RunFuture, scope: &Scope<'_>) -> RunFuture {
     let span = of_scope(scope);
     if span.is_disabled() { future } else { Box::pin(future.instrument(span)) }
 }
 
-/// The span of a run in a child, for what the child sends to the log of its worker.
+/// The span of a run in a child, for events that the child sends to its worker's log.
 pub(super) fn of_message(task: &str, message: &[u8], queue: &str, worker: &str, slot: usize) -> Span {
     if !tracing::span_enabled!(target: TARGET, Level::INFO) {
         return Span::none();
     }
-    // One that cannot be read does not run.
+    // A message that cannot be decoded does not run.
     let Ok(message) = Message::decode(message) else { return Span::none() };
     let attempt = message.attempts().saturating_add(1);
     let (call_id, traceparent) = (message.id(), message.traceparent());

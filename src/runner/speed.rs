@@ -1,20 +1,21 @@
-//! Is a task quick enough to be polled where it was claimed?
+//! Tracks whether a task is quick enough to be polled where it was claimed.
 //!
-//! A task whose first poll is short costs less in place than it costs to spawn it. One that computes long, or blocks,
-//! would hold up every other slot; so a task begins spawned, earns its place, and loses it with the first long poll.
+//! If the first poll of a task is short, polling in place is cheaper than spawning. A task that computes long, or blocks,
+//! would hold up every other slot. So a task is spawned at first, is polled in place after several quick polls, and is
+//! spawned again after a single long poll.
 
 use std::sync::atomic::{AtomicI8, Ordering};
 use std::time::Duration;
 
 /// A first poll of up to this length is quick.
 const QUICK: Duration = Duration::from_micros(30);
-/// A first poll of this length costs a task its place.
+/// A first poll of this length makes the task spawned again.
 const SLOW: Duration = Duration::from_micros(300);
-/// How many quick polls in a row it takes to earn a place, and to earn it again.
+/// How many quick polls in a row are needed before a task is polled in place.
 const EARN: i8 = -2;
 const EARN_AGAIN: i8 = -64;
 
-/// What is known of one task. Below 0: so many quick polls are missing.
+/// The state of one task. Below 0: the number of quick polls still needed.
 #[derive(Debug)]
 pub(crate) struct Speed(AtomicI8);
 
@@ -28,7 +29,7 @@ impl Speed {
         self.0.load(Ordering::Relaxed) >= 0
     }
 
-    /// Learns how long a first poll took, or a whole run of a task that blocks.
+    /// Records the duration of a first poll, or of a whole run of a blocking task.
     pub(crate) fn learn(&self, took: Duration) {
         let score = self.0.load(Ordering::Relaxed);
         let next = if took >= SLOW {

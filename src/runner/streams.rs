@@ -10,17 +10,17 @@ use nix::errno::Errno;
 
 use crate::sys::streams::{Stream, wait_until_broken};
 
-/// A panic that says that a stream could not be written is excused for so long after that was mended.
+/// For this long after a stream was repaired, panics that report its failure are excused.
 const LATE: Duration = Duration::from_secs(10);
-/// How often a stream is made to wait that somebody else keeps making not to.
+/// How often a stream is made blocking again if something else keeps making it nonblocking.
 const MOST_UNBLOCKED: u32 = 100;
 
 static KEEPER: OnceLock<Keeper> = OnceLock::new();
 
-/// What keeps them.
+/// The state of the standard streams.
 #[derive(Debug)]
 struct Keeper {
-    /// Opened ahead: there may be no descriptor left when it is needed.
+    /// Opened ahead, because no descriptor may be left when it is needed.
     nothing: File,
     streams: Mutex<[State; 2]>,
 }
@@ -33,7 +33,7 @@ struct State {
     mended: Option<Instant>,
 }
 
-/// Keeps the streams of this process from now on, for good. For a process that is a worker and nothing else.
+/// Keeps the streams of this process writable from now on. For a process that is only a worker.
 #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "for `delayed::main()`"))]
 pub(crate) fn keep() -> io::Result<()> {
     let nothing = OpenOptions::new().write(true).open("/dev/null")?;
@@ -43,7 +43,7 @@ pub(crate) fn keep() -> io::Result<()> {
     Ok(())
 }
 
-/// Replaces a stream before anybody finds out that nobody reads it.
+/// Replaces a stream before a write fails because its reader is gone.
 fn watch() {
     let mut watched = Stream::BOTH.to_vec();
     while let Some(broken) = wait_until_broken(&watched) {
@@ -52,13 +52,13 @@ fn watch() {
     }
 }
 
-/// Whether a panic with this text says that a stream could not be written, which can be written by now: the call is to be run
-/// again, and has used no attempt.
+/// Whether a panic with this text reports an unwritable stream that is writable by now. The call then runs again, and uses
+/// up no attempt.
 pub(crate) fn excuses(panic: &str) -> bool {
     Stream::of_panic(panic).is_some_and(|(stream, error)| mend(stream, error))
 }
 
-/// Sees to it that the stream can be written. False when nobody keeps it, or it was mended before that and long ago.
+/// Makes a stream writable. Returns false if the streams are not kept, or if this one was repaired long ago.
 fn mend(stream: Stream, error: &str) -> bool {
     let Some(keeper) = KEEPER.get() else { return false };
     let mut streams = keeper.streams.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +68,7 @@ fn mend(stream: Stream, error: &str) -> bool {
         (state.unblocked, state.mended) = (state.unblocked + 1, Some(now));
         return true;
     }
-    // Asked once more about the same panic, or about another of that moment.
+    // The same panic was checked before, or another one of the same moment.
     let was_mended = state.mended.is_some_and(|mended| now - mended < LATE);
     let would_block = error.ends_with(&format!("(os error {})", Errno::EAGAIN as i32));
     if state.is_discarded || (would_block && was_mended) {

@@ -1,8 +1,8 @@
-//! When is a run asked to end, and when is it killed? Soft timeout → grace → hard timeout.
+//! Decides when a run is asked to end, and when it is killed: soft timeout → grace → hard timeout.
 
 use std::time::{Duration, Instant};
 
-/// What is to be done now.
+/// The action that is due now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
     /// SIGTERM.
@@ -11,7 +11,7 @@ pub(super) enum Due {
     Kill,
 }
 
-/// The time that a run has.
+/// The deadlines of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Countdown {
     started: Instant,
@@ -21,11 +21,11 @@ pub(super) struct Countdown {
 
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// It runs, until then.
+    /// The run continues until this time.
     Running(Option<Instant>),
-    /// It was asked to end, and is killed then.
+    /// The run was asked to end, and is killed at this time.
     Asked(Instant),
-    /// It was killed.
+    /// The run was killed.
     Killed,
 }
 
@@ -40,7 +40,7 @@ impl Countdown {
         self.started.elapsed()
     }
 
-    /// When something is due next.
+    /// When the next action is due.
     pub(super) fn next(&self) -> Option<Instant> {
         match self.phase {
             Phase::Running(until) => until,
@@ -49,7 +49,7 @@ impl Countdown {
         }
     }
 
-    /// What is due, if anything is; it is then taken as done.
+    /// Takes the action that is due, if there is one, and marks it as done.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
         match self.phase {
             Phase::Running(Some(until)) if until <= now => Some(self.ask(now)),
@@ -58,7 +58,7 @@ impl Countdown {
         }
     }
 
-    /// It is asked to end now, whatever its time.
+    /// Asks the run to end now, regardless of its deadline.
     pub(super) fn ask(&mut self, now: Instant) -> Due {
         if !matches!(self.phase, Phase::Running(_)) || self.grace.is_zero() {
             return self.kill();
@@ -67,13 +67,13 @@ impl Countdown {
         Due::Ask
     }
 
-    /// It is killed now, whatever its time.
+    /// Kills the run now, regardless of its deadline.
     pub(super) fn kill(&mut self) -> Due {
         self.phase = Phase::Killed;
         Due::Kill
     }
 
-    /// Whether it was killed.
+    /// Whether the run was killed.
     pub(super) fn has_killed(&self) -> bool {
         matches!(self.phase, Phase::Killed)
     }

@@ -17,21 +17,21 @@ use crate::sys::{self, memory, memory_kills};
 const MEMORY_PERIOD: Duration = Duration::from_millis(10);
 /// How often the CPU time of a child with a CPU limit is read.
 const CPU_PERIOD: Duration = Duration::from_millis(250);
-/// By how much a run may overshoot its CPU time: the kernel has asked it to end by then.
+/// How much CPU time a run may use beyond its limit: the kernel has asked it to end by then.
 const CPU_GRACE: Duration = Duration::from_secs(1);
 /// How long a child may take to end after its last report.
 const LINGER: Duration = Duration::from_millis(500);
-/// How much earlier a supervisor's SIGTERM may reach a child than the worker.
+/// How much earlier a SIGTERM of a supervisor may reach a child than the worker.
 const HEAD_START: Duration = Duration::from_millis(200);
 
 /// How a run ended.
 pub(super) struct End {
-    /// `None`: it was abandoned; nothing is reported.
+    /// `None` if it was abandoned and nothing is reported.
     pub(super) outcome: Option<Outcome>,
     pub(super) stats: ProcessStats,
-    /// Whether the child lives and can be given another run.
+    /// Whether the child is alive and can get another run.
     pub(super) alive: bool,
-    /// Whether it has begun. If not, another child is to run it.
+    /// Whether it has begun. If not, another child must run it.
     pub(super) begun: bool,
     /// How long it took.
     pub(super) took: Duration,
@@ -56,17 +56,17 @@ struct Watch<'a> {
     why: Option<Why>,
     answer: Option<Answer>,
     retires: bool,
-    /// It was asked to end, by anybody.
+    /// Whether it was asked to end, by anyone.
     asked: bool,
     /// The CPU time that the child had used at the first reading.
     cpu_before: Option<Duration>,
-    /// The memory that it had when the run began.
+    /// The memory of the child when the run began.
     memory_before: Option<u64>,
 }
 
 /// Supervises the run of `run_state`, which was sent to `process`, to its end.
 ///
-/// Not cancel-safe: what was received about the run is lost.
+/// Not cancel-safe: data received about the run is lost.
 pub(super) async fn watch(process: &mut Process, run_state: &RunState) -> End {
     let job = &run_state.job;
     let mut watch = Watch {
@@ -120,7 +120,7 @@ pub(super) async fn watch(process: &mut Process, run_state: &RunState) -> End {
                     log_retired(process, &left);
                     return watch.not_begun();
                 }
-                // It was made to end already, and is treated as such.
+                // The run was already made to end, and is treated as such.
                 gone_at = Some(Instant::now() + LINGER);
             }
             Event::Report(Report::Ended { run, answer, retires, asked, marked })
@@ -136,7 +136,7 @@ pub(super) async fn watch(process: &mut Process, run_state: &RunState) -> End {
                 if watch.is_settled() {
                     return watch.end(process, None);
                 }
-                // Part of the report is known only when the process has ended.
+                // Part of the report is known only after the process has ended.
                 gone_at = Some(Instant::now() + LINGER);
             }
             Event::Report(_) | Event::Garbage => watch.make_end(process, Why::Garbage),
@@ -196,7 +196,7 @@ impl Watch<'_> {
                 self.why.get_or_insert(Why::Told(Command::Cancel));
                 signal(process, self.countdown.ask(Instant::now()));
             }
-            // What is known already is not replaced.
+            // A known answer is not replaced.
             Some(command) if self.answer.is_none() => {
                 self.why = Some(Why::Told(command));
                 signal(process, self.countdown.kill());
@@ -215,7 +215,7 @@ impl Watch<'_> {
         }
     }
 
-    /// The kernel asks a process to end that has used its time, and it may not listen.
+    /// The kernel asks a process to end that has used up its CPU time, but the process may ignore it.
     fn look_at_cpu_time(&mut self, process: &Process) {
         if let Some(limit) = self.run_state.job.limits.cpu_seconds
             && process.pid() > 0
@@ -236,14 +236,14 @@ impl Watch<'_> {
         }
     }
 
-    /// Whether all is known that is to be told: of a failure, what its process used is told too, when the process ends
-    /// anyway.
+    /// Whether everything to report is known. The report of a failure includes the resources that its process used, if the
+    /// process ends anyway.
     fn is_settled(&self) -> bool {
         matches!(self.answer, Some(Answer::Succeeded | Answer::Returned { .. } | Answer::ReturnedInFile))
             || !self.retires
     }
 
-    /// Whether somebody other than its worker ended it before it ended by itself.
+    /// Whether something other than its worker told it to end.
     fn is_asked_by_others(&self) -> bool {
         let gave_up = matches!(self.answer, None | Some(Answer::Failed { .. }));
         self.asked && self.why.is_none() && gave_up
@@ -265,7 +265,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Its child had begun no run since it found that it should not.
+    /// The run was not begun, because its child found that it must not begin another.
     fn not_begun(&self) -> End {
         let took = self.countdown.elapsed();
         End { outcome: None, stats: ProcessStats::default(), alive: false, begun: false, took, problem: None }
@@ -292,12 +292,12 @@ impl Watch<'_> {
         };
         let job = &self.run_state.job;
         let has_killed = self.countdown.has_killed();
-        // It was about to end when it was killed, so it had heard the request.
+        // It received the request to end, because it was about to exit when it was killed.
         let is_hard = has_killed && signal == Some(Signal::SIGKILL as i32);
         let limit = if is_hard { TimeLimit::Hard } else { TimeLimit::Soft };
         match (self.why.take(), self.answer.take().map(|answer| job.outcome_of(answer))) {
             (Some(Why::Told(Command::Abandon)), None) => None,
-            // A result that arrived before the kill counts; what failed because it was told to end did not fail.
+            // A result that arrived before the kill counts. A failure caused by the request to end does not.
             (_, Some(Outcome::Succeeded(value))) => Some(Outcome::Succeeded(value)),
             (Some(Why::Told(_)), Some(Outcome::Failed(_))) if !has_killed => None,
             (Some(Why::Time), Some(Outcome::Failed(_)) | None) => {
@@ -308,7 +308,7 @@ impl Watch<'_> {
             (Some(Why::Told(_)), None) => None,
             (Some(Why::Exceeded(resource, limit)), None) => Some(Outcome::Exceeded { resource, limit }),
             (Some(Why::Garbage), None) => Some(Outcome::Crashed(Exit::Garbage)),
-            // The report of a child that died by itself may be late.
+            // The report of a child that died on its own may be late.
             (Some(Why::HungUp), None) if signal == Some(Signal::SIGKILL as i32) => {
                 Some(Outcome::Crashed(Exit::HungUp))
             }
@@ -327,7 +327,7 @@ impl Watch<'_> {
             |resource, limit: Option<u64>| limit.map(|limit| Outcome::Exceeded { resource, limit });
         let known = match Signal::try_from(signal) {
             Ok(Signal::SIGXCPU) => exceeded(Resource::Cpu, limits.cpu_seconds),
-            // What Rust's allocator says before it aborts.
+            // The message of Rust's allocator before it aborts.
             Ok(Signal::SIGABRT) if output.contains("memory allocation of") => {
                 exceeded(Resource::AddressSpace, limits.address_space)
             }

@@ -1,4 +1,4 @@
-//! The zygote: a process with one thread, forked before there were others, that does nothing but fork.
+//! The zygote: a process with one thread that is forked before other threads exist, and does nothing but fork.
 
 mod server;
 mod subreaper;
@@ -32,37 +32,37 @@ use crate::task::{Context, Layers, Next, Registry, RegistryError, States, TaskEr
 /// }
 /// ```
 ///
-/// [`delayed::main`](crate::main) does that by itself. Dropping it ends the process and all that it forked.
+/// [`delayed::main`](crate::main) does this itself. Dropping the zygote ends its process and everything that it forked.
 #[derive(Debug)]
 pub struct Zygote {
     control: OwnedFd,
     subreaper: Arc<Subreaper>,
 }
 
-/// The zygote's parent, a child of this process. `None` once it was reaped: then another process may have its number.
+/// The zygote's parent, a child of this process. `None` once it was reaped, because another process may then have its id.
 #[derive(Debug)]
 struct Subreaper(Mutex<Option<Pid>>);
 
-/// How long the zygote and all that it forked may take to end. If somebody has stopped subreaper and zygote, they end only
-/// when this process is gone.
+/// How long the zygote and everything that it forked may take to end. If the subreaper and the zygote were suspended, they
+/// end only after this process.
 const TO_END: Duration = Duration::from_secs(5);
 /// How often their end is checked.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Why there is no zygote.
 ///
-/// `Debug` prints what `Display` does, with its causes: that is what a `main` shows that returns this error.
+/// `Debug` prints the same as `Display`, with its causes, because a `main` that returns this error prints it that way.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ZygoteError {
-    /// There are other threads.
+    /// The process has other threads.
     #[error(
         "this process has {count} threads, and a process that is forked then can hang in a lock that one of them held: \
          start the zygote first in a plain `fn main`, before any runtime (no `#[tokio::main]`), thread or connection; \
          a state that starts threads is given with `state_with`, which makes it in each process"
     )]
     ThreadsRunning {
-        /// How many there are.
+        /// The number of threads.
         count: usize,
     },
     /// The threads of this process cannot be counted.
@@ -71,13 +71,13 @@ pub enum ZygoteError {
          safely: mount /proc, or run tasks inline"
     )]
     Proc(#[source] io::Error),
-    /// Processes of their own need Linux.
+    /// Tasks need Linux to run in their own processes.
     #[error("tasks run in processes of their own on Linux alone: run them inline here")]
     Unsupported,
-    /// It has not been given what its tasks need.
+    /// The zygote lacks something that its tasks need.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// The system refuses.
+    /// The system refused to start the zygote.
     #[error("the system refuses to start the zygote")]
     Io(#[source] io::Error),
 }
@@ -88,7 +88,7 @@ impl std::fmt::Debug for ZygoteError {
     }
 }
 
-/// Makes a [`Zygote`].
+/// Builds a [`Zygote`].
 #[derive(Debug, Default)]
 #[must_use = "a zygote is made by `start`"]
 pub struct ZygoteBuilder {
@@ -98,21 +98,21 @@ pub struct ZygoteBuilder {
 }
 
 impl ZygoteBuilder {
-    /// The tasks that children can run: give the worker the same. Default: all that are linked.
+    /// Sets the tasks that children can run. Give the worker the same. Default: all linked tasks.
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = Some(registry);
         self
     }
 
-    /// Gives tasks a value for their [`State<T>`](crate::State) parameters. What it has open is closed in a child:
-    /// see [`state_with`](Self::state_with).
+    /// Shares a value with tasks that have a [`State<T>`](crate::State) parameter. Descriptors that it has open are closed
+    /// in children: see [`state_with`](Self::state_with).
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.states.insert(value);
         self
     }
 
-    /// Gives tasks a value that each process makes for itself when a task first asks for it: the way for whatever has
-    /// connections or threads.
+    /// Shares a value that each process creates itself when a task first needs it. Use this for values with connections or
+    /// threads.
     pub fn state_with<T: Send + Sync + 'static>(
         mut self,
         make: impl Fn() -> T + Send + Sync + 'static,
@@ -121,13 +121,13 @@ impl ZygoteBuilder {
         self
     }
 
-    /// Gives tasks all of these values, and none that were given before.
+    /// Shares all of these values with tasks, in place of those given before.
     pub fn states(mut self, states: States) -> Self {
         self.states = states;
         self
     }
 
-    /// Adds a layer around the runs in its children, inside of those added before: see
+    /// Adds a layer around the runs in its children, inside those added before: see
     /// [`WorkerBuilder::layer`](crate::worker::WorkerBuilder::layer). Give the worker the same.
     pub fn layer<F>(mut self, layer: impl Fn(Context, Next) -> F + Send + Sync + 'static) -> Self
     where
@@ -137,7 +137,7 @@ impl ZygoteBuilder {
         self
     }
 
-    /// Surrounds the runs in its children with these layers, and with none that were given before.
+    /// Surrounds the runs in its children with these layers, in place of those given before.
     #[cfg(feature = "cli")]
     pub(crate) fn layers(mut self, layers: Layers) -> Self {
         self.layers = layers;
@@ -163,7 +163,7 @@ impl ZygoteBuilder {
         let refused = |error: nix::Error| ZygoteError::Io(error.into());
         let (control, theirs) = packets::pair().map_err(refused)?;
         let worker = nix::unistd::getpid();
-        // So that no child prints again what is still buffered.
+        // Otherwise, children would print buffered output again.
         descriptors::flush_standard_output();
         match alone.fork().map_err(refused)? {
             Forked::Parent(subreaper) => {
@@ -181,22 +181,22 @@ impl ZygoteBuilder {
 }
 
 impl Zygote {
-    /// Begins a zygote.
+    /// Creates a builder for a zygote.
     pub fn builder() -> ZygoteBuilder {
         ZygoteBuilder::default()
     }
 
-    /// The worker's end of the connection to it, which does not block.
+    /// The worker's end of the connection to the zygote; it is nonblocking.
     pub(super) fn control(&self) -> io::Result<OwnedFd> {
         descriptors::set_nonblocking(&self.control)?;
         self.control.try_clone()
     }
 
-    /// Resolves when it has ended with all that it forked, or after a timeout.
+    /// Resolves when the zygote and everything that it forked have ended, or after a timeout.
     pub(super) fn end(&self) -> impl Future<Output = ()> + Send + use<> {
         let subreaper = Arc::clone(&self.subreaper);
         async move {
-            // Not on a blocking thread: all may be taken.
+            // Not on a blocking thread, because all of them may be busy.
             let until = Instant::now() + TO_END;
             while !subreaper.has_ended() {
                 if Instant::now() >= until {
@@ -208,9 +208,9 @@ impl Zygote {
         }
     }
 
-    /// Ends the connection, even if others have copies of the descriptor, and so the zygote.
+    /// Ends the connection, even if others hold copies of the descriptor, and thereby the zygote.
     pub(super) fn hang_up(&self) {
-        // It may be dead.
+        // The zygote may be dead.
         let _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
     }
 }
@@ -218,7 +218,7 @@ impl Zygote {
 impl Drop for Zygote {
     fn drop(&mut self) {
         self.hang_up();
-        // It ends within milliseconds; without this it would be a zombie until the program ends.
+        // The zygote ends within milliseconds. Without this wait, it would stay a zombie until the program ends.
         let until = Instant::now() + TO_END;
         while !self.subreaper.has_ended() && Instant::now() < until {
             thread::sleep(LOOK);
@@ -227,12 +227,12 @@ impl Drop for Zygote {
 }
 
 impl Subreaper {
-    /// Whether it has ended; then it is no zombie either.
+    /// Whether the subreaper has ended; reaps it if so.
     fn has_ended(&self) -> bool {
         let mut subreaper = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lives = |pid| match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::StillAlive) | Err(nix::Error::EINTR) => true,
-            // This program ignores SIGCHLD: then the kernel reaps ended processes, and this error is the only sign.
+            // The program ignores SIGCHLD, so the kernel reaps ended processes, and this error is the only sign.
             Err(nix::Error::ECHILD) => kill(pid, None).is_ok(),
             _ => false,
         };

@@ -11,21 +11,21 @@ use tokio::io::unix::AsyncFd;
 pub(crate) struct AsyncDescriptor(AsyncFd<OwnedFd>);
 
 impl AsyncDescriptor {
-    /// Watches it from now on. Within a runtime.
+    /// Starts to watch a descriptor. Call it within a runtime.
     #[expect(unsafe_code, reason = "AsyncFd::register_with_interest")]
     pub(crate) fn new(descriptor: OwnedFd, interest: Interest) -> io::Result<Self> {
-        // SAFETY: An `OwnedFd` is always the same open descriptor until it is dropped, and it is never given away.
+        // SAFETY: An `OwnedFd` is the same open descriptor until it is dropped, and it is never given away.
         let watched = unsafe { AsyncFd::register_with_interest(descriptor, interest) };
         Ok(Self(watched?))
     }
 
     /// Resolves when there may be something to read. Cancel-safe.
     pub(crate) async fn readable(&self) {
-        // Also when the event loop is at its end, which a read tells.
+        // Also resolves when the event loop has ended; the following read reports that.
         let _ = self.0.readable().await.map(|mut guard| guard.retain_ready());
     }
 
-    /// Does `operation` as soon as it does not answer `WouldBlock`. Cancel-safe when that is.
+    /// Runs `operation` until it returns something other than `WouldBlock`. Cancel-safe if `operation` is.
     pub(crate) async fn when_ready<T>(
         &self,
         interest: Interest,

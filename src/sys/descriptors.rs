@@ -1,4 +1,4 @@
-//! The descriptors of a process: a child has its own, and none of those that were open in its parent.
+//! The descriptors of a process: a child has its own, and none of those that its parent had open.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -8,14 +8,14 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use crate::sys::system;
 
-/// A pipe whose reading end does not block. Neither is inherited by what is executed.
+/// Creates a pipe whose reading end is nonblocking. Neither end is inherited by executed programs.
 pub(crate) fn pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = blocking_pipe()?;
     set_nonblocking(&read)?;
     Ok((read, write))
 }
 
-/// A pipe. Neither of its ends is inherited by what is executed.
+/// Creates a pipe. Neither end is inherited by executed programs.
 pub(crate) fn blocking_pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
     system::pipe()
 }
@@ -30,13 +30,13 @@ pub(crate) fn set_blocking(descriptor: &OwnedFd) -> nix::Result<()> {
     fcntl(descriptor, FcntlArg::F_SETFL(OFlag::empty())).map(drop)
 }
 
-/// Keeps `kept`, as 3, 4, …, and the standard streams, and closes all others, whoever in this process owns them.
+/// Keeps `kept`, as 3, 4, …, and the standard streams, and closes all others, regardless of their owners in this process.
 ///
-/// For a process that was just forked and never gives back what it was forked with.
+/// For a process that was just forked and never uses the descriptors that it inherited.
 #[expect(unsafe_code, reason = "descriptors are made owned ones")]
 pub(crate) fn keep_only(kept: Vec<OwnedFd>) -> nix::Result<Vec<OwnedFd>> {
     let count = i32::try_from(kept.len()).map_err(|_| nix::Error::EINVAL)?;
-    // First out of the way, so that none is overwritten before it was moved.
+    // Moved out of the way first, so that none is overwritten before it was moved.
     let mut above = Vec::new();
     for descriptor in &kept {
         above.push(fcntl(descriptor, FcntlArg::F_DUPFD_CLOEXEC(3 + count))?);
@@ -46,19 +46,19 @@ pub(crate) fn keep_only(kept: Vec<OwnedFd>) -> nix::Result<Vec<OwnedFd>> {
     }
     let mut placed = Vec::new();
     for (place, from) in (3..).zip(above) {
-        // What is overwritten is never used again, as the contract of this function says.
+        // An overwritten descriptor is never used again, as this function requires.
         system::duplicate_onto(from, place)?;
-        // SAFETY: It has just been made, and everything else that may own it is forgotten.
+        // SAFETY: It was just created, and any other owner of this number was forgotten.
         placed.push(unsafe { OwnedFd::from_raw_fd(place) });
     }
-    // As above: nothing that is closed here is used again.
+    // As above: no closed descriptor is used again.
     if !system::close_from(3 + count) {
         close_each(3 + count)?;
     }
     Ok(placed)
 }
 
-/// For kernels before 5.9, and sandboxes without `close_range`.
+/// For kernels before 5.9, and for sandboxes without `close_range`.
 #[expect(unsafe_code, reason = "close")]
 fn close_each(first: RawFd) -> nix::Result<()> {
     let open: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")
@@ -67,19 +67,19 @@ fn close_each(first: RawFd) -> nix::Result<()> {
         .filter(|descriptor| *descriptor >= first)
         .collect();
     for descriptor in open {
-        // SAFETY: As in `keep_only`. One of them is that of the listing, closed by now.
+        // SAFETY: As in `keep_only`. One of them belongs to the listing, and is already closed.
         unsafe { libc::close(descriptor) };
     }
     Ok(())
 }
 
-/// Makes nothing the standard input.
+/// Makes the standard input empty.
 pub(crate) fn empty_standard_input() -> nix::Result<()> {
     let nothing = File::open("/dev/null").map_err(|_| nix::Error::ENOENT)?;
     replace(0, nothing.as_fd())
 }
 
-/// Makes `output` the standard output and the standard error.
+/// Redirects the standard output and the standard error to `output`.
 pub(crate) fn redirect_output(output: &OwnedFd) -> nix::Result<()> {
     replace(1, output.as_fd())?;
     replace(2, output.as_fd())
@@ -91,12 +91,12 @@ fn replace(stream: RawFd, by: BorrowedFd<'_>) -> nix::Result<()> {
     nix::Error::result(unsafe { libc::dup2(by.as_raw_fd(), stream) }).map(drop)
 }
 
-/// Writes what this process still keeps of a line that it began.
+/// Flushes the partial line that this process still buffers.
 pub(crate) fn flush_standard_output() {
     let _ = std::io::stdout().flush();
 }
 
-/// The pipe that a process writes its output to, known from what may have come in its place.
+/// The pipe to which a process writes its output, distinguished from a descriptor that may have replaced it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutputPipe {
     device: u64,
@@ -104,37 +104,37 @@ pub(crate) struct OutputPipe {
 }
 
 impl OutputPipe {
-    /// What is the standard output now.
+    /// Identifies the current standard output.
     pub(crate) fn of_standard_output() -> nix::Result<Self> {
         Self::at(1)
     }
 
-    /// When something in it was not read yet, writes `mark` behind that. Whether it has.
+    /// Writes `mark` after any unread output. Returns whether it did.
     #[expect(unsafe_code, reason = "ioctl FIONREAD, and write to a standard stream")]
     pub(crate) fn mark_unread(&self, mark: &[u8]) -> bool {
         let is_it =
             |end: &RawFd| Self::at(*end).is_ok_and(|it| (it.device, it.inode) == (self.device, self.inode));
         let Some(end) = [1, 2].into_iter().find(is_it) else { return false };
         let mut unread: libc::c_int = 0;
-        // SAFETY: The number lives through the call.
+        // SAFETY: The number outlives the call.
         if unsafe { libc::ioctl(end, libc::FIONREAD, &raw mut unread) } != 0 || unread == 0 {
             return false;
         }
-        // SAFETY: The bytes live through the call. So few are written at once or not at all.
+        // SAFETY: The bytes outlive the call. So few bytes are written completely or not at all.
         let written = unsafe { libc::write(end, mark.as_ptr().cast(), mark.len()) };
         usize::try_from(written) == Ok(mark.len())
     }
 
     #[expect(unsafe_code, reason = "fstat of a standard stream")]
     fn at(end: RawFd) -> nix::Result<Self> {
-        // SAFETY: A task may have closed it: then the kernel says so.
+        // SAFETY: A task may have closed the descriptor; the kernel then reports an error.
         let stat = nix::sys::stat::fstat(unsafe { BorrowedFd::borrow_raw(end) })?;
         // Their types differ between systems.
         Ok(Self { device: stat.st_dev as _, inode: stat.st_ino as _ })
     }
 }
 
-/// A file without a name, in memory, with these bytes, to be read from its start.
+/// Creates an unnamed file in memory with these bytes, positioned at its start.
 pub(crate) fn file_of(bytes: &[u8]) -> std::io::Result<File> {
     let mut file = system::memory_file(c"delayed-message")?;
     file.write_all(bytes)?;
@@ -142,7 +142,7 @@ pub(crate) fn file_of(bytes: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// All bytes of such a file.
+/// Reads all bytes of such a file.
 pub(crate) fn read_file(descriptor: OwnedFd) -> std::io::Result<Vec<u8>> {
     let mut file = File::from(descriptor);
     let mut bytes = Vec::with_capacity(usize::try_from(file.metadata()?.len()).unwrap_or(0));

@@ -6,7 +6,7 @@ static HOOK: OnceLock<fn()> = OnceLock::new();
 
 extern "C" fn call_hook() {
     if let Some(hook) = HOOK.get() {
-        // A panic must not leave this function; its message was printed.
+        // A panic must not leave this function. Its message was already printed.
         let _ = std::panic::catch_unwind(hook);
     }
 }
@@ -15,7 +15,8 @@ extern "C" fn call_hook() {
 #[expect(unsafe_code, reason = "atexit")]
 pub(crate) fn on_exit(hook: fn()) {
     if HOOK.set(hook).is_ok() {
-        // SAFETY: The function is there as long as the program, and does not unwind. Without room for it, nothing is said.
+        // SAFETY: The function lives as long as the program, and does not unwind. If there is no room for it, it is not
+        // called.
         unsafe { libc::atexit(call_hook) };
     }
 }

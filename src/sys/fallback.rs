@@ -1,4 +1,4 @@
-//! The functions of `linux.rs` on other systems: what has no counterpart is refused, so tasks run inline there.
+//! The functions of `linux.rs` on other systems. Functions without a counterpart return errors, so tasks run inline there.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use crate::sys::wait::Ended;
 
-/// Whether a process can have children in which tasks run.
+/// Whether a process can have children that run tasks.
 pub(super) const HAS_ZYGOTE: bool = false;
 pub(super) const NO_SIGNAL: MsgFlags = MsgFlags::empty();
 pub(super) const CLOSE_ON_EXEC: MsgFlags = MsgFlags::empty();
@@ -58,7 +58,7 @@ pub(super) fn forbid_new_privileges() -> nix::Result<()> {
     refused()
 }
 
-/// Never made.
+/// Never constructed.
 pub(crate) enum ChildSignals {}
 
 impl ChildSignals {

@@ -1,4 +1,4 @@
-//! Forks safely: from a process with one thread, so that no other thread holds a lock that would stay locked in the child.
+//! Forks safely: only from a process with one thread, because a lock held by another thread would stay locked in the child.
 
 use std::convert::Infallible;
 use std::ffi::CStr;
@@ -15,41 +15,41 @@ use nix::unistd::{ForkResult, Pid};
 
 use crate::sys::system;
 
-/// How long a thread that was joined may still be listed, and how often the list is read.
+/// How long a joined thread may still be listed, and how often the list is read.
 const TO_BE_GONE: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Proves that this process has one thread. Its owner must start none.
+/// Proves that this process has one thread. Its owner must not start another.
 #[derive(Debug)]
 pub(crate) struct SingleThreaded {
-    // Not `Send`: there is no other thread.
+    // Not `Send`, because there is no other thread.
     _here: PhantomData<*const ()>,
 }
 
 /// The side of a fork that the caller is on.
 pub(crate) enum Forked {
-    /// The process that forked; this is the id of the new one.
+    /// The process that forked, with the id of the new one.
     Parent(Pid),
     /// The new process.
     Child,
 }
 
-/// The exit code of a process whose code panicked, as of any Rust program.
+/// The exit code of a process that panicked, as in any Rust program.
 const PANICKED: i32 = 101;
-/// The least and the most stack of a process that was forked from a new thread, whose stack does not grow.
+/// Minimum and maximum stack of a process that was forked from a new thread, whose stack does not grow.
 const LEAST_STACK: u64 = 2 << 20;
 const MOST_STACK: u64 = 256 << 20;
 
-/// How many threads this process has.
+/// The number of threads of this process.
 pub(crate) fn threads() -> io::Result<usize> {
     system::threads()
 }
 
 impl SingleThreaded {
-    /// Checks the number of threads. The inner error is that number if there is more than one.
+    /// Checks that there is only one thread. The inner error is the number of threads.
     ///
     /// # Errors
-    /// They cannot be counted.
+    /// The threads cannot be counted.
     pub(crate) fn check() -> io::Result<Result<Self, usize>> {
         let until = Instant::now() + TO_BE_GONE;
         loop {
@@ -61,14 +61,14 @@ impl SingleThreaded {
         }
     }
 
-    /// Forks. The child is of one thread too, so it may do what any program may.
+    /// Forks. The child has one thread, too, so it may do anything that a program may.
     pub(crate) fn fork(&self) -> nix::Result<Forked> {
         fork()
     }
 
-    /// Forks from a new thread, which then ends: nothing has used the thread-local values of the child, where it runs
-    /// `child`. A random generator that is kept in one is seeded anew in each process that the child forks. In this
-    /// process, what `child` has captured is not dropped.
+    /// Forks from a new thread, which then ends. The child runs `child` with unused thread-local values, so that a random
+    /// generator kept in one is seeded anew in each process that the child forks. In this process, the values that `child`
+    /// has captured are not dropped.
     pub(crate) fn fork_untouched<F>(&self, child: F) -> io::Result<Pid>
     where
         F: FnOnce(Self) -> Infallible + Send + 'static,
@@ -76,11 +76,11 @@ impl SingleThreaded {
         let stack = usize::try_from(stack_size()).unwrap_or(usize::MAX);
         let begins = Arc::new(Barrier::new(2));
         let begun = Arc::clone(&begins);
-        // Named as the first thread of any program is: what panics in it says so.
+        // Named like the first thread of any program, because panic messages contain the name.
         let child = ManuallyDrop::new(child);
         let forks = thread::Builder::new().name("main".into()).stack_size(stack).spawn(move || {
             begun.wait();
-            // The other thread does nothing but wait for this one, and holds no lock.
+            // The other thread only waits for this one, and holds no lock.
             match fork()? {
                 Forked::Parent(pid) => Ok(pid),
                 Forked::Child => {
@@ -96,38 +96,38 @@ impl SingleThreaded {
     }
 }
 
-/// Forks, while no other thread of this process holds a lock.
+/// Forks while no other thread of this process holds a lock.
 #[expect(unsafe_code, reason = "fork")]
 fn fork() -> nix::Result<Forked> {
-    // SAFETY: After a fork, only the calling thread lives on in the child. What other threads had locked would stay
-    // locked there for ever. Those who call this have a `SingleThreaded`, which shows that there is no other thread, or are
-    // the only one beside its owner, which waits in `join`.
+    // SAFETY: After a fork, only the calling thread lives on in the child, and locks of other threads would stay locked
+    // there for ever. Callers have a `SingleThreaded`, which proves that there is no other thread, or are the only thread
+    // beside its owner, which waits in `join`.
     match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Ok(Forked::Parent(child)),
         ForkResult::Child => Ok(Forked::Child),
     }
 }
 
-/// As much stack as the first thread of a program may have.
+/// The stack size that the first thread of a program may have.
 fn stack_size() -> u64 {
     getrlimit(Resource::RLIMIT_STACK).map_or(LEAST_STACK, |(soft, _)| soft.clamp(LEAST_STACK, MOST_STACK))
 }
 
-/// Ends this process at once: no destructors, no exit handlers, which belong to the process that it was forked from.
+/// Ends this process at once, without destructors or exit handlers: these belong to the process that it was forked from.
 #[expect(unsafe_code, reason = "std's exit runs the handlers of the process that this was forked from")]
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: `_exit` has no preconditions.
     unsafe { libc::_exit(code) }
 }
 
-/// What `ps` shows of this process: at most 15 bytes.
+/// Sets the name that `ps` shows for this process: at most 15 bytes.
 pub(crate) fn name_process(name: &CStr) {
-    // For people only.
+    // Only for display, so errors are ignored.
     let _ = system::name_process(name);
 }
 
-/// The processes that have this one as their parent, zombies too: for a process of one thread. The orphans among the
-/// descendants of one that adopts them are its children.
+/// The children of this process, including zombies, for a process with one thread. If it adopts orphans, orphans among its
+/// descendants are its children, too.
 pub(crate) fn children() -> io::Result<Vec<Pid>> {
     system::children()
 }

@@ -1,4 +1,4 @@
-//! What may a process use? Asked of the kernel by the process itself, before it runs a task.
+//! Sets the limits of a process. The process asks the kernel for them itself, before it runs a task.
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 
@@ -14,7 +14,7 @@ pub(crate) struct InheritedLimits {
 }
 
 impl InheritedLimits {
-    /// Those of now.
+    /// The current limits.
     pub(crate) fn now() -> nix::Result<Self> {
         let soft = |resource| getrlimit(resource).map(|(soft, _)| soft);
         Ok(Self {
@@ -34,10 +34,10 @@ pub(crate) fn set_liftable(limits: &Limits, inherited: &InheritedLimits) -> nix:
     set_soft(Resource::RLIMIT_CPU, cpu_seconds.unwrap_or(inherited.cpu_seconds))
 }
 
-/// Sets what lasts as long as the process.
+/// Sets the limits that last as long as the process.
 ///
 /// # Errors
-/// Which one the kernel refused, and why.
+/// Which limit the kernel refused, and why.
 pub(crate) fn set_lasting(limits: &Limits) -> Result<(), String> {
     let refused = |what: &str, error: nix::Error| format!("{what}: the kernel refuses it ({})", error.desc());
     let network = limits.private_network == Some(true);
@@ -83,7 +83,7 @@ fn cpu_seconds_used() -> u64 {
 #[expect(unsafe_code, reason = "nice")]
 fn add_nice(nice: i32) -> nix::Result<()> {
     nix::Error::clear();
-    // SAFETY: `nice` has no preconditions. It may answer -1 without an error, which `errno` tells.
+    // SAFETY: `nice` has no preconditions. It may return -1 without an error; `errno` tells the difference.
     if unsafe { libc::nice(nice) } == -1 && nix::Error::last_raw() != 0 {
         return Err(nix::Error::last());
     }

@@ -1,4 +1,4 @@
-//! What only Linux has: what processes of their own need beyond POSIX. `fallback.rs` has the same functions for other systems.
+//! Linux features beyond POSIX that child processes need. `fallback.rs` has the same functions for other systems.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -20,41 +20,41 @@ use nix::unistd::Pid;
 
 use crate::sys::wait::Ended;
 
-/// Whether a process can have children in which tasks run.
+/// Whether a process can have children that run tasks.
 pub(super) const HAS_ZYGOTE: bool = true;
-/// What `send` is given, so that a closed socket is an error and no signal.
+/// Flag for `send`: a closed socket is an error and not a signal.
 pub(super) const NO_SIGNAL: MsgFlags = MsgFlags::MSG_NOSIGNAL;
-/// What `receive` is given, so that descriptors are not inherited by what is executed.
+/// Flag for `receive`: received descriptors are not inherited by executed programs.
 pub(super) const CLOSE_ON_EXEC: MsgFlags = MsgFlags::MSG_CMSG_CLOEXEC;
 
-/// A pipe whose ends are not inherited by what is executed.
+/// Creates a pipe whose ends are not inherited by executed programs.
 pub(super) fn pipe() -> nix::Result<(OwnedFd, OwnedFd)> {
     nix::unistd::pipe2(OFlag::O_CLOEXEC)
 }
 
-/// Two sockets that keep the boundaries of packets, do not block, and are not inherited.
+/// Creates two connected sockets that keep packet boundaries, are nonblocking, and are not inherited.
 pub(super) fn packet_sockets() -> nix::Result<(OwnedFd, OwnedFd)> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)
 }
 
-/// Makes the descriptor `to` a copy of `from` that is not inherited. Nothing may own what was `to` before.
+/// Makes the descriptor `to` a copy of `from` that is not inherited. The previous `to` must have no owner.
 #[expect(unsafe_code, reason = "dup3")]
 pub(super) fn duplicate_onto(from: RawFd, to: RawFd) -> nix::Result<()> {
-    // SAFETY: Both are numbers; the caller sees to it that what is overwritten is never used again.
+    // SAFETY: Both are numbers. The caller ensures that the overwritten descriptor is never used again.
     nix::Error::result(unsafe { libc::dup3(from, to, libc::O_CLOEXEC) }).map(drop)
 }
 
-/// Closes all descriptors from `first` on, whoever owns them. Whether the kernel has such a call.
+/// Closes all descriptors from `first` on, regardless of their owners. Returns whether the kernel has this call.
 #[expect(unsafe_code, reason = "close_range")]
 pub(super) fn close_from(first: RawFd) -> bool {
     let Ok(first) = libc::c_uint::try_from(first) else { return false };
-    // SAFETY: The caller sees to it that nothing that is closed here is used again.
+    // SAFETY: The caller ensures that no closed descriptor is used again.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
     closed == 0
 }
 
-/// An empty file without a name, in memory.
+/// Creates an empty unnamed file in memory.
 pub(super) fn memory_file(name: &CStr) -> nix::Result<File> {
     memfd_create(name, MFdFlags::MFD_CLOEXEC).map(File::from)
 }
@@ -77,7 +77,7 @@ pub(super) fn forbid_new_privileges() -> nix::Result<()> {
     prctl::set_no_new_privs()
 }
 
-/// The ends of children, as a descriptor that becomes readable.
+/// Notifications of ended children, as a descriptor that becomes readable.
 pub(crate) struct ChildSignals(SignalFd);
 
 impl ChildSignals {
@@ -88,7 +88,7 @@ impl ChildSignals {
         SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).map(Self)
     }
 
-    /// Takes all signals that have come.
+    /// Takes all pending signals.
     pub(crate) fn clear(&self) {
         while let Ok(Some(_)) = self.0.read_signal() {}
     }
@@ -100,14 +100,14 @@ impl AsFd for ChildSignals {
     }
 }
 
-/// A descriptor that becomes readable after this time, and does not block.
+/// Creates a nonblocking descriptor that becomes readable after this time.
 pub(super) fn timer(after: Duration) -> nix::Result<OwnedFd> {
     let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)?;
     timer.set(Expiration::OneShot(TimeSpec::from_duration(after)), TimerSetTimeFlags::empty())?;
     Ok(timer.into())
 }
 
-/// Looks for a child that has ended, without taking it away.
+/// Checks for a child that has ended, without reaping it.
 pub(super) fn peek_ended() -> Ended {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     loop {
@@ -120,12 +120,12 @@ pub(super) fn peek_ended() -> Ended {
     }
 }
 
-/// How many threads this process has.
+/// The number of threads of this process.
 pub(super) fn threads() -> io::Result<usize> {
     fs::read_dir("/proc/self/task").map(Iterator::count)
 }
 
-/// The processes that have this one as their parent, zombies too: for a process of one thread.
+/// The children of this process, including zombies, for a process with one thread.
 pub(super) fn children() -> io::Result<Vec<Pid>> {
     let text = fs::read_to_string("/proc/thread-self/children")?;
     Ok(text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect())
@@ -142,7 +142,7 @@ pub(super) fn enter_namespaces(network: bool, mounts: bool) -> nix::Result<()> {
         other => return other,
     }
     unshare(flags | CloneFlags::CLONE_NEWUSER)?;
-    // The same names for the user inside and outside.
+    // The user has the same ids inside and outside.
     let map = |file: &str, text: String| fs::write(format!("/proc/self/{file}"), text);
     map("setgroups", "deny".into())
         .and_then(|()| map("uid_map", format!("{user} {user} 1")))
@@ -155,7 +155,7 @@ pub(super) fn make_mounts_private() -> nix::Result<()> {
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)
 }
 
-/// A new network has a loopback that is down.
+/// Brings up the loopback interface, which is down in a new network namespace.
 #[expect(unsafe_code, reason = "ioctl SIOCSIFFLAGS")]
 pub(super) fn bring_up_loopback() -> nix::Result<()> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").map_err(errno)?;
@@ -165,9 +165,9 @@ pub(super) fn bring_up_loopback() -> nix::Result<()> {
         *to = *from as libc::c_char;
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-    // The constant has one type in glibc and in musl, while the parameter has two.
+    // The constant has the same type in glibc and in musl, but the parameter does not.
     let set_flags = libc::SIOCSIFFLAGS as libc::Ioctl;
-    // SAFETY: The request lives through the call, and its name ends in a zero.
+    // SAFETY: The request outlives the call, and its name ends in a zero.
     nix::Error::result(unsafe { libc::ioctl(socket.as_raw_fd(), set_flags, &raw mut request) }).map(drop)
 }
 

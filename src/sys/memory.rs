@@ -1,10 +1,9 @@
-//! Tells how much memory processes use that the kernel cannot simply drop: anonymous and shared memory, without the
-//! pages of files.
+//! Measures the memory of processes that the kernel cannot simply drop: anonymous and shared memory, without file pages.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The anonymous and shared memory of one process in bytes; none when it is gone.
+/// The anonymous and shared memory of one process in bytes; `None` if the process is gone.
 pub(crate) fn of_process(pid: i32) -> Option<u64> {
     resident(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
@@ -15,14 +14,14 @@ pub(crate) fn address_space() -> u64 {
     kilobytes(&text, "VmSize:").unwrap_or(0)
 }
 
-/// Whether a process and its descendants together use more than `limit` bytes; false when it is gone.
+/// Whether a process and its descendants together use more than `limit` bytes; false if the process is gone.
 ///
-/// Memory that several of them share counts once, as far as the kernel tells.
+/// Memory that several of them share counts once, as far as the kernel reports it.
 pub(crate) fn is_above(pid: i32, limit: u64) -> bool {
     let Some(alone) = of_process(pid) else { return false };
     let others = descendants(pid);
     let sum = |of: fn(i32) -> Option<u64>| others.iter().filter_map(|pid| of(*pid)).sum::<u64>();
-    // What two of them share is in both numbers. The shares are exact, and take longer to read.
+    // Memory shared by two of them is in both numbers. Proportional shares are exact, but take longer to read.
     alone.saturating_add(sum(of_process)) > limit
         && (others.is_empty() || share(pid).unwrap_or(alone).saturating_add(sum(share_or_all)) > limit)
 }
@@ -31,13 +30,13 @@ fn share_or_all(pid: i32) -> Option<u64> {
     share(pid).or_else(|| of_process(pid))
 }
 
-/// The same, where each page is divided by the number of processes that have it.
+/// The same, with each page divided by the number of processes that map it.
 fn share(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     Some(kilobytes(&text, "Pss_Anon:")? + kilobytes(&text, "Pss_Shmem:")?)
 }
 
-/// From what proc(5) says of `/proc/PID/status`. A kernel before 4.5 does not tell what kind of memory it is.
+/// Parses `/proc/PID/status`, see proc(5). A kernel before 4.5 does not distinguish the kinds of memory.
 fn resident(status: &str) -> Option<u64> {
     match (kilobytes(status, "RssAnon:"), kilobytes(status, "RssShmem:")) {
         (Some(anonymous), Some(shared)) => Some(anonymous + shared),
@@ -50,7 +49,7 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The children of a process, their children, and so on. The orphans among them are children of the one that adopts them.
+/// The children of a process, their children, and so on. Orphans among them are children of the process that adopts them.
 fn descendants(pid: i32) -> BTreeSet<i32> {
     let mut found = BTreeSet::new();
     let mut pending = vec![pid];

@@ -1,21 +1,21 @@
-//! Counts how often the kernel has killed a process for lack of memory: in the control group of this process if it has such a
-//! count, else on the whole host.
+//! Counts how often the kernel has killed a process for lack of memory: in the control group of this process if that has
+//! such a count, else on the whole host.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Within what time processes that the kernel killed together are reported as dead.
+/// The interval within which processes that the kernel killed together are reported as dead.
 const TOGETHER: Duration = Duration::from_secs(1);
 
-/// Counts from now on.
+/// Starts to count.
 pub(crate) fn begin() {
     let mut kills = KILLS.lock().unwrap_or_else(PoisonError::into_inner);
     *kills = Some(Kills { seen: count().unwrap_or(u64::MAX), unclaimed: 0, seen_at: Instant::now() });
 }
 
-/// Claims one of the kernel's kills for a dead process. False if each is claimed already.
+/// Attributes one of the kernel's kills to a dead process. Returns false if all kills are already attributed.
 pub(crate) fn claim_one() -> bool {
     let mut kills = KILLS.lock().unwrap_or_else(PoisonError::into_inner);
     let now = count();
@@ -24,19 +24,19 @@ pub(crate) fn claim_one() -> bool {
 
 static KILLS: Mutex<Option<Kills>> = Mutex::new(None);
 
-/// What is known of the kernel's kills.
+/// The known kills of the kernel.
 #[derive(Debug)]
 struct Kills {
     seen: u64,
     seen_at: Instant,
-    /// Kills for which no dead process was found yet.
+    /// Kills that are not attributed to a dead process yet.
     unclaimed: u64,
 }
 
 impl Kills {
     fn claim_one(&mut self, count: u64, now: Instant) -> bool {
         if now.duration_since(self.seen_at) > TOGETHER {
-            // They hit processes that are not ours.
+            // They hit processes of other programs.
             self.unclaimed = 0;
         }
         let new = count.saturating_sub(self.seen);
@@ -56,13 +56,13 @@ fn count() -> Option<u64> {
     of_own_group().iter().find_map(|path| read(path)).or_else(|| read(Path::new("/proc/vmstat")))
 }
 
-/// The files that may have the count of this process's control group.
+/// The files that may contain the count of this process's control group.
 fn of_own_group() -> Vec<PathBuf> {
     let text = |name: &str| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
     files(&text("cgroup"), &text("mountinfo"))
 }
 
-/// The same, from what cgroups(7) says of `/proc/self/cgroup`, and proc(5) of `/proc/self/mountinfo`.
+/// Finds them from `/proc/self/cgroup`, see cgroups(7), and `/proc/self/mountinfo`, see proc(5).
 fn files(groups: &str, mounts: &str) -> Vec<PathBuf> {
     let group = |is_meant: fn(&str) -> bool| {
         groups.lines().find_map(|line| {
@@ -81,7 +81,7 @@ fn files(groups: &str, mounts: &str) -> Vec<PathBuf> {
             "cgroup" if memory(system.rsplit(' ').next()?) => (group(memory)?, "memory.oom_control"),
             _ => return None,
         };
-        // What is mounted may be a part of the groups, as in a container.
+        // The mount may show only a part of the groups, as in a container.
         let below = Path::new(group).strip_prefix(root).ok()?;
         Some(Path::new(point).join(below).join(file))
     });

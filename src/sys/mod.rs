@@ -1,4 +1,4 @@
-//! What does the operating system know of us, and what do we ask of it? The only room with `unsafe` in it.
+//! The interface to the operating system. The only module with `unsafe` code.
 
 pub(crate) mod async_descriptor;
 pub(crate) mod descriptors;
@@ -36,7 +36,7 @@ use self::linux as system;
 #[cfg(not(target_os = "linux"))]
 pub(crate) use self::process_state_fallback as process_state;
 
-/// Whether tasks can run in processes of their own on this system.
+/// Whether tasks can run in separate processes on this system.
 pub(crate) const HAS_ZYGOTE: bool = system::HAS_ZYGOTE;
 
 /// The name of this host, or `unknown`.
@@ -48,10 +48,10 @@ pub(crate) fn host() -> String {
         .unwrap_or_else(|| "unknown".into())
 }
 
-/// The CPU time that a process has used, to a hundredth of a second; none when it is gone.
+/// The CPU time that a process has used, to a hundredth of a second; `None` if the process is gone.
 pub(crate) fn cpu_time(pid: i32) -> Option<Duration> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Its name, which comes before, may have spaces in it.
+    // The process name, which comes before, may contain spaces.
     let (_, fields) = text.rsplit_once(')')?;
     let ticks: u64 =
         fields.split_ascii_whitespace().skip(11).take(2).map(|field| field.parse().unwrap_or(0)).sum();

@@ -1,4 +1,4 @@
-//! Packets between our processes, which keep their boundaries and can carry descriptors.
+//! Packets between processes of this library. They keep their boundaries and can carry descriptors.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -9,22 +9,22 @@ use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, 
 
 use crate::sys::system;
 
-/// The largest packet in bytes. Larger messages go into a file in memory, whose descriptor goes with the packet.
+/// The largest packet in bytes. Larger messages go into a file in memory, whose descriptor is sent with the packet.
 pub(crate) const MAX_PACKET: usize = 64 << 10;
-/// The most descriptors beside a packet.
+/// Maximum number of descriptors in a packet.
 const MAX_DESCRIPTORS: usize = 3;
 
-/// What was received.
+/// A received packet.
 pub(crate) struct Packet {
-    /// How many bytes; 0 is the end.
+    /// Its length in bytes; 0 means that the other end is closed.
     pub(crate) length: usize,
-    /// Whether the packet was larger than the buffer, and so is no packet of ours.
+    /// Whether the packet was larger than the buffer, and so was not sent by this library.
     pub(crate) is_cut: bool,
-    /// What came beside it.
+    /// The descriptors that it carried.
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// Two ends that are connected. Neither blocks; neither is inherited by what is executed.
+/// Creates two connected ends. Both are nonblocking; neither is inherited by executed programs.
 pub(crate) fn pair() -> nix::Result<(OwnedFd, OwnedFd)> {
     system::packet_sockets()
 }
@@ -32,7 +32,7 @@ pub(crate) fn pair() -> nix::Result<(OwnedFd, OwnedFd)> {
 /// Sends one packet, whole or not at all.
 ///
 /// # Errors
-/// `EAGAIN` when there is no room now, `EPIPE` or `ECONNRESET` when the other end is closed.
+/// `EAGAIN` if there is no room now, `EPIPE` or `ECONNRESET` if the other end is closed.
 pub(crate) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[RawFd]) -> nix::Result<()> {
     let rights = [ControlMessage::ScmRights(descriptors)];
     let rights = if descriptors.is_empty() { &rights[..0] } else { &rights[..] };
@@ -51,23 +51,23 @@ pub(crate) fn send(socket: impl AsFd, bytes: &[u8], descriptors: &[RawFd]) -> ni
     }
 }
 
-/// Receives one packet into `buffer`; waits for it on a socket that blocks.
+/// Receives one packet into `buffer`. Waits for it on a blocking socket.
 ///
 /// # Errors
-/// `EAGAIN` when there is none now, and the socket does not block.
+/// `EAGAIN` if there is none now and the socket is nonblocking.
 pub(crate) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> nix::Result<Packet> {
     receive_with(socket, buffer, MsgFlags::empty())
 }
 
-/// Receives one packet into `buffer`, and never waits.
+/// Receives one packet into `buffer` without waiting.
 ///
 /// # Errors
-/// `EAGAIN` when there is none now.
+/// `EAGAIN` if there is none now.
 pub(crate) fn receive_now(socket: impl AsFd, buffer: &mut [u8]) -> nix::Result<Packet> {
     receive_with(socket, buffer, MsgFlags::MSG_DONTWAIT)
 }
 
-/// Whether something waits to be received, be it the end.
+/// Whether there is something to receive, including the end of the connection.
 pub(crate) fn is_waiting(socket: impl AsFd) -> bool {
     let mut look = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     poll(&mut look, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
@@ -91,7 +91,7 @@ fn receive_with(socket: impl AsFd, buffer: &mut [u8], flags: MsgFlags) -> nix::R
         let mut descriptors = Vec::new();
         for control in message.cmsgs()? {
             if let ControlMessageOwned::ScmRights(raw) = control {
-                // SAFETY: The kernel has just made them for this process; nobody else knows them.
+                // SAFETY: The kernel has just created them for this process, and nothing else knows them.
                 descriptors.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
             }
         }

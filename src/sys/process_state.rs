@@ -1,6 +1,5 @@
-//! Takes a picture of what a process is, apart from its memory: threads, timers, signals, descriptors, limits and other
-//! attributes, and tells later whether it still is so. That takes some 6 µs: it is done after each run of a child that is
-//! used again.
+//! Takes a snapshot of a process, without its memory: threads, timers, signals, descriptors, limits and other attributes.
+//! Later checks whether they have changed. This takes about 6 µs and runs after each run of a reused child.
 
 use std::collections::BTreeMap;
 use std::ffi::c_char;
@@ -19,7 +18,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::stat::{FileStat, Mode, fstat, stat};
 use nix::unistd::{getpgrp, getsid};
 
-/// The lines of `/proc/self/status` that tell attributes of a process, and not what it has used.
+/// The lines of `/proc/self/status` that contain attributes of a process, not its usage.
 const ATTRIBUTES: &[&str] = &[
     "Name",
     "Umask",
@@ -44,7 +43,7 @@ const ATTRIBUTES: &[&str] = &[
     "Mems_allowed",
 ];
 
-/// All limits that every Unix has.
+/// The limits that every Unix has.
 const LIMITS: [Resource; 7] = [
     Resource::RLIMIT_AS,
     Resource::RLIMIT_CORE,
@@ -55,23 +54,23 @@ const LIMITS: [Resource; 7] = [
     Resource::RLIMIT_STACK,
 ];
 
-/// What a process is, apart from its memory, its threads and its descriptors above the standard streams.
+/// The state of a process, without its memory, its threads, and its descriptors above the standard streams.
 #[derive(Debug)]
 pub(crate) struct Attributes {
     status: Status,
-    /// The timers of `timer_create`, and what they were. Not all kernels tell them.
+    /// The timers of `timer_create`, and their earlier state. Not all kernels show them.
     timers: Option<(Text, Vec<u8>)>,
     environment: Environment,
-    /// None where this process may not change them, unless it changes its capabilities too.
+    /// `None` if this process may not change them without changing its capabilities, too.
     namespaces: Option<[Option<PathBuf>; 2]>,
     others: Others,
 }
 
 impl Attributes {
-    /// Those of this process now.
+    /// The current state of this process.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     pub(crate) fn now() -> io::Result<Self> {
         let status = Status::now()?;
         let namespaces = status.may_administer().then(namespaces);
@@ -83,10 +82,10 @@ impl Attributes {
         Ok(Self { status, timers, environment: Environment::now(), namespaces, others: Others::now() })
     }
 
-    /// Whether they are what they were.
+    /// Whether the state is unchanged.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     pub(crate) fn are_unchanged(&mut self) -> io::Result<bool> {
         if let Some((now, before)) = &mut self.timers {
             now.read()?;
@@ -135,11 +134,11 @@ impl Text {
     }
 }
 
-/// The attributes among the lines of `/proc/self/status`.
+/// The attributes from `/proc/self/status`.
 #[derive(Debug)]
 struct Status {
     text: Text,
-    /// Each with the place where it began at the last look, and most likely does the next time.
+    /// Each line with the offset at which it was last found, and where it will probably be next time.
     lines: Vec<(usize, Vec<u8>)>,
 }
 
@@ -166,7 +165,7 @@ impl Status {
         Ok(is_same)
     }
 
-    /// Whether this process may do what CAP_SYS_ADMIN allows, as it may when that cannot be told.
+    /// Whether this process has CAP_SYS_ADMIN; true if that is unknown.
     fn may_administer(&self) -> bool {
         const SYS_ADMIN: u32 = 21;
         let effective = self.lines.iter().find_map(|(_, line)| line.strip_prefix(b"CapEff:"));
@@ -176,7 +175,7 @@ impl Status {
     }
 }
 
-/// The lines that tell attributes, with their ends, and where they begin.
+/// The lines with attributes, including their ends, and their offsets.
 fn attributes_of(status: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let mut lines = Vec::new();
     let mut at = 0;
@@ -190,11 +189,11 @@ fn attributes_of(status: &[u8]) -> Vec<(usize, Vec<u8>)> {
     lines
 }
 
-/// The variables. Whoever sets one gives the list another pointer.
+/// The environment variables. Setting one changes a pointer in the list.
 #[derive(Debug)]
 struct Environment {
     pointers: Vec<usize>,
-    /// Stands for all names and values.
+    /// A digest of all names and values.
     digest: u64,
 }
 
@@ -216,20 +215,20 @@ impl Environment {
     }
 }
 
-/// Where the texts of the variables are.
+/// The addresses of the variables' texts.
 #[expect(unsafe_code, reason = "environ")]
 fn variables() -> impl Iterator<Item = usize> {
     unsafe extern "C" {
         static environ: *const *const c_char;
     }
-    // SAFETY: The C library keeps it, a list that ends with null. This process has one thread when it is looked at: who
-    // changes it while another thread reads it is at fault with any use of it.
+    // SAFETY: The C library keeps `environ`, a list that ends with null. This process has one thread when this is called.
+    // Changing a variable while another thread reads it is an error in any use of the environment.
     let mut next = unsafe { environ };
     std::iter::from_fn(move || {
         if next.is_null() {
             return None;
         }
-        // SAFETY: As above; what was read so far was not the end.
+        // SAFETY: As above; the entries read so far were not the end.
         let (text, following) = unsafe { (*next, next.add(1)) };
         next = following;
         (!text.is_null()).then(|| text.addr())
@@ -242,7 +241,7 @@ fn digest_of_variables() -> u64 {
     hasher.finish()
 }
 
-/// What one question each tells.
+/// State that takes one system call per item.
 #[derive(Debug, PartialEq, Eq)]
 struct Others {
     ticking: [bool; 3],
@@ -272,7 +271,7 @@ impl Others {
     }
 }
 
-/// The descriptors that are open, and what each of them is.
+/// The open descriptors, and the file behind each.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     /// Of `/proc/self/fd`, kept open.
@@ -281,17 +280,17 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Those of this process now.
+    /// The current descriptors of this process.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report them.
     pub(crate) fn now() -> nix::Result<Self> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let listing = Dir::open("/proc/self/fd", flags, Mode::empty())?;
         Ok(Self { listing, open: open_descriptors()? })
     }
 
-    /// Counts those as open before that `open` opens and keeps.
+    /// Treats the descriptors that `open` opens and keeps as open from the start.
     pub(crate) fn keep<T>(&mut self, open: impl FnOnce() -> T) -> T {
         let before = open_descriptors().unwrap_or_default();
         let opened = open();
@@ -300,12 +299,13 @@ impl Descriptors {
         opened
     }
 
-    /// Whether there are others than before, or one of them is something else. From now on they are those that are open.
+    /// Whether the set of descriptors, or the file behind one, has changed. The current descriptors become the new
+    /// reference.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report them.
     pub(crate) fn have_others(&mut self) -> nix::Result<bool> {
-        // How many there are, in Linux from 6.2 on.
+        // The number of descriptors, in Linux from 6.2 on.
         let count = fstat(&self.listing)?.st_size;
         let is_same = |(number, before): (&RawFd, &Option<(u64, u64)>)| stat_of(*number).ok() == *before;
         if usize::try_from(count) == Ok(self.open.len()) && self.open.iter().all(is_same) {
@@ -318,27 +318,28 @@ impl Descriptors {
     }
 }
 
-/// Whether this process has as many threads as that.
+/// Whether this process has this number of threads.
 pub(crate) fn has_threads(count: usize) -> bool {
     if count == 1 {
-        // Does nothing in a process of one thread, and is refused in any other: see unshare(2). The quickest way to tell.
+        // The quickest check: unshare does nothing in a process with one thread, and is refused in any other; see
+        // unshare(2).
         match nix::sched::unshare(CloneFlags::CLONE_THREAD) {
             Ok(()) => return true,
             Err(nix::Error::EINVAL) => return false,
-            // Not allowed to, as in some containers.
+            // The call is not allowed, as in some containers.
             Err(_) => {}
         }
     }
     threads() == Some(count)
 }
 
-/// How many threads this process has. The kernel tells it as the number of directories there.
+/// The number of threads of this process. The kernel reports it as a number of directories.
 pub(crate) fn threads() -> Option<usize> {
     let stat = nix::sys::stat::stat("/proc/self/task").ok()?;
     usize::try_from(stat.st_nlink).ok()?.checked_sub(2)
 }
 
-/// The descriptors that are open, without that of the look itself, and what they are.
+/// The open descriptors, without that of the listing itself, and the file behind each.
 fn open_descriptors() -> nix::Result<BTreeMap<RawFd, Option<(u64, u64)>>> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let mut listing = Dir::open("/proc/self/fd", flags, Mode::empty())?;
@@ -348,12 +349,12 @@ fn open_descriptors() -> nix::Result<BTreeMap<RawFd, Option<(u64, u64)>>> {
     Ok(others.map(|number| (number, stat_of(number).ok())).collect())
 }
 
-/// Whether an interval timer of this kind runs, as `alarm` starts one.
+/// Whether an interval timer of this kind is running, such as `alarm` starts.
 #[expect(unsafe_code, reason = "getitimer")]
 pub(crate) fn is_ticking(which: libc::c_int) -> bool {
     // SAFETY: All-zero bytes are a valid `itimerval`, a struct of numbers.
     let mut timer: libc::itimerval = unsafe { std::mem::zeroed() };
-    // SAFETY: The struct lives through the call.
+    // SAFETY: The struct outlives the call.
     let told = unsafe { libc::getitimer(which as _, &raw mut timer) };
     told == 0 && (timer.it_value.tv_sec != 0 || timer.it_value.tv_usec != 0)
 }
@@ -365,11 +366,11 @@ pub(crate) fn has_alarm() -> bool {
 
 #[expect(unsafe_code, reason = "getpriority and sched_getscheduler")]
 fn priority() -> [i32; 2] {
-    // SAFETY: Both take and give numbers. -1 may be a priority or an error: either is the same the next time.
+    // SAFETY: Both take and return numbers. -1 may be a priority or an error: either is the same the next time.
     unsafe { [libc::getpriority(libc::PRIO_PROCESS as _, 0), libc::sched_getscheduler(0)] }
 }
 
-/// What a standard stream is, and how it is read or written.
+/// The file behind a standard stream, and its flags.
 fn stream(number: RawFd) -> nix::Result<(u64, u64, i32)> {
     let (device, inode) = stat_of(number)?;
     Ok((device, inode, flags_of(number)?))
@@ -377,7 +378,7 @@ fn stream(number: RawFd) -> nix::Result<(u64, u64, i32)> {
 
 #[expect(unsafe_code, reason = "fstat of a descriptor that may not be open")]
 fn stat_of(number: RawFd) -> nix::Result<(u64, u64)> {
-    // SAFETY: Nothing is done with it but to ask the kernel, which says when it is not open.
+    // SAFETY: The descriptor is only passed to the kernel, which reports an error if it is not open.
     fstat(unsafe { BorrowedFd::borrow_raw(number) }).map(|found| identity(&found))
 }
 

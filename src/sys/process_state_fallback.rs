@@ -1,4 +1,4 @@
-//! The functions of `process_state.rs` on other systems than Linux, where no child is used a second time.
+//! The functions of `process_state.rs` on systems other than Linux, where no child is reused.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! Signals before a process serves: restores the dispositions on which it relies, whatever its parent left, and ends at once
-//! if it is told to stop.
+//! Handles signals before a process serves: restores the dispositions on which it relies, whatever its parent left, and
+//! ends the process at once if it is told to stop.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -8,14 +8,14 @@ use nix::unistd::getpid;
 
 use crate::sys::fork::exit_now;
 
-/// The signals that stop a process that serves.
+/// The signals that stop a serving process.
 const STOPS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 /// SIGTERM, SIGINT and SIGHUP are handled elsewhere.
 const LEAVE: i32 = -1;
 /// A signal ends this process with 128 plus its number, the exit code that shells use.
 const TOOL: i32 = -2;
 
-/// The exit code with which a signal ends this process at once, or one of the above.
+/// The exit code when a signal ends this process at once, or one of the above.
 static CODE: AtomicI32 = AtomicI32::new(LEAVE);
 
 extern "C" fn on_stop(signal: libc::c_int) {
@@ -26,9 +26,9 @@ extern "C" fn on_stop(signal: libc::c_int) {
     }
 }
 
-/// Prepares this process, which has one thread. Until [`leave_signals`], a process that serves ends at once with 0 if it is told
-/// to stop: it owns nothing yet, and what it has started ends with it. A tool ends by the default action, except as the first
-/// process of a container, for which the kernel has none.
+/// Prepares this process, which has one thread. Until [`leave_signals`], a serving process that is told to stop ends at
+/// once with 0: it owns nothing yet, and everything that it has started ends with it. A tool ends by the default action,
+/// except as the first process of a container, for which the kernel has none.
 #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "for `delayed::main()`"))]
 #[expect(unsafe_code, reason = "sigaction")]
 pub(crate) fn prepare(serves: bool) {
@@ -50,12 +50,12 @@ pub(crate) fn prepare(serves: bool) {
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
 }
 
-/// From now on SIGTERM, SIGINT and SIGHUP are handled elsewhere.
+/// From now on, SIGTERM, SIGINT and SIGHUP are handled elsewhere.
 pub(crate) fn leave_signals() {
     CODE.store(LEAVE, Ordering::Relaxed);
 }
 
-/// Nobody handles them any more: they end this process, which has served, at once.
+/// From now on, these signals end this process at once, because it has served and nothing handles them any more.
 #[cfg_attr(not(feature = "cli"), expect(dead_code, reason = "for `delayed::main()`"))]
 pub(crate) fn take_signals_back() {
     CODE.store(0, Ordering::Relaxed);
@@ -90,15 +90,15 @@ fn is_ignored(signal: Signal) -> bool {
 pub(crate) fn is_in_foreground() -> bool {
     use std::os::fd::AsRawFd;
     let Ok(terminal) = std::fs::File::open("/dev/tty") else { return false };
-    // SAFETY: The descriptor is open during the call; neither touches memory of ours.
+    // SAFETY: The descriptor is open during the call; neither call accesses memory of this process.
     unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) == libc::getpgrp() }
 }
 
-/// Stops this process as SIGTSTP does by default, until SIGCONT comes.
+/// Suspends this process as SIGTSTP does by default, until SIGCONT.
 #[expect(unsafe_code, reason = "sigaction and raise")]
 pub(crate) fn stop_until_continued() {
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-    // SAFETY: No handler is installed, and the one of before was installed by whoever answers for it.
+    // SAFETY: No handler is installed, and the previous one is the responsibility of the code that installed it.
     unsafe {
         if let Ok(before) = sigaction(Signal::SIGTSTP, &default) {
             libc::raise(libc::SIGTSTP);

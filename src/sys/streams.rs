@@ -1,4 +1,4 @@
-//! The standard output and error of this process: whether they can be written, and nothing in their place.
+//! The standard output and error of this process: checks whether they can be written, and discards their output if not.
 
 use std::fs::File;
 use std::io::{Write, stderr};
@@ -8,12 +8,12 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// One of the streams that a program writes.
+/// A standard stream that a program writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stream {
-    /// What `println!` writes.
+    /// The stream of `println!`.
     Output = 1,
-    /// What `eprintln!` writes.
+    /// The stream of `eprintln!`.
     Error = 2,
 }
 
@@ -28,7 +28,8 @@ impl Stream {
         }
     }
 
-    /// The stream that could not be written, and why, when that is what a panic says: as `print!` and its like do.
+    /// The stream that could not be written, and the reason, if the text is of such a panic, as `print!` and its like
+    /// cause.
     pub(crate) fn of_panic(text: &str) -> Option<(Self, &str)> {
         let (name, error) = text.strip_prefix("failed printing to ")?.split_once(": ")?;
         match name {
@@ -40,11 +41,13 @@ impl Stream {
 
     #[expect(unsafe_code, reason = "borrows a standard stream")]
     fn borrow(self) -> BorrowedFd<'static> {
-        // SAFETY: The standard streams are always open in a Rust program. A task may have closed one: then the kernel says so.
+        // SAFETY: The standard streams are always open in a Rust program. If a task has closed one, the kernel reports an
+        // error.
         unsafe { BorrowedFd::borrow_raw(self as RawFd) }
     }
 
-    /// Whether a write waits now that did not: somebody who has the same pipe or terminal had said that none is to.
+    /// Makes writes block. Returns whether they did not: another process with the same pipe or terminal had made it
+    /// nonblocking.
     pub(crate) fn make_blocking(self) -> bool {
         let Ok(flags) = fcntl(self.borrow(), FcntlArg::F_GETFL).map(OFlag::from_bits_retain) else {
             return false;
@@ -53,7 +56,7 @@ impl Stream {
             && fcntl(self.borrow(), FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK)).is_ok()
     }
 
-    /// Writes nothing from now on, into `nothing`.
+    /// Discards all later output by redirecting it to `nothing`.
     #[expect(unsafe_code, reason = "dup2 onto a standard stream")]
     pub(crate) fn discard(self, nothing: &File) {
         // SAFETY: As above; nothing owns it.
@@ -61,14 +64,15 @@ impl Stream {
     }
 }
 
-/// Writes a line on the standard error stream, where that can be written.
+/// Writes a line to standard error, if that can be written.
 #[cfg(feature = "worker")]
 pub(crate) fn write_error_line(text: &str) {
-    // One write, so that no other line comes in between.
+    // A single write, so that no other line comes in between.
     let _ = stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// Waits until one of these can be written no more, since whoever read it is gone. None when that cannot be waited for.
+/// Waits until one of these streams can no longer be written, because its reader is gone. `None` if that cannot be waited
+/// for.
 pub(crate) fn wait_until_broken(streams: &[Stream]) -> Option<Stream> {
     loop {
         let mut watched: Vec<PollFd<'_>> =

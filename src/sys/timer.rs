@@ -1,4 +1,5 @@
-//! Waits for a moment with a precision below a millisecond. tokio's timers count whole ones, and are up to two late.
+//! Sleeps until an instant with a precision below a millisecond. tokio's timers count whole milliseconds, and are up to two
+//! late.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -9,10 +10,10 @@ use tokio::io::Interest;
 use crate::sys::async_descriptor::AsyncDescriptor;
 use crate::sys::system;
 
-/// How long before the moment a timer of the kernel takes over: it costs a descriptor, and most waits end before.
+/// How long before the instant a kernel timer takes over: it uses a descriptor, and most waits end earlier.
 const CLOSE: Duration = Duration::from_millis(3);
 
-/// Waits until `at`, or a little longer where the kernel has no timer left. Cancel-safe.
+/// Sleeps until `at`, or slightly longer if the kernel has no timer left. Cancel-safe.
 pub(crate) async fn sleep_until(at: Instant) {
     if let Some(close) = at.checked_sub(CLOSE) {
         tokio::time::sleep_until(close.into()).await;

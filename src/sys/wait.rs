@@ -1,4 +1,4 @@
-//! How a process ended, and what it had used.
+//! How a process ended, and the resources that it used.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use crate::sys::system;
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Status {
-    /// With this code.
+    /// It exited with this code.
     Code(i32),
-    /// Of this signal.
+    /// It was ended by this signal.
     Signal(i32),
 }
 
-/// What a process had used in the end.
+/// The resources that a process had used when it ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct ResourceUsage {
-    /// CPU time in microseconds, its own and the system's for it.
+    /// CPU time in microseconds, including the system's.
     pub(crate) cpu_us: u64,
-    /// The most resident memory in bytes.
+    /// Peak resident memory in bytes.
     pub(crate) peak_memory: u64,
 }
 
@@ -32,12 +32,12 @@ impl ResourceUsage {
     }
 }
 
-/// What there is of children that have ended.
+/// The state of the children with regard to ended ones.
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there are no children elsewhere"))]
 pub(crate) enum Ended {
-    /// This one has ended and was not reaped yet: no other process can have its id.
+    /// This child has ended and was not reaped yet, so no other process can have its id.
     One(Pid),
-    /// None has, but some live.
+    /// No child has ended, but some are alive.
     NoneYet,
     /// There are no children.
     NoChildren,
@@ -54,7 +54,7 @@ pub(crate) fn reap(pid: Pid) -> Option<(Status, ResourceUsage)> {
     let mut status = 0;
     // SAFETY: All-zero bytes are a valid `rusage`, a struct of numbers.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: Both pointers are to locals that live through the call.
+    // SAFETY: Both pointers are to locals that outlive the call.
     let reaped = unsafe { libc::wait4(pid.as_raw(), &raw mut status, libc::WNOHANG, &raw mut usage) };
     if reaped <= 0 {
         return None;
@@ -69,7 +69,7 @@ pub(crate) fn reap(pid: Pid) -> Option<(Status, ResourceUsage)> {
     };
     let used = ResourceUsage {
         cpu_us: microseconds(usage.ru_utime) + microseconds(usage.ru_stime),
-        // In kilobytes, as getrusage(2) says for Linux.
+        // In kilobytes on Linux, see getrusage(2).
         peak_memory: u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024,
     };
     Some((status, used))

@@ -200,15 +200,15 @@ impl WorkerBuilder {
         self
     }
 
-    /// Declares that the process exists for this worker only, so that a task that exits it makes a mistake.
+    /// Declares that the process exists for this worker only, so that a task must not exit it.
     #[cfg(feature = "cli")]
     pub(crate) fn owns_process(mut self) -> Self {
         self.owns_process = true;
         self
     }
 
-    /// Tells `observer` of each run, for a test. Then isolated tasks run in this process, a state that is missing is an error of the
-    /// runs that ask for it, and calls stay in the timetable.
+    /// Reports each run to `observer`, for a test. Isolated tasks then run in this process, a missing state fails the runs
+    /// that need it, and calls stay in the timetable.
     #[cfg(feature = "testing")]
     pub(crate) fn observe(mut self, observer: UnboundedSender<EndedRun>) -> Self {
         self.observer = Some(observer);
@@ -251,7 +251,7 @@ impl WorkerBuilder {
         }
         let counters = Arc::new(Counters::default());
         let handle = WorkerHandle::new(self.config.worker.shutdown, Arc::clone(&counters));
-        // Before anything that waits: from now on a signal is heard.
+        // Before anything that waits, so that no signal is missed.
         let signals = match self.signals {
             true => Some(Owned::spawn(Signals::listen().map_err(Error::Io)?.obey(handle.clone()))),
             false => None,
@@ -296,7 +296,7 @@ impl Worker {
         WorkerBuilder::new(config)
     }
 
-    /// The queues that it serves, in order of preference.
+    /// The queues of the worker, in order of preference.
     pub fn queues(&self) -> impl Iterator<Item = &QueueName> {
         self.config.worker.queues.iter().map(|entry| &entry.queue)
     }

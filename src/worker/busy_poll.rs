@@ -1,13 +1,12 @@
-//! Busy polling: hears of a reply at once while the worker drains a queue.
+//! Polls busily for replies while the worker drains a queue.
 //!
-//! Between a claim and its reply a worker of quick tasks has nothing to do, and a Redis nearby answers sooner than a kernel
-//! wakes a thread. Besides, the kernel likes to wake it on the very processor on which Redis is at work, and then both take
-//! turns on one while another is idle. So the loop does not let its thread sleep for a short while: it yields to other tasks,
-//! and looks for events, again and again.
+//! Between a claim and its reply, a worker of quick tasks has nothing to do, and a nearby Redis answers faster than the
+//! kernel wakes a thread. Besides, the kernel tends to wake the thread on the processor that Redis uses, and then both
+//! share one processor while another is idle. So for a short while the loop does not let its thread sleep: it repeatedly
+//! yields to other tasks and checks for events.
 //!
-//! Another thread of the runtime that has nothing to do would wait for these events too, and be woken by them. So it rests
-//! meanwhile, for much less than a millisecond; only threads of a [`runtime`] that is made for it do that, and the loop looks
-//! for replies only there.
+//! An idle thread of the runtime would wait for the same events and be woken by them, so it stays parked meanwhile, for
+//! much less than a millisecond. Only threads of a [`runtime`] built for this do so, and the loop polls busily only there.
 
 use std::cell::Cell;
 use std::num::NonZero;
@@ -19,41 +18,41 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 
-/// For how long a reply is looked for.
+/// How long the loop polls for a reply.
 const BUSY: Duration = Duration::from_micros(500);
-/// For how long idle threads rest from each look on. What comes is done by one thread until then.
+/// How long idle threads stay parked after a poll. One thread handles all events until then.
 const REST: Duration = Duration::from_micros(250);
-/// A Redis that takes longer to answer is not looked for, but for what it does for each message meanwhile.
+/// The loop does not poll a Redis whose replies take longer than this, not counting its work for each message.
 const NEAR: Duration = Duration::from_micros(500);
-/// What Redis takes for each slot of a request, about: with it, a request may stand behind another.
+/// About how long Redis works on each slot of a request, including the request that may be ahead of it.
 const EACH: Duration = Duration::from_micros(1);
 
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-/// Until when idle threads rest: nanoseconds since [`START`].
+/// When parked idle threads may continue: nanoseconds since [`START`].
 static REST_UNTIL: AtomicU64 = AtomicU64::new(0);
-/// The thread that looked last: its [`here`].
+/// The thread that polled last: its number from [`here`].
 static LOOKER: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Whether this thread has begun to rest where another one looks.
+    /// Whether this thread has parked while another one polls.
     static RESTS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// For how long, and whether at all, a loop looks for its next reply.
+/// How long, and whether at all, a loop polls for its next reply.
 #[derive(Debug)]
 pub(super) struct BusyPoll {
-    /// Since when it has nothing else to do, it looks until then.
+    /// The loop polls until then. Set when it has nothing else to do.
     until: Option<Instant>,
-    /// Whether Redis is near, and what it brought last was done at once, on this thread.
+    /// Whether Redis is near, and the work of its last reply was done at once, on this thread.
     pays: bool,
 }
 
-/// The builder of a runtime for workers, as `delayed::main()` makes it.
+/// Returns a builder for a worker's runtime, as `delayed::main()` uses it.
 ///
-/// It has a thread for each processor, two at the least, and all of tokio's drivers. While a worker in it drains a queue,
-/// its thread looks for the replies of a Redis nearby instead of sleeping until they come, and idle threads leave them to
-/// that one for up to 250 µs: more calls each second, for more processor time. With a single processor, or with an
-/// `on_thread_park` of your own, it does not.
+/// The runtime has one thread per processor, at least two, and all of tokio's drivers. While a worker drains a queue, its
+/// thread polls for the replies of a nearby Redis instead of sleeping, and idle threads leave the replies to it for up to
+/// 250 µs. This runs more calls per second and uses more processor time. With a single processor, or with your own
+/// `on_thread_park`, the runtime does not do this.
 ///
 /// ```no_run
 /// # async fn serve() {}
@@ -67,7 +66,7 @@ pub fn runtime() -> Builder {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(processors.max(2)).enable_all();
     if processors > 1 {
-        // Whoever looks on the only processor would keep Redis from working.
+        // Busy polling on the only processor would keep Redis from working.
         builder.on_thread_park(before_park);
     }
     builder
@@ -78,7 +77,7 @@ impl BusyPoll {
         Self { until: None, pays: true }
     }
 
-    /// Whether to look once more, where the loop can only `wait` for a reply.
+    /// Whether to poll once more, given that the loop can only `wait` for a reply.
     pub(super) fn looks(&mut self, waits: bool) -> bool {
         if !(waits && self.pays && RESTS.get()) {
             return false;
@@ -89,35 +88,35 @@ impl BusyPoll {
         }
         LOOKER.store(here(), Relaxed);
         REST_UNTIL.store(since_start(now + REST), Relaxed);
-        // Redis may want to run on this processor.
+        // Redis may need this processor.
         thread::yield_now();
         true
     }
 
-    /// Something came that the loop had to do.
+    /// Notes that the loop had something to do.
     pub(super) fn on_input(&mut self) {
         self.until = None;
     }
 
-    /// A reply about so many slots came, after so long, and what it brought was done at once or not: what runs elsewhere
-    /// ends there, and is heard of by threads that do not rest.
+    /// Records the latency and the batch size of a reply, and whether its calls finished inline. If calls run elsewhere,
+    /// they end there, and only threads that are not parked receive their ends.
     pub(super) fn answered(&mut self, took: Duration, slots: usize, done: bool) {
         self.pays = took < NEAR + EACH * slots as u32 && done;
     }
 }
 
-/// Before a thread of the runtime waits for events: it rests while another one looks for them.
+/// Parks a thread of the runtime, before it waits for events, while another thread polls.
 fn before_park() {
     RESTS.set(true);
     if LOOKER.load(Relaxed) == here() {
         LOOKER.store(0, Relaxed);
         REST_UNTIL.store(0, Relaxed);
-        // Now somebody else may have to hear of what comes.
+        // Now another thread may have to handle the events.
         resting().drain(..).for_each(|thread| thread.unpark());
         return;
     }
     while REST_UNTIL.load(Relaxed) > since_start(Instant::now()) {
-        // Whoever ends the rest after this wakes it.
+        // A thread that ends the pause after this point wakes this one.
         resting().push(thread::current());
         let rest = REST_UNTIL.load(Relaxed).saturating_sub(since_start(Instant::now()));
         if rest > 0 {
@@ -136,7 +135,7 @@ fn since_start(moment: Instant) -> u64 {
     u64::try_from(moment.saturating_duration_since(*START).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A number of this thread, from 1.
+/// The number of this thread, from 1.
 fn here() -> u64 {
     static THREADS: AtomicU64 = AtomicU64::new(1);
     thread_local! {
@@ -156,7 +155,7 @@ mod tests {
     fn the_threads_of_a_runtime_for_workers_rest() {
         let runtime = runtime().worker_threads(1).build().expect("a runtime");
         let rests = runtime.spawn(async {
-            // Its thread parks meanwhile.
+            // The thread of the test parks meanwhile.
             tokio::time::sleep(Duration::from_millis(1)).await;
             RESTS.get()
         });
@@ -172,7 +171,7 @@ mod tests {
         assert!(!polling.looks(false));
         let began = Instant::now();
         assert!(polling.looks(true));
-        // Until it has looked for long enough.
+        // Until it has polled for long enough.
         while polling.looks(true) {}
         assert!(began.elapsed() >= BUSY);
         let last = Instant::now();
@@ -189,7 +188,7 @@ mod tests {
             "expected others not to rest while nobody looks"
         );
 
-        // Each time anew: this thread may have been held up for longer than it looks.
+        // Repeated, because this thread may have been held up for longer than it polls.
         polling.on_input();
         assert!(polling.looks(true), "expected it to go on");
         REST_UNTIL.store(since_start(Instant::now() + Duration::from_secs(60)), Relaxed);

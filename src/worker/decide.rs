@@ -1,4 +1,4 @@
-//! Decides what happens to a message after its run. Pure: everything that it depends on is passed to it.
+//! Decides what happens to a message after its run. Pure: all inputs are parameters.
 
 use std::time::Duration;
 
@@ -15,40 +15,40 @@ use crate::task::{RetryWhen, TaskOptions};
 use crate::worker::executor::{FinishedRun, RunEnd};
 use crate::worker::settlement::{BuriedCall, Settlement};
 
-/// The worker's settings, and where time and chance come from.
+/// The worker's settings, and the sources of time and randomness.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Policy {
     pub(super) unknown: Unknown,
-    /// For calls and tasks that have none of their own.
+    /// For calls and tasks without their own.
     pub(super) backoff: Backoff,
     /// Milliseconds since 1970.
     pub(super) now_ms: fn() -> u64,
     pub(super) new_id: fn() -> CallId,
 }
 
-/// What a decision depends on beside the run.
+/// The inputs of a decision other than the run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunInfo<'a> {
-    /// The task's own, if it is known.
+    /// The options of the task, if it is known.
     pub(super) options: &'a TaskOptions,
-    /// Who asked for the run to be killed, if somebody did.
+    /// Who asked to kill the run, if anyone did.
     pub(super) killed_by: Option<&'a str>,
-    /// Whether the worker was told to stop: its processes may have been too.
+    /// Whether the worker was told to stop; its processes may have been told, too.
     pub(super) is_stopping: bool,
-    /// Whether the worker has cancelled its runs, to put their messages back.
+    /// Whether the worker has cancelled its runs to put their messages back.
     pub(super) is_draining: bool,
 }
 
-/// What was decided about a message.
+/// The decision about a message.
 #[derive(Debug)]
 pub(super) struct Decision {
-    /// How its run ended, in the end.
+    /// The final outcome of its run.
     pub(super) outcome: Outcome,
     pub(super) settlement: Settlement,
 }
 
-/// Decodes the message of a run once, for the decision and for all that log or count it. `None` if it is malformed, and for a
-/// plain call that succeeded: it is released by its slot alone.
+/// Decodes the message of a run once, for the decision, the log and the counters. `None` if the message is malformed, or if
+/// a plain call succeeded: that one is released by its slot alone.
 pub(super) fn message_of<'a>(end: &'a RunEnd, info: &RunInfo<'_>) -> Option<Message<'a>> {
     let is_success = matches!(end.outcome, Some(Outcome::Succeeded(_)));
     let is_plain = end.run.tracking.is_none() && info.killed_by.is_none();
@@ -72,14 +72,14 @@ pub(super) fn decide(
             }
             None => release(run, message.filter(|_| info.killed_by.and_then(cancelled_by).is_some())),
         },
-        // It heard that it was cancelled, and no attempt is counted.
+        // The run noticed that it was cancelled. The attempt is not counted.
         Outcome::Failed(_) | Outcome::Lost { .. } if info.is_draining => PUT_BACK_FIRST,
         other => settle(run, message, other, stats, info.options, policy),
     };
     Decision { outcome, settlement }
 }
 
-/// Releases a call that is not followed. If it was cancelled too late, its mark is removed: `marked` is its message.
+/// Releases a call that is not tracked. If it was cancelled too late, its mark is removed: `marked` is its message.
 fn release(run: &FinishedRun, marked: Option<&Message<'_>>) -> Settlement {
     match marked.and_then(|message| message.id()) {
         Some(id) => {
@@ -90,10 +90,10 @@ fn release(run: &FinishedRun, marked: Option<&Message<'_>>) -> Settlement {
     }
 }
 
-/// To the head of its queue, to be tried again soon.
+/// Puts it back to the head of its queue, to run again soon.
 const PUT_BACK_FIRST: Settlement = Settlement::PutBack { place: Place::Head };
 
-/// How a run ended, in view of what was done to it.
+/// The outcome of a run, considering whether it was told to end.
 fn judge(
     run: &FinishedRun,
     outcome: Option<&Outcome>,
@@ -126,7 +126,7 @@ fn judge(
     if info.is_stopping { outcome.while_stopping(stats) } else { outcome }
 }
 
-/// What is done about an outcome other than success.
+/// Decides about an outcome other than success.
 fn settle(
     run: &FinishedRun,
     message: Option<&Message<'_>>,
@@ -189,7 +189,7 @@ fn settle(
     }
 }
 
-/// The message is done, and the record of its call says how it ended.
+/// Finishes the message and records how its call ended.
 fn finish(
     run: &FinishedRun,
     message: Option<&Message<'_>>,
@@ -202,7 +202,7 @@ fn finish(
     Settlement::Finish { tracking: *tracking, state, took, attempt, field }
 }
 
-/// A cancelled call is done, whether or not it has a record: it is marked no more.
+/// Finishes a cancelled call, with or without a record, and removes its mark.
 fn cancel(run: &FinishedRun, message: Option<&Message<'_>>, by: &str) -> Settlement {
     let plain = || message?.id().map(|id| Tracking { id, keep_ms: None, lock: None });
     let field = (!by.is_empty()).then(|| ("by", by.as_bytes().to_vec()));
@@ -212,8 +212,8 @@ fn cancel(run: &FinishedRun, message: Option<&Message<'_>>, by: &str) -> Settlem
     }
 }
 
-/// Another attempt, if there may be one: after `delay`, or after the back-off of the call, else its task's, else the
-/// worker's.
+/// Retries the message, if attempts are left: after `delay`, or after the backoff of the call, else of its task, else of
+/// the worker.
 fn retry(
     message: &Message<'_>,
     outcome: &Outcome,
@@ -246,12 +246,12 @@ fn retry(
         return Some(Settlement::Retry { message: message.next(next) });
     }
     let id = message.id().unwrap_or_else(policy.new_id);
-    // Calls which failed together should not come back together; a time that the task named is kept.
+    // Jitter keeps calls that failed together from returning together. A delay that the task chose is kept.
     let delay = if delay.is_none() { Backoff::jittered(after, id.random()) } else { after };
     Some(Settlement::RetryLater { message: message.next(Next { id: Some(id), ..next }), id, delay })
 }
 
-/// It runs again after that time, and this attempt does not count.
+/// Runs the message again after `delay`, without counting this attempt.
 fn snooze(message: &Message<'_>, delay: Duration, policy: &Policy) -> Settlement {
     let id = message.id().unwrap_or_else(policy.new_id);
     let message = message.next(Next { id: Some(id), ..Next::default() });

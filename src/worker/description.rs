@@ -1,7 +1,7 @@
-//! Describes the worker to others: who it is, how far it is on its way to its end, and since when its long runs go on.
+//! Describes the worker to others: its identity, its phase, and its long runs.
 //!
-//! Each heartbeat writes it into the field `info` of the worker's hash. The event loop names its long runs only when a
-//! heartbeat has asked for them, so that a call costs nothing here; they are written with the next heartbeat.
+//! Each heartbeat writes the description into the field `info` of the worker's hash. The event loop names its long runs
+//! only if a heartbeat asked for them, so calls pay nothing for this. The next heartbeat then writes them.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -15,7 +15,7 @@ use crate::worker::executor::LongRun;
 use crate::worker::phase::{Phase, WorkerHandle};
 use crate::worker::question::Question;
 
-/// What a worker says about itself.
+/// The description of a worker.
 pub(super) struct Description {
     info: WorkerInfo,
     handle: WorkerHandle,
@@ -48,8 +48,8 @@ impl Description {
         Self { info, handle, question, runs: Vec::new() }
     }
 
-    /// Brings it up to date before a heartbeat, and asks for the long runs of the next one, if the worker owns anything. Gives
-    /// whether the phase has changed.
+    /// Updates the description before a heartbeat, and asks for the long runs of the next one if the worker owns messages.
+    /// Returns whether the phase has changed.
     pub(super) fn update(&mut self, owns_messages: bool) -> bool {
         if let Some(runs) = self.question.take() {
             self.runs = runs.iter().map(|run| (run.queue, describe(run))).collect();
@@ -67,7 +67,7 @@ impl Description {
         self.info.phase.replace(phase) != Some(phase)
     }
 
-    /// As it is written for one of its queues, with the runs of that queue.
+    /// Encodes the description for one queue, with the runs of that queue.
     pub(super) fn encode(&mut self, queue: usize) -> Vec<u8> {
         let runs = self.runs.iter().filter(|(of, _)| *of == queue);
         self.info.runs = runs.map(|(_, run)| run.clone()).collect();

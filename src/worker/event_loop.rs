@@ -1,8 +1,8 @@
 //! The event loop: waits for the next event and hands it to the owner that it concerns.
 //!
-//! [`Queues`] claims messages and settles them, [`Executor`] runs them, and [`decide`] says what happens to a message after
-//! its run. A message goes one way: it arrives from a queue, is held by the executor, its [`RunEnd`] is decided about, and
-//! the settlement goes back to its queue.
+//! [`Queues`] claims messages and settles them, [`Executor`] runs them, and [`decide`] decides what happens to each message
+//! after its run. A message takes one path: a queue delivers it, the executor holds it, `decide` turns its [`RunEnd`] into
+//! a settlement, and the settlement goes back to the queue.
 
 mod drain;
 mod kill;
@@ -36,17 +36,17 @@ use crate::worker::stats::Counters;
 
 pub(super) use self::kill::{KillChannels, answer_all};
 
-/// How many reports of ended runs are taken at once.
+/// Maximum number of reports of ended runs that are taken at once.
 const REPORTS: usize = 256;
 
 /// How the loop ended.
 pub(super) struct Ended {
     pub(super) reason: StopReason,
-    /// Runs of functions that block and cannot be stopped; their messages were put back.
+    /// Runs of blocking functions, which cannot be stopped. Their messages were put back.
     pub(super) still_running: usize,
 }
 
-/// What the loop is made of.
+/// The parts of the loop.
 pub(super) struct Parts {
     pub(super) queues: QueueParts,
     pub(super) executor: ExecutorParts,
@@ -63,16 +63,16 @@ pub(super) struct Parts {
     pub(super) last_sweep: LastSweep,
 }
 
-/// What other threads ask the loop.
+/// Questions that other threads ask the loop.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// What runs, when the process exits.
+    /// Which tasks are running; asked when the process exits.
     pub(super) running: Arc<Question<String>>,
-    /// What has been running for long, for the heartbeat.
+    /// Which runs have lasted long; asked by the heartbeat.
     pub(super) long_runs: Arc<Question<Vec<LongRun>>>,
 }
 
-/// Ties queues and executor together.
+/// Connects the queues with the executor.
 pub(super) struct EventLoop {
     queues: Queues,
     executor: Executor,
@@ -81,20 +81,20 @@ pub(super) struct EventLoop {
     policy: Policy,
     failures: Failures,
     counters: Arc<Counters>,
-    /// Of a test: is told of each run.
+    /// For tests: receives each run.
     observer: Option<UnboundedSender<EndedRun>>,
     hooks: Hooks,
-    /// Where finished calls are listed, if they are.
+    /// Lists finished calls, if that is enabled.
     finished: Option<FinishedCalls>,
     phase: watch::Receiver<Phase>,
     questions: Questions,
     busy_poll: BusyPoll,
     is_burst: bool,
-    /// Before a burst ends.
+    /// The sweep before a burst ends.
     last_sweep: LastSweep,
-    /// The loop is over; only what is left is settled.
+    /// The loop has ended; only the remaining messages are settled.
     is_draining: bool,
-    /// Runs that ended badly since the loop is over: their messages are put back with those that still run.
+    /// Runs that failed after the loop ended. Their messages are put back together with those that still run.
     cancelled: Vec<FinishedRun>,
 }
 
@@ -121,12 +121,12 @@ impl EventLoop {
         }
     }
 
-    /// Runs until the worker is told to end, and everything is settled or put back.
+    /// Runs until the worker is told to stop and everything is settled or put back.
     pub(super) async fn run(mut self) -> Ended {
         let mut reports = Vec::with_capacity(REPORTS);
         let reason = loop {
             if self.executor.has_timers() {
-                // Not left to the timer alone: a busy loop seldom comes to it.
+                // The timer alone is not enough: a busy loop seldom polls it.
                 self.on_timer();
             }
             self.flush();
@@ -141,7 +141,7 @@ impl EventLoop {
             }
             let timer = self.next_timer();
             let polls = self.executor.can_begin_prefetched() || self.busy_poll.looks(self.only_waits());
-            // Not in a fixed order: a queue of quick tasks always has the next reply ready.
+            // Not biased: a queue of quick tasks always has the next reply ready.
             tokio::select! {
                 Ok(()) = self.phase.changed() => self.on_phase(),
                 input = self.queues.next() => self.on_queue_input(input),
@@ -170,7 +170,7 @@ impl EventLoop {
         !self.is_draining && self.phase() == Phase::Running && !self.executor.has_one_alone()
     }
 
-    /// Whether the loop may end: nothing runs and nothing is left to settle, or there is no more time.
+    /// Why the loop may end, if it may: nothing runs and nothing is left to settle, or the time is up.
     fn is_over(&mut self) -> Option<StopReason> {
         let is_idle = self.executor.running() == 0 && !self.queues.have_work();
         match self.phase() {
@@ -186,13 +186,13 @@ impl EventLoop {
         }
     }
 
-    /// Whether a sweep has found nothing in queues that were drained already. Begins one.
+    /// Whether a sweep found nothing in queues that were already drained. Starts one if necessary.
     fn has_swept(&mut self) -> bool {
         let claimed = self.counters.snapshot().claimed;
         self.last_sweep.is_done(claimed, self.queues.all_served())
     }
 
-    /// The sweep before the end has ended: what it moved is claimed, and so is what others have brought meanwhile.
+    /// The last sweep has ended: claims what it moved, and what others have enqueued meanwhile.
     fn on_last_sweep(&mut self, left: &[SweptQueue]) {
         let mut found_nothing = true;
         for (queue, SweptQueue { moved, waits }) in left.iter().enumerate() {
@@ -207,7 +207,7 @@ impl EventLoop {
         }
     }
 
-    /// Whether there is nothing to do until a claim is answered, and more is to be expected of it.
+    /// Whether the loop can only wait for the reply to a claim that will probably bring messages.
     fn only_waits(&self) -> bool {
         self.executor.running() == 0 && self.queues.expect_messages()
     }
@@ -252,7 +252,7 @@ impl EventLoop {
             QueueInput::Woken(woken) => {
                 let demand = demand(&self.executor, self.accepts());
                 self.queues.woken(woken, demand);
-                // The reply of a pick-up behind the wait is here, too.
+                // The reply to a pick-up behind the wait has arrived, too.
                 if let Some(reply) = self.queues.ready_reply() {
                     self.on_reply(reply);
                 }
@@ -288,7 +288,7 @@ impl EventLoop {
                 }
             }
             QueueEvent::Begun { slot } => self.executor.note_begun(slot),
-            // One that was killed meanwhile is settled already.
+            // A message whose call was killed meanwhile is already settled.
             QueueEvent::NotOwned { queue, slot } => {
                 if self.executor.take(slot).is_some() {
                     self.permits.give_back_unused(slot);
@@ -303,7 +303,7 @@ impl EventLoop {
         }
     }
 
-    /// Begins what can begin now, sends every request that can be sent, and waits for tokens where a queue is empty.
+    /// Starts everything that can start, sends every request that can be sent, and waits for tokens of empty queues.
     fn flush(&mut self) {
         self.executor.update_limiter();
         self.begin_alone();
@@ -326,10 +326,10 @@ impl EventLoop {
         self.queues.flush(demand);
     }
 
-    /// Runs messages that arrived in their slots. Requests are sent in between, so that Redis has work meanwhile.
+    /// Runs messages that arrived in their slots. Sends requests in between, so that Redis works at the same time.
     ///
-    /// One that is to run alone begins in [`Self::begin_alone`], and is put back while there is such a one already, or as
-    /// many run as may: claims that were in flight may bring it all the same.
+    /// A message that is to run alone begins in [`Self::begin_alone`]. It is put back if another such message is held, or
+    /// if the maximum number of messages runs: a claim that was already in flight may still bring one.
     fn on_arrived(&mut self, arrived: QueueEvent) {
         let QueueEvent::Arrived { queue, slots, messages, alone, suspects } = arrived else { return };
         let mut batch = Batch::new();
@@ -354,7 +354,7 @@ impl EventLoop {
             }
         }
         if self.queues.is_paused(queue) {
-            // It was paused while they were on their way.
+            // The queue was paused while the messages were on their way.
             self.put_back_prefetched_of(queue);
         }
         self.executor.hand_over();
@@ -374,10 +374,10 @@ impl EventLoop {
         }
     }
 
-    /// Begins a message that is to run alone, when no request is in flight or to be sent: one may bring another suspect, or
-    /// put it back, and all that this process owns when it dies counts a death and runs again, also what has ended. Redis
-    /// notes first that it begins, as this process may not live to report it; a message of another worker's task is not
-    /// noted.
+    /// Begins a message that is to run alone, once no request is in flight or waiting to be sent. Such a request may bring
+    /// another suspect or put this one back. And if this process dies, every message that it still owns counts a death and
+    /// runs again, even if its run has ended. Redis first notes that the message begins, because this process may not live
+    /// to report it. A message whose task another worker has is not noted.
     fn begin_alone(&mut self) {
         if self.is_draining || self.executor.is_full() || self.executor.to_begin_alone().is_none() {
             return;
@@ -389,7 +389,7 @@ impl EventLoop {
         let Some((queue, slot, message, is_noted)) = self.executor.to_begin_alone() else { return };
         let is_known = Message::decode(message).is_ok_and(|message| self.executor.knows(message.task()));
         if is_known && !is_noted && !self.queues.is_blocked(queue) {
-            // While Redis is away, it waits.
+            // While Redis is unreachable, it waits.
             self.queues.begin(queue, slot);
             return;
         }
@@ -397,14 +397,14 @@ impl EventLoop {
         self.executor.hand_over();
     }
 
-    /// Begins messages that were claimed ahead, as far as runs have ended, until so many are to be released that Redis should
-    /// have them. Gives whether more can begin now.
+    /// Begins prefetched messages as runs end, until enough messages are finished that they should be released first.
+    /// Returns whether more can begin now.
     fn begin_prefetched(&mut self, batch: &mut Batch) -> bool {
         if !self.executor.has_prefetched() {
             return false;
         }
         if self.is_draining {
-            // They are put back with what runs.
+            // They are put back together with the messages that run.
             self.executor.clear_prefetched();
             return false;
         }
@@ -430,22 +430,22 @@ impl EventLoop {
         is_enough && self.executor.has_prefetched()
     }
 
-    /// Puts messages that have not begun back to the heads of their queues, for others. Gives how many.
+    /// Puts messages that have not begun back to the heads of their queues, for other workers. Returns how many.
     fn put_back_prefetched(&mut self) -> usize {
-        // The last first, so that they end up in their old order.
+        // Last first, so that they end up in their original order.
         let taken = self.executor.take_prefetched();
         let count = taken.len();
         taken.into_iter().for_each(|(queue, slot)| self.put_back(queue, slot));
         count
     }
 
-    /// The same of one queue.
+    /// Does the same for one queue.
     fn put_back_prefetched_of(&mut self, queue: usize) {
         let slots = self.executor.take_prefetched_of(queue);
         slots.into_iter().rev().for_each(|slot| self.put_back(queue, slot));
     }
 
-    /// Takes in the ends of runs that were reported so far.
+    /// Takes in all reports of ended runs that have arrived.
     fn take_ended(&mut self) {
         while let Some(done) = self.executor.ended_now() {
             self.on_end(done);
@@ -459,7 +459,7 @@ impl EventLoop {
     }
 }
 
-/// How much the worker wants now.
+/// The worker's current demand.
 fn demand(executor: &Executor, accepts: bool) -> Demand<'_> {
     Demand { accepts, concurrency: executor.concurrency(), limiter: executor.limiter() }
 }

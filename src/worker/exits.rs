@@ -1,5 +1,5 @@
-//! Notices that the process exits while its worker serves, as by `std::process::exit` in a task: says what was running, and
-//! ends the process with a code of its own, so that no supervisor takes it for a good end.
+//! Detects that the process exits while its worker is running, for example by `std::process::exit` in a task. Logs what was
+//! running, and ends the process with a distinct exit code, so that no supervisor takes it for a success.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,31 +13,31 @@ use crate::worker::phase::WorkerHandle;
 use crate::worker::question::Question;
 use crate::worker::queue::served::ServedQueue;
 
-/// With what the process ends: `EX_SOFTWARE` of sysexits.h.
+/// The exit code of the process: `EX_SOFTWARE` of sysexits.h.
 const CODE: i32 = 70;
-/// How long the log may take, and within that the loop to say what runs.
+/// How long logging may take, including the time for the loop to report its runs.
 const TELLING: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Workers that serve.
+/// The workers that are running.
 static SERVING: Mutex<Vec<Serving>> = Mutex::new(Vec::new());
-/// The process that they are in: one that was forked from it by a task exits as it likes.
+/// Their process. A process that a task forked may exit freely.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// A worker that serves.
+/// A worker that is running.
 #[derive(Debug, Clone)]
 pub(super) struct Serving {
     pub(super) worker: WorkerId,
     pub(super) queues: Vec<Arc<ServedQueue>>,
     pub(super) handle: WorkerHandle,
-    /// What the loop runs.
+    /// Asks the loop what it runs.
     pub(super) question: Arc<Question<String>>,
-    /// Whether the process is there for the worker alone: then nothing else may end it either.
+    /// Whether the process exists for the worker alone, so that nothing else may exit it either.
     pub(super) owns_process: bool,
 }
 
-/// While it is there, the exit of the process is noticed.
+/// As long as this exists, an exit of the process is detected.
 pub(super) struct Watch(Arc<Question<String>>);
 
 impl Watch {
@@ -57,7 +57,7 @@ impl Drop for Watch {
 }
 
 impl Serving {
-    /// What the event loop runs. None if it does not say it, as when it is blocked.
+    /// What the event loop runs; `None` if it does not answer, for example because it is blocked.
     fn running(&self) -> Option<String> {
         self.question.ask(&self.handle);
         let until = Instant::now() + ANSWER;
@@ -89,19 +89,19 @@ fn all() -> MutexGuard<'static, Vec<Serving>> {
     SERVING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Called by a thread that exits the process.
+/// Called on the thread that exits the process.
 fn exiting() {
     if PROCESS.load(Ordering::Relaxed) != std::process::id() {
         return;
     }
     let task = running_here();
     let mut serving = all().clone();
-    // Where a program has a worker among other things, it may exit as it likes; a task may not.
+    // A program that does more than run a worker may exit; a task may not.
     serving.retain(|serving| serving.owns_process || task.is_some());
     if serving.is_empty() {
         return;
     }
-    // What this thread has for itself, as the logger needs, is gone by now.
+    // A new thread, because the thread-local values of this one, which the logger needs, are gone.
     let told = std::thread::Builder::new().name("delayed-exit".into()).spawn(move || {
         serving.iter().for_each(|serving| serving.tell(task));
     });

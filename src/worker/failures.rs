@@ -1,6 +1,6 @@
-//! Logs runs that failed: the first few of a task in a minute, and then how many there were.
+//! Logs failed runs: the first few of a task in a minute, and then their number.
 //!
-//! A task that always fails would else fill a disk. Its dead letters are kept one by one.
+//! Otherwise, a task that always fails would fill a disk. Its dead letters are kept individually.
 
 use std::time::{Duration, Instant};
 
@@ -12,27 +12,27 @@ use crate::repeats::Repeats;
 use crate::runner::Outcome;
 use crate::worker::settlement::Settlement;
 
-/// So many failures of a task for one reason, and dead letters of it, are printed in a minute.
+/// How many failures of a task for one reason, and dead letters of it, are logged per minute.
 const FEW: u32 = 5;
 
-/// What became of the message.
+/// What happened to the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Fate {
     Retried,
     Buried,
 }
 
-/// What the log says of a call whose run has ended.
+/// What the log says about a call whose run has ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ended<'a> {
     pub(super) task: &'a str,
     pub(super) call_id: Option<CallId>,
-    /// None when it did not run.
+    /// `None` if it did not run.
     pub(super) duration: Option<Duration>,
     pub(super) attempt: u32,
 }
 
-/// What is equal.
+/// The key by which failures count as equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Failure {
     queue: QueueName,
@@ -41,7 +41,7 @@ struct Failure {
     fate: Fate,
 }
 
-/// The log of runs that failed.
+/// The log of failed runs.
 pub(super) struct Failures {
     runs: Repeats<Failure>,
 }
@@ -51,7 +51,7 @@ impl Failures {
         Self { runs: Repeats::new(FEW) }
     }
 
-    /// A run failed, and its message is tried again.
+    /// Logs a failed run whose message is retried.
     pub(super) fn retried(
         &mut self,
         queue: &QueueName,
@@ -69,7 +69,7 @@ impl Failures {
         }
     }
 
-    /// A message was buried.
+    /// Logs a buried message.
     pub(super) fn buried(&mut self, queue: &QueueName, burial: &Settlement, dead_letter: Option<&str>) {
         let Settlement::Bury { reason, detail: error, attempt, call, .. } = burial else { return };
         let task = call.task.as_str();
@@ -81,7 +81,7 @@ impl Failures {
         }
     }
 
-    /// Whether a line is printed. Those before it that were not are told first.
+    /// Whether to log this line. Logs the number of suppressed lines first.
     fn note(&mut self, queue: &QueueName, task: &str, reason: &'static str, fate: Fate) -> bool {
         let failure = Failure { queue: queue.clone(), task: task.to_owned(), reason, fate };
         let printed = self.runs.note(failure.clone(), Instant::now());
@@ -96,12 +96,12 @@ impl Failures {
         self.runs.due()
     }
 
-    /// Prints how many there were of those whose minute is over.
+    /// Logs the numbers whose minute is over.
     pub(super) fn print_due(&mut self, now: Instant) {
         self.runs.take_due(now).into_iter().for_each(|(failure, repeated)| failure.print(repeated));
     }
 
-    /// Prints what is left, at the end.
+    /// Logs the remaining numbers, at the end.
     pub(super) fn print_all(&mut self) {
         self.runs.take_all().into_iter().for_each(|(failure, repeated)| failure.print(repeated));
     }

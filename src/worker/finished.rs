@@ -1,4 +1,4 @@
-//! Lists finished calls that keep no record, if the worker is told to, for dashboards. Nobody waits for it.
+//! Lists finished calls that keep no record, for dashboards, if this is enabled. Nothing waits for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use crate::worker::executor::FinishedRun;
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::settlement::Settlement;
 
-/// How many calls may wait to be listed; those beyond are left out.
+/// How many calls may wait to be listed; further ones are dropped.
 const WAITING: usize = 10_000;
 /// How many calls are listed at once.
 const AT_ONCE: usize = 500;
 
-/// Takes what is to be listed.
+/// Receives the calls to list.
 #[derive(Debug)]
 pub(super) struct FinishedCalls(Sender<FinishedCall>);
 
-/// A call that has ended. It is without its message, which may be large.
+/// A finished call, without its message, which may be large.
 #[derive(Debug)]
 pub(super) struct FinishedCall {
     queue: usize,
@@ -31,7 +31,7 @@ pub(super) struct FinishedCall {
     task: String,
     id: Option<CallId>,
     state: CallState,
-    /// The number of the last attempt that began; 0: none did.
+    /// The number of the last attempt that began; 0 if none did.
     attempt: u32,
     took: Option<Duration>,
     by: Option<String>,
@@ -43,7 +43,7 @@ impl FinishedCalls {
         (Self(sender), receiver)
     }
 
-    /// Lists the call of a run, unless it has not ended, or its end is found in a record or among the dead letters.
+    /// Lists the call of a run, unless the call has not ended, or its end is visible in a record or among the dead letters.
     pub(super) fn note(&self, run: &FinishedRun, has_succeeded: bool, settlement: &Settlement) {
         let (state, by) = match settlement {
             Settlement::Release { .. } if has_succeeded => (CallState::Succeeded, None),
@@ -66,7 +66,7 @@ impl FinishedCalls {
     }
 }
 
-/// Lists all calls, until the event loop is gone. What cannot be listed is dropped.
+/// Lists all calls until the event loop is gone. Calls that cannot be listed are dropped.
 pub(super) async fn list_all(
     broker: Broker,
     queues: Vec<Arc<ServedQueue>>,

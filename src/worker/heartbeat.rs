@@ -1,9 +1,9 @@
 //! Renews the worker's lease for as long as it may own a message.
 //!
-//! A thread with a connection of its own does this, so that a runtime that is starved by its tasks does not look dead.
+//! The heartbeat is a thread with its own connection, so that a worker whose tasks starve the runtime does not look dead.
 //!
-//! On a queue that is empty and of which the worker owns nothing, it beats once per lease. If another worker claims a message
-//! of that queue meanwhile and dies, the message is found within a lease of the claim.
+//! A queue that is empty, and of which the worker owns nothing, gets one beat per lease. If another worker claims a message
+//! of that queue meanwhile and dies, the message is found within one lease of the claim.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -26,15 +26,15 @@ use crate::worker::queue::served::ServedQueue;
 
 /// The name of a beat in the log.
 const HEARTBEAT: &str = "heartbeat";
-/// Live keys for one script call.
+/// How many live keys one script call renews.
 const CHUNK: usize = 500;
 /// Every second beat wakes the runtime, because blocking code may hold the thread that polls sockets. This is often enough to
 /// notice a message that was picked up from a resting queue while its live key still has time for a beat that covers it.
 const WAKE_EVERY: u64 = 2;
 /// Sweep every 16 beats, so that NAT does not drop the connection for commands, which is idle while all queues are empty.
 const SWEEP_EVERY: u64 = 16;
-/// How many beats a queue rests after one that had nothing to cover and found nothing, unless the worker comes to own one of
-/// its messages. With the beat itself this makes a lease.
+/// How many beats a queue skips after one that had nothing to renew and found nothing, unless the worker claims one of its
+/// messages. Together with the beat itself this adds up to one lease.
 const RESTS: u64 = 3;
 
 /// What each beat needs.
@@ -44,29 +44,29 @@ pub(super) struct BeatParts {
     pub(super) lease: Duration,
     pub(super) period: Duration,
     pub(super) description: Description,
-    /// The limits that calls of this worker hold.
+    /// The limits held by calls of this worker.
     pub(super) permits: Arc<HeldLimits>,
-    /// Where the tasks run.
+    /// The runtime of the tasks.
     pub(super) runtime: Handle,
-    /// Notified after each beat except the first if there may be something to sweep, in the queues that have it noted.
+    /// Notified after each beat, except the first, that found something to sweep. The queues have it noted.
     pub(super) found: Arc<Notify>,
     /// To the event loop: requests to kill runs, each with the index of its queue.
     pub(super) kills: UnboundedSender<(usize, KillRequest)>,
-    /// To the event loop: queues that are paused or resumed, unlike what it knows.
+    /// To the event loop: queues that turn out to be paused or resumed, contrary to what it knows.
     pub(super) pauses: UnboundedSender<PauseEvent>,
 }
 
-/// A queue of the worker, and how many beats it still rests.
+/// A queue of the worker, and how many beats it still skips.
 pub(super) struct BeatingQueue {
     queue: Arc<ServedQueue>,
     rests: u64,
 }
 
 /// A thread that beats until it is stopped. Stop it after the last message is settled, not when draining begins: a draining
-/// worker still owns messages, and those of a silent owner are requeued.
+/// worker still owns messages, and messages of a silent owner are requeued.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
-    /// Makes the thread begin. The thread ends when this is dropped.
+    /// Starts the beats. The thread ends when this is dropped.
     begin: Option<Sender<Begin>>,
     has_begun: bool,
     thread: Option<JoinHandle<()>>,
@@ -82,11 +82,11 @@ struct Begin {
 }
 
 impl Heartbeat {
-    /// Starts the thread, which connects at once, so that it is ready to beat when the worker is.
+    /// Starts the thread. It connects at once, so that it is ready to beat when the worker is.
     pub(super) fn start(keeper: LeaseKeeper) -> std::io::Result<Self> {
         let (begin, begun) = channel();
         let (alive, ended) = oneshot::channel();
-        // A server that is no Redis may send a deeply nested reply, which takes room on the stack.
+        // A server other than Redis may send a deeply nested reply, which needs stack space.
         let thread =
             std::thread::Builder::new().name("delayed-beat".into()).stack_size(1 << 20).spawn(move || {
                 let _alive: oneshot::Sender<()> = alive;
@@ -109,8 +109,8 @@ impl Heartbeat {
         Ok(())
     }
 
-    /// Stops beating; returns when a beat in flight has ended. It needs no blocking thread of the runtime: functions that never
-    /// end may hold all of them.
+    /// Stops beating. Returns when a beat in flight has ended. Uses no blocking thread of the runtime, because functions
+    /// that never end may occupy all of them.
     pub(super) async fn stop(&mut self) {
         self.begin = None;
         let _ = (&mut self.ended).await;
@@ -129,21 +129,21 @@ impl Heartbeat {
 
 impl Drop for Heartbeat {
     fn drop(&mut self) {
-        // A thread that still connects ends by itself.
+        // A thread that is still connecting ends by itself.
         if self.has_begun {
             self.join();
         }
     }
 }
 
-/// Connects, waits for the signal to begin, then beats every period until the sender is dropped. A beat that fails is
-/// repeated soon: the lease is four periods long.
+/// Connects, waits for the signal to begin, then beats every period until the sender is dropped. Soon repeats a beat that
+/// failed: the lease is four periods long.
 fn run(mut keeper: LeaseKeeper, begun: &Receiver<Begin>) {
     keeper.connect_ahead();
     let Ok(Begin { mut parts, first }) = begun.recv() else { return };
     // The worker owns nothing yet, so this beat may take longer than a short lease.
     let beat = match parts.beat(&mut keeper) {
-        // The connection is as old as the worker and may have been closed since; a new one has not.
+        // The connection is as old as the worker and may have been closed meanwhile. A new one is not.
         Err(error) if error.is_silence() => parts.beat(&mut keeper),
         beat => beat,
     };
@@ -176,7 +176,7 @@ fn run(mut keeper: LeaseKeeper, begun: &Receiver<Begin>) {
                 keeper.outage().failed(HEARTBEAT, "", &error);
                 let silent = last_success.elapsed();
                 let owned: usize = parts.queues.iter().map(|beating| beating.queue.surely_owned()).sum();
-                // If it owns nothing, others have nothing to take over.
+                // If the worker owns nothing, others have nothing to take over.
                 if owned > 0 && silent > parts.lease && warned.is_none_or(|warned| warned.elapsed() >= WINDOW)
                 {
                     warned = Some(Instant::now());
@@ -226,13 +226,13 @@ impl BeatingQueue {
 }
 
 impl BeatParts {
-    /// Wakes the runtime, unless all queues are empty: an idle worker sleeps through most of its beats.
+    /// Wakes the runtime, unless all queues are empty: an idle worker sleeps through most beats.
     ///
-    /// Blocking code may hold the thread of the runtime that polled sockets last, while the others sleep until they are given a
-    /// task. This wakes one of them, which then polls the sockets, and sweeps.
+    /// Blocking code may hold the thread that polled sockets last, while the other threads sleep until they get a task.
+    /// This wakes one of them, which then polls the sockets and sweeps.
     fn wake(&self, beats: u64, beat: &Result<bool, BrokerError>) {
         if beat.is_err() || beats.is_multiple_of(SWEEP_EVERY) {
-            // Nobody knows what is there.
+            // The contents of the queues are unknown.
             self.queues.iter().for_each(|beating| beating.queue.note_found());
         }
         if !matches!(beat, Ok(false)) || beats.is_multiple_of(WAKE_EVERY) {
@@ -241,8 +241,8 @@ impl BeatParts {
         }
     }
 
-    /// Renews the lease on every queue that does not rest, and passes kill requests to the event loop. After an error of one
-    /// queue it goes on with the others, unless Redis does not answer. Returns whether there may be something to sweep.
+    /// Renews the lease on every queue that does not rest, and passes kill requests to the event loop. If one queue fails,
+    /// continues with the others, unless Redis does not answer. Returns whether there may be something to sweep.
     ///
     /// # Errors
     /// The last error.
@@ -258,7 +258,7 @@ impl BeatParts {
             let Some(slots) = beating.due() else { continue };
             let queue = &beating.queue;
             let mut is_idle = slots.is_empty();
-            // A queue may rest for a whole lease, and must not look dead by then.
+            // A queue may rest for a whole lease and must not look dead meanwhile.
             let lease = if is_idle { self.lease * 2 } else { self.lease };
             let info = self.description.encode(index);
             for chunk in chunks(&slots) {
@@ -274,7 +274,7 @@ impl BeatParts {
                             found = true;
                             is_idle = false;
                         }
-                        // Nothing else would tell when it is resumed, where that was not heard.
+                        // Nothing else notices the resume if its notification was missed.
                         is_idle &= beaten.paused.is_none();
                         if beaten.paused.is_some() != queue.is_paused() {
                             let by = beaten.paused.map(|paused| paused.by);

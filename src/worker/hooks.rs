@@ -38,7 +38,7 @@ pub(crate) enum When {
     Burial,
 }
 
-/// A run that has ended, and what its worker does about it: what a hook is given. See
+/// An ended run and the decision about its message, as passed to hooks. See
 /// [`WorkerBuilder::on_failure`](crate::worker::WorkerBuilder::on_failure).
 #[derive(Debug)]
 pub struct RunReport<'a> {
@@ -57,12 +57,12 @@ impl Hooks {
         lists.of(when).push(Arc::new(hook));
     }
 
-    /// Whether there are none.
+    /// Whether there are no hooks.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether some are for burials.
+    /// Whether there are hooks for burials.
     pub(super) fn are_for_burials(&self) -> bool {
         self.0.as_ref().is_some_and(|lists| !lists.burial.is_empty())
     }
@@ -129,7 +129,7 @@ impl Lists {
 fn each(hooks: &[Hook], report: &RunReport<'_>, hook: &str) {
     for call in hooks {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| call(report))) {
-            // The drop of a payload may panic as well.
+            // Dropping a panic payload may panic as well.
             std::mem::forget(payload);
             tracing::error!(queue = %report.queue, task = report.task(), hook, "hook panicked");
         }

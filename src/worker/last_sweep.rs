@@ -1,7 +1,7 @@
-//! Sweeps once more before a burst ends: what dead workers owned may have come back into a queue that was empty.
+//! Sweeps once more before a burst ends, because messages of dead workers may have returned to a queue that was empty.
 //!
-//! It takes no turn, since another worker's last sweep may be older than the end of a lease. What is owned by a worker whose
-//! lease still runs is that worker's: a burst does not wait for it.
+//! It takes no sweep lock, since the last sweep of another worker may be older than the end of a lease. Messages of a
+//! worker whose lease is still valid belong to that worker: a burst does not wait for it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,23 +14,23 @@ use crate::sweeper::Sweeper;
 use crate::worker::queue::cooldown::Cooldown;
 use crate::worker::queue::served::ServedQueue;
 
-/// What a sweep leaves in a queue.
+/// What a queue looks like after a sweep.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SweptQueue {
-    /// It has moved something.
+    /// The sweep moved something.
     pub(super) moved: bool,
-    /// Messages wait.
+    /// Messages are waiting.
     pub(super) waits: bool,
 }
 
-/// The sweep before the end, and what it is known to have come to.
+/// The sweep before the end, and its result.
 pub(super) struct LastSweep {
-    /// None when the worker does not sweep.
+    /// `None` if the worker does not sweep.
     sweeper: Option<Arc<(Broker, Sweeper)>>,
     under_way: Option<Pin<Box<dyn Future<Output = Vec<SweptQueue>> + Send>>>,
-    /// How many messages the worker had claimed when the last one began.
+    /// How many messages the worker had claimed when the last sweep began.
     began: u64,
-    /// It has found nothing.
+    /// The sweep found nothing.
     found_nothing: bool,
 }
 
@@ -39,8 +39,8 @@ impl LastSweep {
         Self { sweeper: sweeper.map(Arc::new), under_way: None, began: 0, found_nothing: false }
     }
 
-    /// Whether a sweep has found nothing, and nothing was claimed since it began, when so many have been claimed by now.
-    /// Where there was none yet, it begins.
+    /// Whether a sweep found nothing and nothing was claimed since it began; `claimed` is the number of claims so far.
+    /// Otherwise starts a sweep.
     pub(super) fn is_done(&mut self, claimed: u64, queues: impl Iterator<Item = Arc<ServedQueue>>) -> bool {
         let Some(sweeper) = &self.sweeper else { return true };
         if self.under_way.is_some() {
@@ -56,7 +56,8 @@ impl LastSweep {
         false
     }
 
-    /// What each queue has, when the sweep has ended. Cancel-safe: the sweep goes on. Never resolves when none is under way.
+    /// The state of each queue after the sweep. Cancel-safe: the sweep continues. Never resolves if no sweep is in
+    /// progress.
     pub(super) async fn ended(&mut self) -> Vec<SweptQueue> {
         let Some(sweep) = &mut self.under_way else { return std::future::pending().await };
         let left = sweep.await;
@@ -64,16 +65,16 @@ impl LastSweep {
         left
     }
 
-    /// Notes that the sweep has found nothing.
+    /// Notes that the sweep found nothing.
     pub(super) fn note_nothing(&mut self) {
         self.found_nothing = true;
     }
 }
 
-/// The name of such a sweep in the log.
+/// The name of this sweep in the log.
 const LAST_SWEEP: &str = "last sweep";
 
-/// Sweeps one queue, until Redis lets it or will not.
+/// Sweeps one queue. Retries until it succeeds or cannot succeed.
 async fn sweep((broker, sweeper): &(Broker, Sweeper), queue: &ServedQueue) -> SweptQueue {
     let mut backoff = Cooldown::default();
     loop {
@@ -99,7 +100,7 @@ async fn sweep((broker, sweeper): &(Broker, Sweeper), queue: &ServedQueue) -> Sw
     }
 }
 
-/// Whether somebody has to do something before it can succeed.
+/// Whether someone must act before the sweep can succeed.
 fn is_lasting(error: &BrokerError) -> bool {
     matches!(error.kind(), BrokerErrorKind::Denied | BrokerErrorKind::WrongType)
 }

@@ -1,4 +1,4 @@
-//! Claims calls and runs them. Begin with [`Worker::builder`].
+//! Claims calls and runs them. Start with [`Worker::builder`].
 
 mod builder;
 mod busy_poll;
@@ -14,7 +14,7 @@ mod hint;
 mod hooks;
 mod last_sweep;
 mod notes;
-// Read by tests alone.
+// Only tests read this.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
 mod observe;
 mod permits;
@@ -77,7 +77,7 @@ use crate::worker::queue::served::ServedQueue;
 use crate::worker::queue::{QueueParts, SPARES, Sender};
 use crate::worker::stats::Counters;
 
-/// How long the worker's last answers to orders may take.
+/// How long the final replies to kill requests may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Claims calls from queues and runs them.
@@ -95,24 +95,25 @@ pub struct Worker {
     id: WorkerId,
     config: Config,
     program_version: Option<String>,
-    /// None when it was told to stop before it was connected.
+    /// `None` if the worker was told to stop before it connected.
     broker: Option<Broker>,
     heartbeat: Heartbeat,
     registry: Registry,
     states: Arc<States>,
     layers: Layers,
     hooks: hooks::Hooks,
-    /// Hears signals while it is there.
+    /// Receives signals as long as it exists.
     signals: Option<Owned<()>>,
     owns_process: bool,
     zygote: Option<Zygote>,
-    /// Of a test: is told of each run. The timetable is left to the test then.
+    /// For tests: receives each run. The timetable is then left to the test.
     observer: Option<UnboundedSender<EndedRun>>,
     handle: WorkerHandle,
     counters: Arc<Counters>,
 }
 
-/// A task of the worker's: it ends with the worker's future, so that dropping that is like killing the worker.
+/// A background task of the worker. It ends with the worker's future, so that dropping the future is like killing the
+/// worker.
 #[derive(Debug)]
 struct Owned<T>(JoinHandle<T>);
 
@@ -136,36 +137,35 @@ impl<T> Drop for Owned<T> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Stopped {
-    /// Why.
+    /// Why it ended.
     pub reason: StopReason,
-    /// What it had done.
+    /// What it did.
     pub stats: Stats,
-    /// Functions that block and were still running: nothing can stop those but the end of the process. Their
-    /// messages were put back.
+    /// Blocking functions that were still running. Only the end of the process can stop them. Their messages were put back.
     pub still_running: usize,
 }
 
 impl Worker {
-    /// Its id, as it stands in Redis.
+    /// The id of the worker in Redis.
     #[must_use]
     pub fn id(&self) -> &str {
         self.id.as_str()
     }
 
-    /// The means to stop it from elsewhere.
+    /// A handle that stops the worker from elsewhere.
     #[must_use]
     pub fn handle(&self) -> WorkerHandle {
         self.handle.clone()
     }
 
-    /// Runs until it is stopped. A tokio runtime of several threads serves it best, as [`runtime`] makes one.
+    /// Runs until the worker is stopped. A multi-threaded tokio runtime suits it best, such as [`runtime`] builds.
     ///
-    /// When Redis goes away it keeps what it holds, comes back with growing pauses, and settles then. Dropping the
-    /// future is like killing the worker: what it owns is requeued when its lease ends.
+    /// When Redis becomes unreachable, the worker keeps its messages, reconnects with growing pauses, and then settles
+    /// them. Dropping the future is like killing the worker: its messages are requeued when its lease ends.
     ///
     /// # Errors
-    /// Redis cannot be used at the start, or the zygote was killed: then a sweeper brings back what had begun in processes, and
-    /// what ran in this one has ended or was put back.
+    /// Redis cannot be used at the start, or the zygote was killed. In the second case, a sweeper requeues the calls that
+    /// had begun in processes; runs in this process have ended or were put back.
     pub async fn run(mut self) -> Result<Stopped, Error> {
         if self.observer.is_none() {
             hint::show_without_subscriber();
@@ -208,7 +208,7 @@ impl Worker {
                 return Err(error.into());
             }
             None => {
-                // It owns nothing, and where Redis is silent its lease runs out.
+                // The worker owns nothing. If Redis does not answer, the lease expires.
                 let _ = tokio::time::timeout(LAST_ANSWERS, self.retire(&broker, &queues)).await;
                 return Ok(self.stopped(StopReason::Requested, 0));
             }
@@ -219,7 +219,7 @@ impl Worker {
             let (died, handle) = (processes.death(), self.handle.clone());
             Owned::spawn(async move {
                 died.await;
-                // What runs inline is innocent, and may end.
+                // Inline runs did not cause this and may finish.
                 handle.wind_down();
             })
         });
@@ -229,7 +229,7 @@ impl Worker {
         let timetable = Arc::new(Timetable::new(broker.clone(), self.id.clone()));
         let channels = queues.iter().flat_map(|queue| [&queue.keys.due_channel, &queue.keys.paused_channel]);
         let channels = Channels::Named(channels.cloned().collect());
-        // What may be due by now.
+        // Some calls may be due by now.
         queues.iter().for_each(|queue| timetable.note(&queue.keys, Duration::ZERO));
         let listening = Owned::spawn(Arc::clone(&timetable).listen(channels, move |notice| {
             let _ = paused.send(notice.map_or(PauseEvent::Listening, PauseEvent::Published));
@@ -310,7 +310,7 @@ impl Worker {
         };
 
         let sweeps = config.sweep.then(|| {
-            // A short lease is of no use when nobody looks.
+            // A short lease is useless unless somebody sweeps.
             let (interval, period) = (self.config.sweeper.interval, config.beat_period());
             let pace = if interval < period {
                 sweep::Pace::Rests(interval)
@@ -336,19 +336,19 @@ impl Worker {
         }
         let names = self.queues().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         tracing::info!(worker = %self.id, queues = %names, concurrency = config.concurrency, tasks = self.registry.len(), redis = broker.address(), "serving");
-        // A task of its own: a future that `block_on` polls would be woken from another thread each time.
+        // Spawned, because a future polled by `block_on` would be woken from another thread each time.
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
         let zygote_died = death.is_some_and(|death| death.0.is_finished());
         drop((sweeps, burials, promoting, listening, signals));
         if let Some(all_gone) = all_gone {
-            // They would lose whoever sees to their end when this process ends first.
+            // Wait, or nobody reaps the children.
             all_gone.await;
         }
         if ended.reason == StopReason::Drained {
             self.tell_scheduled(&broker, &queues).await;
         }
-        // The loop is gone, and what it and its runs had said is soon said to the end.
+        // The loop has ended, so the listing soon receives its last entry.
         let listing = OptionFuture::from(listing.map(Owned::join));
         let _ = tokio::time::timeout(
             LAST_ANSWERS,
@@ -361,7 +361,7 @@ impl Worker {
             ),
         )
         .await;
-        // Only now: a worker that drains still owns messages.
+        // Not earlier: a draining worker still owns messages.
         self.retire(&broker, &queues).await;
         if ended.still_running > 0 {
             tracing::warn!(
@@ -374,7 +374,7 @@ impl Worker {
         if zygote_died { Err(Error::ZygoteDied) } else { Ok(stopped) }
     }
 
-    /// Says that it has ended.
+    /// Logs the end of the worker.
     fn stopped(&self, reason: StopReason, still_running: usize) -> Stopped {
         let stats = self.counters.snapshot();
         tracing::info!(worker = %self.id, ?reason, succeeded = stats.succeeded, failed = stats.failed, retried = stats.retried, snoozed = stats.snoozed, cancelled = stats.cancelled, buried = stats.buried, put_back = stats.put_back, overdue = stats.overdue, lost = stats.lost, "stopped");
@@ -421,7 +421,7 @@ impl Worker {
         }
     }
 
-    /// Logs how many calls of its queues wait for their time. They are left to other workers.
+    /// Logs how many scheduled calls its queues hold. They are left to other workers.
     async fn tell_scheduled(&self, broker: &Broker, queues: &[Arc<ServedQueue>]) {
         for queue in queues {
             if let Ok([.., scheduled]) = broker.lengths(&queue.keys).await
@@ -435,13 +435,13 @@ impl Worker {
     /// Ends the lease for good.
     async fn retire(&mut self, broker: &Broker, queues: &[Arc<ServedQueue>]) {
         self.heartbeat.stop().await;
-        // A Redis that is silent is asked once, and not once for each queue.
+        // If Redis does not answer, wait for one timeout, not for one per queue.
         if tokio::time::timeout(self.config.redis.timeout, self.resign(broker, queues)).await.is_err() {
             tracing::warn!(worker = %self.id, "deregistration timed out; the lease expires by itself");
         }
     }
 
-    /// Ends the lease, so that what it should still own is requeued at once.
+    /// Ends the lease, so that messages which the worker still owns are requeued at once.
     async fn resign(&self, broker: &Broker, queues: &[Arc<ServedQueue>]) {
         let lease = self.config.worker.lease;
         for queue in queues {
@@ -459,7 +459,7 @@ impl Worker {
     }
 }
 
-/// Notes the queue for sweepers. Where Redis is full its messages shall be drained all the same; a sweeper finds it by its
+/// Registers the queue for sweepers. If Redis is full, the worker drains the queue all the same; a sweeper finds it by its
 /// keys.
 async fn register(broker: &Broker, queue: &ServedQueue) -> Result<(), BrokerError> {
     match once_more(|| broker.register_queue(queue.queue.as_str())).await {
@@ -471,8 +471,8 @@ async fn register(broker: &Broker, queue: &ServedQueue) -> Result<(), BrokerErro
     }
 }
 
-/// Asks again where there was no answer: the connection is as old as the worker and may have been closed since; the next has
-/// not.
+/// Tries once more if there was no reply: the connection is as old as the worker and may have been closed meanwhile. The
+/// next one is new.
 async fn once_more<F: Future<Output = Result<(), BrokerError>>>(
     ask: impl Fn() -> F,
 ) -> Result<(), BrokerError> {

@@ -1,4 +1,4 @@
-//! Writes what runs say of their progress into the records of their calls: at most ten times a second for each.
+//! Writes the progress of runs into the records of their calls, at most ten times a second for each call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::protocol::call_id::CallId;
 use crate::task::progress::{Note, RunNote};
 use crate::worker::queue::served::ServedQueue;
 
-/// How long notes are gathered.
+/// How long notes are collected.
 const GATHER: Duration = Duration::from_millis(100);
 
 /// Writes all notes, until the last run is gone. A note that cannot be written is dropped.

@@ -1,4 +1,4 @@
-//! Tells a test how each run ended and what was decided about its call.
+//! Reports to a test how each run ended and what was decided about its call.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::worker::settlement::Settlement;
 #[derive(Debug)]
 pub(crate) struct EndedRun {
     pub(crate) queue: QueueName,
-    /// As it was claimed.
+    /// The message as claimed.
     pub(crate) message: Vec<u8>,
     pub(crate) outcome: Outcome,
     pub(crate) next: Next,
@@ -21,15 +21,15 @@ pub(crate) struct EndedRun {
 /// What happens to the call of a run that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing more: it is done.
+    /// The call is done.
     Gone,
-    /// It runs again after this time.
+    /// The call runs again after this time.
     Again(Duration),
-    /// It runs again after this time, and this attempt does not count.
+    /// The call runs again after this time, and this attempt does not count.
     Snoozed(Duration),
-    /// It is a dead letter, with this reason and this detail.
+    /// The call is a dead letter with this reason and detail.
     Dead(&'static str, String),
-    /// It waits in its queue, unchanged.
+    /// The call waits in its queue, unchanged.
     PutBack,
 }
 

@@ -1,4 +1,4 @@
-//! The phases of a worker: running → quiet → stopping → now. A phase never goes back, except from a quiet that was a pause.
+//! The phases of a worker: running → quiet → stopping → now. A phase never goes back, except from quiet after a pause.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,19 +7,19 @@ use tokio::sync::watch;
 
 use crate::worker::stats::{Counters, Stats};
 
-/// How far a worker is on its way to its end.
+/// The phase of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
-    /// It claims and runs.
+    /// The worker claims and runs.
     Running,
-    /// It claims nothing more, and stays.
+    /// The worker claims nothing more, but does not end.
     Quiet,
-    /// It claims nothing more, and ends when its runs have ended or the deadline comes.
+    /// The worker claims nothing more. It ends when its runs have ended or the deadline passes.
     Stopping {
-        /// When the runs that are left are put back.
+        /// When the remaining runs are put back.
         deadline: Instant,
     },
-    /// It puts back what it has and ends.
+    /// The worker puts back what it holds and ends.
     Now,
 }
 
@@ -27,9 +27,9 @@ pub(super) enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// It was told to stop, by a signal or a [`WorkerHandle`].
+    /// The worker was told to stop, by a signal or a [`WorkerHandle`].
     Requested,
-    /// It was told to run until its queues are empty, and they are, or hold only calls that it put back for others.
+    /// The worker was told to run until its queues are empty. They are, or hold only calls that it put back for others.
     Drained,
 }
 
@@ -50,19 +50,19 @@ impl WorkerHandle {
         self.phase.subscribe()
     }
 
-    /// What the worker has done so far.
+    /// The statistics of the worker so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.counters.snapshot()
     }
 
-    /// Claims nothing more; runs go on, and the worker stays until [`stop`](Self::stop).
+    /// Stops claiming. Runs continue, and the worker stays until [`stop`](Self::stop).
     pub fn quiet(&self) {
         self.go(Phase::Quiet);
     }
 
-    /// Claims nothing more, lets runs end until the shutdown deadline, puts the rest back, and ends. Called a
-    /// second time, it ends at once.
+    /// Stops claiming, lets runs continue until the shutdown deadline, puts the rest back, and ends the worker. A second
+    /// call ends it at once.
     pub fn stop(&self) {
         let stopping = matches!(*self.phase.borrow(), Phase::Stopping { .. });
         if stopping { self.stop_now() } else { self.wind_down() }
@@ -72,19 +72,19 @@ impl WorkerHandle {
         *self.phase.borrow()
     }
 
-    /// Wakes the event loop, though the phase has not changed.
+    /// Wakes the event loop without a change of phase.
     pub(super) fn wake(&self) {
         self.phase.send_modify(|_| ());
     }
 
-    /// Makes a running worker quiet. Whether it was running.
+    /// Makes a running worker quiet. Returns whether it was running.
     pub(super) fn pause(&self) -> bool {
         let was_running = *self.phase.borrow() == Phase::Running;
         self.quiet();
         was_running
     }
 
-    /// A quiet worker claims again.
+    /// Makes a quiet worker claim again.
     pub(super) fn resume(&self) {
         self.phase.send_if_modified(|phase| {
             let quiet = *phase == Phase::Quiet;
@@ -95,18 +95,18 @@ impl WorkerHandle {
         });
     }
 
-    /// Resolves when it was told to stop. Cancel-safe.
+    /// Resolves when the worker is told to stop. Cancel-safe.
     pub(super) async fn told_to_stop(&self) {
-        // The sender is a part of this handle, so there is an end to wait for.
+        // This handle holds the sender, so the channel stays open.
         let _ = self.watch().wait_for(|phase| *phase > Phase::Quiet).await;
     }
 
-    /// The same for a reason that may come beside others: where it stops already, that goes on.
+    /// Does the same for a reason that may be one of several: a worker that is already stopping continues to do so.
     pub(super) fn wind_down(&self) {
         self.go(Phase::Stopping { deadline: Instant::now() + self.shutdown });
     }
 
-    /// Puts back what is running and ends at once.
+    /// Puts back running calls and ends the worker at once.
     pub fn stop_now(&self) {
         self.go(Phase::Now);
     }

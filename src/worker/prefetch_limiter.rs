@@ -1,44 +1,44 @@
-//! Limits how many messages a worker owns: those that run, and as many as will probably begin soon.
+//! Limits how many messages a worker owns: those that run, and those that will probably begin soon.
 //!
-//! A worker that owns no more than it runs waits for Redis after each quick run, and one that owns much more keeps from
-//! others what they could run. So what is claimed ahead is as much as will probably begin within a millisecond, by what
-//! was seen lately. Where that was wrong, since a run takes much longer than those before it, what waits behind it is put
-//! back for others.
+//! A worker that owns only what it runs waits for Redis after each quick run. A worker that owns much more withholds
+//! messages that others could run. So a worker prefetches as many messages as will probably begin within a millisecond,
+//! judging by its recent runs. If a run takes much longer than those before it, the prefetched messages are put back for
+//! others.
 
 use std::time::{Duration, Instant};
 
 use crate::config::{Prefetch, WorkerConfig};
 
-/// How long what is claimed ahead is to wait until it begins.
+/// How long a prefetched message should wait before it begins.
 const SOON: Duration = Duration::from_millis(1);
-/// Runs that take so long gain nothing when the next ones are claimed ahead of them.
+/// Runs that take this long gain nothing from prefetching.
 const LONG: Duration = Duration::from_millis(2);
-/// What has waited for so long is put back.
+/// Messages that have waited this long are put back.
 pub(super) const PATIENCE: Duration = Duration::from_millis(10);
-/// How many bytes are claimed ahead at the most.
+/// Maximum number of bytes to prefetch.
 const BYTES: usize = 1 << 20;
-/// The last run counts for so much of a mean.
+/// The weight of the last run in a mean.
 const SHARE: f64 = 1.0 / 8.0;
 
-/// How many messages a worker owns at the most, by what it has seen.
+/// Computes how many messages a worker may own from its recent runs.
 #[derive(Debug)]
 pub(super) struct PrefetchLimiter {
     concurrency: usize,
-    /// How many may be claimed ahead at the most.
+    /// Maximum number of messages to prefetch.
     most: usize,
-    /// None when what is seen does not count.
+    /// `None` if recent runs do not count.
     seen: Option<RunTimes>,
     ahead: usize,
 }
 
-/// What was seen of the last runs: means, in seconds.
+/// Statistics of recent runs: means, in seconds.
 #[derive(Debug)]
 struct RunTimes {
-    /// How long a run took.
+    /// Duration of a run.
     run: f64,
-    /// How long it takes from one begin to the next.
+    /// Interval between two starts.
     interval: f64,
-    /// When the last run ended, while others waited for that.
+    /// When the last run ended that others waited for.
     ended: Option<Instant>,
 }
 
@@ -53,24 +53,24 @@ impl PrefetchLimiter {
         limiter
     }
 
-    /// How many messages of this size, in bytes, may be owned.
+    /// How many messages of this size, in bytes, the worker may own.
     pub(super) fn limit(&self, size: usize) -> usize {
         let ahead = if self.is_fixed() { self.ahead } else { self.ahead.min(BYTES / size.max(1)) };
         self.concurrency + ahead
     }
 
-    /// Whether what is claimed ahead may wait for as long as it takes, and be as large as it is.
+    /// Whether the number of prefetched messages is fixed, regardless of their waiting time and size.
     pub(super) fn is_fixed(&self) -> bool {
         self.seen.is_none()
     }
 
-    /// Notes that a run has ended `now`, how long it took, and whether others wait for that.
+    /// Records a run that ended at `now`: its duration, and whether others wait for its slot.
     pub(super) fn learn(&mut self, took: Duration, now: Instant, others_wait: bool) {
         let Some(seen) = &mut self.seen else { return };
         let took = took.as_secs_f64();
         let interval = match seen.ended {
             Some(ended) => now.saturating_duration_since(ended).as_secs_f64(),
-            // As if all slots were in use, and took as long.
+            // As if all slots were in use and took as long.
             None => took / self.concurrency as f64,
         };
         seen.run += (took - seen.run) * SHARE;
@@ -78,7 +78,7 @@ impl PrefetchLimiter {
         seen.ended = others_wait.then_some(now);
     }
 
-    /// Notes that runs take longer than was to be expected, until others have shown that they do not.
+    /// Notes that runs take longer than expected, until other runs show that they do not.
     pub(super) fn back_off(&mut self) {
         if let Some(seen) = &mut self.seen {
             seen.run = seen.run.max(2.0 * LONG.as_secs_f64());
@@ -88,7 +88,7 @@ impl PrefetchLimiter {
         self.update();
     }
 
-    /// Takes what was learnt into account.
+    /// Applies what was learned.
     pub(super) fn update(&mut self) {
         if let Some(seen) = &self.seen {
             let is_long = seen.run >= LONG.as_secs_f64();
@@ -113,7 +113,7 @@ mod tests {
         limiter.limit(100)
     }
 
-    /// So many runs for which no other waits.
+    /// Records this many runs that no other message waited for.
     fn after(limiter: &mut PrefetchLimiter, runs: usize, took: Duration) -> usize {
         (0..runs).for_each(|_| limiter.learn(took, Instant::now(), false));
         limit(limiter)
@@ -138,14 +138,14 @@ mod tests {
         let limiter = &mut limiter(64, Prefetch::Auto);
         let took = Duration::from_micros(100);
         assert_eq!(after(limiter, 200, took), 64 + MOST);
-        // One of them ends every 100 µs, and the others do not.
+        // One run ends every 100 µs; the others do not end.
         let mut now = Instant::now();
         for _ in 0..100 {
             now += took;
             limiter.learn(took, now, true);
         }
         assert!((73..=75).contains(&limit(limiter)), "{limiter:?}");
-        // Nothing waits any more: as before.
+        // Nothing waits any more: back to the initial behavior.
         assert_eq!(after(limiter, 200, took), 64 + MOST);
     }
 

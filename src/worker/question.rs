@@ -1,4 +1,4 @@
-//! Asks the event loop something from another thread, which neither needs the runtime nor waits for a loop that is blocked.
+//! Asks the event loop a question from another thread, without using the runtime or waiting for a blocked loop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -25,14 +25,14 @@ impl<T> Question<T> {
         handle.wake();
     }
 
-    /// Answers if it was asked. For the event loop.
+    /// Answers if there was a question. Called by the event loop.
     pub(super) fn answer(&self, answer: impl FnOnce() -> T) {
         if self.is_asked.swap(false, Ordering::Relaxed) {
             *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer());
         }
     }
 
-    /// Takes the answer, if there is one by now.
+    /// Takes the answer, if it has arrived.
     pub(super) fn take(&self) -> Option<T> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

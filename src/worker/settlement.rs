@@ -1,4 +1,4 @@
-//! What is done with a message after its run. [`decide`](crate::worker::decide) makes it, and the broker carries it out.
+//! What happens to a message after its run. [`decide`](crate::worker::decide) chooses it, and the broker carries it out.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use crate::protocol::tracking::Tracking;
 /// The one transition that ends a worker's ownership of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Settlement {
-    /// The message is done and forgotten.
+    /// Finishes the message and forgets it.
     Release {
-        /// Whether its suspicion is cleared too: it was claimed while suspects were known, and its run ended well.
+        /// Whether to clear its suspicion, too: it was claimed while suspects existed, and its run succeeded.
         clears_suspect: bool,
     },
-    /// The message is done, and how its call ended is noted.
+    /// Finishes the message and records how its call ended.
     Finish {
         tracking: Tracking,
         state: CallState,
@@ -25,38 +25,38 @@ pub(super) enum Settlement {
         /// One more field of the record, and its value.
         field: Option<(&'static str, Vec<u8>)>,
     },
-    /// To the tail of the queue as these bytes, with one failed attempt more.
+    /// Moves it to the tail of the queue with this content, which counts one more failed attempt.
     Retry { message: Vec<u8> },
-    /// To the timetable as these bytes, under this id, to run again after that time.
+    /// Moves it to the timetable with this content, under this id, to run again after `delay`.
     RetryLater { message: Vec<u8>, id: CallId, delay: Duration },
-    /// To the dead letters.
+    /// Moves it to the dead letters.
     Bury {
         /// One word.
         reason: &'static str,
         /// A sentence.
         detail: String,
-        /// Which attempt this was.
+        /// The number of this attempt.
         attempt: u32,
-        /// What the process of the run wrote.
+        /// The output of the process that ran it.
         output: String,
         call: BuriedCall,
     },
-    /// Back into the queue unchanged.
+    /// Puts it back into the queue, unchanged.
     PutBack { place: Place },
-    /// To the messages that wait for this limit, unchanged.
+    /// Parks it with the messages that wait for this limit, unchanged.
     Park { limit: LimitName },
-    /// To the timetable, unchanged, under this id, until the rate of a limit lets it run.
+    /// Moves it to the timetable under this id, unchanged, until the rate of a limit permits it.
     Defer { id: CallId, wait: Duration },
-    /// It stays owned: a sweeper requeues it when the worker is gone, and counts a death.
+    /// Leaves it owned: a sweeper requeues it when the worker is gone, and counts a death.
     Leave,
 }
 
-/// What the log says of a call that is buried, once it is.
+/// What the log says about a call once it is buried.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct BuriedCall {
     pub(super) task: String,
     pub(super) id: Option<CallId>,
-    /// `None` when it did not run.
+    /// `None` if it did not run.
     pub(super) duration: Option<Duration>,
 }
 

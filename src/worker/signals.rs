@@ -1,4 +1,4 @@
-//! Signals to a worker: which it obeys, and how.
+//! Handles the signals to a worker.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -9,12 +9,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::sys::startup;
 use crate::worker::phase::WorkerHandle;
 
-/// The signals that a worker obeys: SIGTERM, SIGINT and SIGHUP stop, a second one at once; SIGUSR1 makes quiet, SIGTSTP does
-/// until SIGCONT. At a terminal, Ctrl-Z stops the process as any other.
+/// The signals that a worker handles. SIGTERM, SIGINT and SIGHUP stop it, and a second one stops it at once. SIGUSR1 makes
+/// it quiet, and so does SIGTSTP until SIGCONT. In a terminal, Ctrl-Z suspends the process as usual.
 pub(super) struct Signals([(SysSignal, Option<Signal>); 6]);
 
 impl Signals {
-    /// Listens from now on, to those that are not ignored by the will of the parent.
+    /// Starts to listen to all of them except those that the parent process ignores.
     pub(super) fn listen() -> std::io::Result<Self> {
         let kinds = [
             SysSignal::SIGTERM,
@@ -22,7 +22,7 @@ impl Signals {
             SysSignal::SIGHUP,
             SysSignal::SIGUSR1,
             SysSignal::SIGCONT,
-            // The last: tests wait for it.
+            // Last, because tests wait for it.
             SysSignal::SIGTSTP,
         ];
         let mut signals = kinds.map(|kind| (kind, None));
@@ -36,7 +36,7 @@ impl Signals {
         Ok(Self(signals))
     }
 
-    /// The next one that comes. Cancel-safe.
+    /// The next signal. Cancel-safe.
     async fn next(&mut self) -> SysSignal {
         poll_fn(|cx| {
             let came = self.0.iter_mut().find_map(|(kind, listened)| {
@@ -48,13 +48,13 @@ impl Signals {
         .await
     }
 
-    /// Obeys for ever.
+    /// Handles signals forever.
     pub(super) async fn obey(mut self, handle: WorkerHandle) {
-        // Whether SIGCONT is to end the quiet that SIGTSTP began.
+        // Whether SIGCONT should end the quiet phase that SIGTSTP began.
         let mut is_paused = false;
         loop {
             let signal = self.next().await;
-            // Said when it is so: whoever reads it relies on it.
+            // Logged only after it took effect, because readers of the log rely on it.
             match signal {
                 SysSignal::SIGTSTP if startup::is_in_foreground() => {
                     tracing::info!(hint = "`fg` or `bg` continues it", "suspended");

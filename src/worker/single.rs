@@ -1,4 +1,4 @@
-//! Runs one message without a queue, for a test: the executor runs it, and `decide` says what a worker would do with it.
+//! Runs one message without a queue, for a test: the executor runs it, and `decide` says what a worker would do next.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -23,7 +23,7 @@ const SLOT: usize = 0;
 
 /// Runs a message in this process, as if it had come from `queue`. Isolated tasks run in this process too.
 ///
-/// Cancel-safe in the sense that dropping it drops the run where it stands.
+/// Cancel-safe in the sense that dropping the future drops the run at its current `await`.
 pub(crate) async fn run_single(
     message: Vec<u8>,
     queue: QueueName,
@@ -80,7 +80,7 @@ fn executor(queue: &QueueName, registry: &Registry, states: States, config: &Wor
     })
 }
 
-/// Waits for the end of the only run. A plain `fn` that is out of time cannot be stopped, so its end is waited for.
+/// Waits for the end of the only run. A plain `fn` cannot be stopped when its time is up, so this waits for its end.
 async fn run_to_end(executor: &mut Executor) -> RunEnd {
     let mut reports = Vec::with_capacity(1);
     loop {

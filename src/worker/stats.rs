@@ -1,10 +1,10 @@
-//! What has a worker done so far?
+//! Counts what a worker has done.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Counters of one worker, shared with whoever watches it.
+        /// Counters of one worker, shared with its observers.
         #[derive(Debug, Default)]
         pub(super) struct Counters {
             $(pub(super) $name: AtomicU64,)*
@@ -26,25 +26,25 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Messages that it claimed.
+    /// Messages that the worker claimed.
     claimed,
     /// Runs that succeeded.
     succeeded,
-    /// Runs that failed, panicked, or were made to end.
+    /// Runs that failed, panicked, or were stopped.
     failed,
-    /// Messages that it queued for another attempt.
+    /// Messages that the worker queued for another attempt.
     retried,
-    /// Messages that it put off, since their tasks snoozed.
+    /// Messages that the worker deferred because their tasks snoozed.
     snoozed,
-    /// Calls that were cancelled, and that it did not run, or ended.
+    /// Cancelled calls that the worker did not run, or stopped.
     cancelled,
-    /// Messages that it sent to the dead letters.
+    /// Messages that the worker moved to the dead letters.
     buried,
-    /// Messages that it put back unchanged.
+    /// Messages that the worker put back unchanged.
     put_back,
-    /// Runs that went on after their time was up, since nothing could stop them.
+    /// Runs that continued past their deadlines because nothing could stop them.
     overdue,
-    /// Messages that were taken away from it because its lease had ended.
+    /// Messages that the worker lost because its lease had ended.
     lost,
 }
 

@@ -14,9 +14,9 @@ use crate::worker::queue::served::ServedQueue;
 
 /// When a worker sweeps again.
 pub(super) enum Pace {
-    /// When a beat has found something, the queues in which it has. Beats come at about that interval.
+    /// After a beat that found something: the queues concerned. Beats come at about that interval.
     Beats(Arc<Notify>, Duration),
-    /// After a pause, which is shorter, all queues.
+    /// All queues, after a pause, which is shorter than that interval.
     Rests(Duration),
 }
 
@@ -37,7 +37,7 @@ impl Pace {
     }
 }
 
-/// Sweeps at that pace until it is dropped. A sweep that fails is logged and does not end it.
+/// Sweeps at that pace until it is dropped. A failed sweep is logged and does not end the loop.
 ///
 /// Cancel-safe: each step is one script call.
 pub(super) async fn run(
@@ -47,12 +47,12 @@ pub(super) async fn run(
     worker: WorkerId,
     pace: Pace,
 ) {
-    // A little less than the interval, so that the same worker may get the next lock too.
+    // Slightly less than the interval, so that the same worker can get the next lock, too.
     let lock = pace.interval().mul_f64(0.9);
     loop {
         for queue in queues.iter().filter(|queue| queue.take_found()) {
             let (queue, keys) = (&queue.queue, &queue.keys);
-            // Asked together, to save a round trip if it gets the lock.
+            // Requested together, which saves a round trip if it gets the lock.
             let (taken, now) =
                 join(broker.take_turn(keys, worker.as_str(), lock), broker.server_time()).await;
             match taken {

@@ -9,25 +9,25 @@ use crate::broker::error::BrokerError;
 use crate::broker::script::{self, milliseconds};
 use crate::protocol::limit::LimitKeys;
 
-/// How many calls one script call asks for at the most.
+/// Maximum number of calls for which one script call asks.
 pub(crate) const MAX_ACQUIRED: usize = 100;
 
-/// What a limit says to a call.
+/// The answer of a limit to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It may run, and holds the limit.
+    /// The call may run, and holds the limit.
     Granted,
-    /// It may run after that time.
+    /// The call may run after that time.
     Later(Duration),
-    /// It is in the line of those that wait.
+    /// The call waits in the line of the limit.
     Waits,
     /// The limit has no policy: the call may run, and holds nothing.
     Unlimited,
 }
 
 impl Broker {
-    /// Asks a limit for up to [`MAX_ACQUIRED`] calls, each with who holds the limit then, and with its entry in the line. Gives
-    /// what it says to each, and the entries of other calls that may run now.
+    /// Asks a limit for up to [`MAX_ACQUIRED`] calls, each with its holder name and its entry in the line. Returns the
+    /// answer for each, and the entries of other calls that may run now.
     pub(crate) async fn acquire(
         &self,
         keys: &LimitKeys,
@@ -54,7 +54,7 @@ impl Broker {
     }
 }
 
-/// Reads entries of the line, or digests.
+/// Parses entries of the line, or digests.
 pub(super) fn texts(
     script: &script::Script,
     values: impl Iterator<Item = Value>,

@@ -1,4 +1,4 @@
-//! Balance: makes the tokens of a queue as many as its messages.
+//! Balance: makes the number of tokens of a queue equal to the number of its messages.
 
 use redis::Value;
 
@@ -8,12 +8,12 @@ use crate::broker::script;
 use crate::protocol::keys::QueueKeys;
 
 impl Broker {
-    /// Adds up to `gap` tokens, or takes them away when it is negative, as far as the gap is still there.
+    /// Adds up to `gap` tokens, or removes tokens if it is negative, as far as the gap still exists.
     pub(crate) async fn balance(&self, keys: &QueueKeys, gap: i64) -> Result<i64, BrokerError> {
         self.add_tokens(keys, gap, false).await
     }
 
-    /// The same; of tokens that are `moved`, only those are added that are in the hand.
+    /// Does the same; `moved` tokens are added only if they are in `Q_hand`.
     pub(in crate::broker) async fn add_tokens(
         &self,
         keys: &QueueKeys,

@@ -11,12 +11,12 @@ use crate::broker::script::{self, milliseconds};
 use crate::broker::sweep::FORGET_WORKERS;
 use crate::broker::transitions::pause::Paused;
 
-/// What `beat` answered.
+/// The reply of `beat`.
 #[derive(Debug)]
 pub(crate) struct BeatReply {
     /// Whether a sweep of the queue may find something.
     pub(crate) found: bool,
-    /// Whether lists of the queue begin with something else than a token.
+    /// Which lists of the queue begin with something other than a token.
     pub(crate) foreign: ForeignLists,
     /// The pause of the queue, if it is paused.
     pub(crate) paused: Option<Paused>,
@@ -32,9 +32,8 @@ pub(crate) struct ForeignLists {
 }
 
 impl LeaseKeeper {
-    /// Renews the worker's lease on one queue, and the live keys of `slots` (at most 1000). Connects when it is
-    /// not connected; after an error it connects anew. Takes the kill requests, and checks whether a sweep would find
-    /// anything.
+    /// Renews the worker's lease on one queue, and the live keys of `slots` (at most 1000). Connects if necessary, and
+    /// reconnects after an error. Takes the kill requests, and checks whether a sweep would find anything.
     pub(crate) fn beat(
         &mut self,
         keys: LeaseKeys<'_>,

@@ -1,4 +1,4 @@
-//! Begin: notes that a worker runs a suspect, alone.
+//! Begin: records that a worker runs a suspect, alone.
 
 use redis::Value;
 
@@ -8,7 +8,7 @@ use crate::broker::script;
 use crate::protocol::keys::QueueKeys;
 
 impl Broker {
-    /// Notes that a worker begins to run a suspect, alone. False: the slot owned nothing any more.
+    /// Records that a worker begins to run a suspect, alone. Returns false if the slot no longer owned it.
     pub(crate) async fn begin(
         &self,
         keys: &QueueKeys,

@@ -16,7 +16,7 @@ pub(crate) struct DeadLimits {
     pub(crate) max_age: Duration,
 }
 
-/// What a worker asks of `bury`.
+/// The arguments of `bury`.
 #[derive(Debug)]
 pub(crate) struct BuryRequest<'a> {
     pub(crate) worker_key: &'a str,
@@ -30,18 +30,18 @@ pub(crate) struct BuryRequest<'a> {
     pub(crate) attempt: u32,
     /// `host/pid/worker id`.
     pub(crate) place: &'a str,
-    /// What its process wrote, shortened.
+    /// The shortened output of its process.
     pub(crate) output: &'a str,
 }
 
-/// What `bury` answered.
+/// The reply of `bury`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Buried {
-    /// It is a dead letter with this id, and so many older ones had to go.
+    /// The message is a dead letter with this id; `trimmed` older ones were dropped.
     Done { letter: String, trimmed: u64 },
-    /// The slot owned nothing any more.
+    /// The slot no longer owned a message.
     Lost,
-    /// The key of the dead letters holds another type: the slot owns its message as before.
+    /// The key of the dead letters holds another type. The slot still owns its message.
     WrongType,
 }
 

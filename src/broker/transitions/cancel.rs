@@ -1,4 +1,4 @@
-//! Cancel: takes calls out of the timetable, or marks those that wait.
+//! Cancel: removes calls from the timetable, or marks calls that wait.
 
 use redis::Value;
 
@@ -9,8 +9,8 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::keys::QueueKeys;
 
 impl Broker {
-    /// Cancels up to [`MAX_SCHEDULED`](super::MAX_SCHEDULED) calls. Gives the state in which each was found: `scheduled` or
-    /// `retrying`, the state of its record, or an empty text.
+    /// Cancels up to [`MAX_SCHEDULED`](super::MAX_SCHEDULED) calls. Returns the state in which each was found: `scheduled`
+    /// or `retrying`, the state of its record, or an empty string.
     pub(crate) async fn cancel(
         &self,
         keys: &QueueKeys,
@@ -33,7 +33,7 @@ impl Broker {
         states.map(text).collect()
     }
 
-    /// Takes back the mark of a call that is nowhere.
+    /// Removes the mark of a call that was not found anywhere.
     pub(crate) async fn unmark(&self, keys: &QueueKeys, id: CallId) -> Result<(), BrokerError> {
         let command = redis::cmd("ZREM").arg(&keys.cancelled).arg(&id.as_bytes()[..]).to_owned();
         self.read::<Value>("cancel", &command).await.map(drop)

@@ -1,4 +1,4 @@
-//! Claim: releases the messages of slots that finished, and moves waiting ones into free slots.
+//! Claim: releases the messages of finished slots, and moves waiting messages into free slots.
 
 use std::time::Duration;
 
@@ -12,44 +12,44 @@ use crate::broker::token::Token;
 use crate::broker::transitions::pause::Paused;
 use crate::protocol::keys::QueueKeys;
 
-/// The most slots, or messages, that one call moves.
+/// Maximum number of slots, or messages, that one call moves.
 pub(crate) const MAX_BATCH: usize = 512;
 
-/// What a worker asks of `claim`: see `lua/claim.lua`.
+/// The arguments of `claim`: see `lua/claim.lua`.
 #[derive(Debug)]
 pub(crate) struct ClaimRequest<'a> {
     /// HASH of the worker.
     pub(crate) worker_key: &'a str,
     /// The number of this call.
     pub(crate) seq: u64,
-    /// How long a live key is good for.
+    /// How long a live key lasts.
     pub(crate) lease: Duration,
-    /// The token that the caller was woken with.
+    /// The token that woke the caller.
     pub(crate) in_hand: Option<Token>,
     /// Whether the live keys of the free slots need a new lease.
     pub(crate) renew: bool,
-    /// Released slots that succeeded and may be suspects; they stand first.
+    /// How many released slots succeeded and may be suspects; they come first.
     pub(crate) forgive: usize,
-    /// Released slots; they stand first.
+    /// How many slots are released; they come first.
     pub(crate) released: usize,
-    /// Released slots that are not claimed again; they stand first.
+    /// How many released slots are not claimed again; they come first.
     pub(crate) kept: usize,
     /// At most [`MAX_BATCH`] wire ids: released ones first, free ones last.
     pub(crate) wire_ids: &'a [&'a str],
 }
 
-/// What `claim` or `pick_up` answered.
+/// The reply of `claim` or `pick_up`.
 #[derive(Debug)]
 pub(crate) struct Claimed {
-    /// Released messages that this worker owned no more.
+    /// Released messages that this worker no longer owned.
     pub(crate) lost: u64,
     /// Messages that still wait.
     pub(crate) waiting: u64,
-    /// Whether messages are known that died with their workers.
+    /// Whether suspects exist: messages that died with their workers.
     pub(crate) suspects: bool,
-    /// Whether the claimed message is one of them that is to run alone.
+    /// Whether the claimed message is a suspect that must run alone.
     pub(crate) alone: bool,
-    /// The places of messages whose calls were cancelled, from 0 on.
+    /// The positions of messages whose calls were cancelled, from 0.
     pub(crate) cancelled: Vec<usize>,
     /// The claimed messages, in the order of the free slots.
     pub(crate) messages: Vec<Bytes>,
@@ -60,7 +60,7 @@ pub(crate) struct Claimed {
 impl Claimed {
     pub(super) fn read(script: &Script, reply: Value) -> Result<Self, BrokerError> {
         let mut values = script.array(reply)?;
-        // What stands in `paused`, or the places of cancelled calls.
+        // The value of `paused`, or the positions of cancelled calls.
         let fifth = if values.len() == 5 { values.pop() } else { None };
         let (paused, places) = match fifth {
             Some(Value::Array(places)) => (None, Some(Value::Array(places))),
@@ -97,7 +97,7 @@ impl Claimed {
     }
 }
 
-/// An array of places from 1 on, as places from 0 on.
+/// Converts an array of positions from 1 to positions from 0.
 pub(super) fn read_places(script: &Script, places: Value) -> Result<Vec<usize>, BrokerError> {
     let place = |place| match place {
         Value::Int(place @ 1..) => Ok(place.unsigned_abs() as usize - 1),
@@ -106,7 +106,7 @@ pub(super) fn read_places(script: &Script, places: Value) -> Result<Vec<usize>, 
     script.array(places)?.into_iter().map(place).collect()
 }
 
-/// The strings of an array of MessagePack. They stay where they are: none asks for memory of its own.
+/// The strings of a MessagePack array, as slices of the same memory, without new allocations.
 fn unpack(packed: &Bytes) -> Option<Vec<Bytes>> {
     let mut rest = packed.as_ref();
     let count = usize::try_from(rmp::decode::read_array_len(&mut rest).ok()?).ok()?;
@@ -121,7 +121,7 @@ fn unpack(packed: &Bytes) -> Option<Vec<Bytes>> {
 }
 
 impl Broker {
-    /// Releases what finished and claims for the slots that are free.
+    /// Releases finished slots and claims messages for free ones.
     pub(crate) async fn claim(
         &self,
         keys: &QueueKeys,

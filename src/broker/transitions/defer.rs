@@ -11,11 +11,12 @@ use crate::broker::transitions::retry_later::Scheduled;
 use crate::protocol::call_id::CallId;
 use crate::protocol::keys::QueueKeys;
 
-/// How many messages one script call moves at the most.
+/// Maximum number of messages that one script call moves.
 pub(crate) const MAX_DEFERRED: usize = 100;
 
 impl Broker {
-    /// Moves the messages of up to [`MAX_DEFERRED`] slots to the timetable, each by its wire id, under its id and for that time.
+    /// Moves the messages of up to [`MAX_DEFERRED`] slots to the timetable: each by its wire id, under its id, with its
+    /// delay.
     pub(crate) async fn defer(
         &self,
         keys: &QueueKeys,

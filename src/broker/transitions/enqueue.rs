@@ -1,7 +1,7 @@
 //! Enqueue: appends messages to a queue in a transaction, all or none of them.
 //!
-//! Not by a script, as all other moves: Redis makes a string of Lua of each argument and reads each byte of it for that,
-//! which takes as long again as all the rest, and several times as long with a large message.
+//! This is not a script, unlike all other moves: Redis converts each argument to a Lua string and reads each of its bytes
+//! for that. This doubles the time, or multiplies it for a large message.
 
 use redis::{Cmd, Value};
 
@@ -14,7 +14,7 @@ use crate::protocol::keys::QueueKeys;
 
 const OP: &str = "enqueue";
 
-/// Messages that were made ready to be enqueued.
+/// Messages that are ready to be enqueued.
 pub(crate) struct Ready {
     transaction: Transaction,
     queue: String,
@@ -39,17 +39,19 @@ impl Ready {
 }
 
 impl Broker {
-    /// Whether messages can be enqueued: an error when the queue or its notifications hold another type. To be asked
-    /// before the first, since a transaction does what it can of its commands.
+    /// Checks that messages can be enqueued: fails if the queue or its notifications hold another type. Call it before the
+    /// first enqueue, because a transaction executes all of its commands that succeed.
     pub(crate) async fn check_types(&self, keys: &QueueKeys) -> Result<(), BrokerError> {
         let mut pipe = redis::pipe();
         pipe.cmd("LLEN").arg(&keys.queue).cmd("LLEN").arg(&keys.notifications);
         self.lengths_of::<2>("check_types", &mut pipe).await.map(drop)
     }
 
-    /// Appends messages, each with its token, all or none as long as both keys are lists. Gives the number that wait now.
+    /// Appends messages, each with its token, all or none as long as both keys are lists. Returns the number of waiting
+    /// messages.
     ///
-    /// After an error nothing was appended, unless it [says](BrokerError::may_have_been_applied) that this may be.
+    /// If this fails, nothing was appended, unless the error [says](BrokerError::may_have_been_applied) that this is
+    /// unknown.
     pub(crate) async fn enqueue(&self, ready: Ready) -> Result<u64, BrokerError> {
         crash::point(OP, "before");
         let results = self.commands.transact(&ready.transaction).await;

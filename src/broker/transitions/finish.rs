@@ -1,4 +1,4 @@
-//! Finish: releases messages whose calls are followed or unique, and notes how they ended.
+//! Finish: releases messages whose calls are tracked or unique, and records how they ended.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::protocol::tracking::Tracking;
 pub(crate) struct FinishedCall<'a> {
     pub(crate) wire_id: &'a str,
     pub(crate) tracking: &'a Tracking,
-    /// In which the call ended.
+    /// The state in which the call ended.
     pub(crate) state: &'static str,
     pub(crate) took: Duration,
     pub(crate) attempt: u32,
@@ -23,14 +23,14 @@ pub(crate) struct FinishedCall<'a> {
     pub(crate) field: Option<(&'static str, &'a [u8])>,
 }
 
-/// How many calls one script call finishes at the most.
+/// Maximum number of calls that one script call finishes.
 pub(crate) const MAX_FINISHED: usize = 100;
-/// Arguments for each.
+/// The number of arguments for each call.
 const FIELDS: usize = 9;
 
 impl Broker {
-    /// Releases the messages of up to [`MAX_FINISHED`] slots, and notes how their calls ended. Gives for each whether its slot
-    /// still owned it.
+    /// Releases the messages of up to [`MAX_FINISHED`] slots, and records how their calls ended. Returns for each slot
+    /// whether it still owned its message.
     pub(crate) async fn finish(
         &self,
         keys: &QueueKeys,

@@ -1,4 +1,4 @@
-//! Kill: orders a worker to end what a slot runs.
+//! Kill: requests that a worker end the run of a slot.
 
 use std::time::Duration;
 
@@ -9,37 +9,37 @@ use crate::broker::error::BrokerError;
 use crate::broker::script::{self, milliseconds};
 use crate::protocol::keys::{self, QueueKeys};
 
-/// How many orders may stand for one worker on one queue.
+/// Maximum number of pending kill requests for one worker on one queue.
 const MOST: usize = 100;
 
-/// What an operator asks of `kill`.
+/// The arguments of `kill`.
 #[derive(Debug)]
 pub(crate) struct NewKillRequest<'a> {
     pub(crate) worker_key: &'a str,
     pub(crate) orders_key: &'a str,
     pub(crate) wire_id: &'a str,
-    /// SHA-1 of the message that is to be ended.
+    /// SHA-1 of the message whose run is to end.
     pub(crate) digest: &'a str,
     pub(crate) by: &'a str,
-    /// After this time it stands no more.
+    /// The request expires after this time.
     pub(crate) expiry: Duration,
 }
 
-/// What `kill` did.
+/// The result of `kill`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KillAdded {
-    /// The order stands.
+    /// The request is pending.
     Yes,
-    /// The slot owns nothing or another message.
+    /// The slot owns nothing, or another message.
     Moved,
     /// The slot's worker is dead.
     Dead,
-    /// Too many orders stand already.
+    /// Too many requests are already pending.
     TooMany,
 }
 
 impl Broker {
-    /// Orders the worker of a slot to end what it runs, if it is still that message.
+    /// Requests that the worker of a slot end its run, if it is still that of this message.
     pub(crate) async fn kill(
         &self,
         keys: &QueueKeys,

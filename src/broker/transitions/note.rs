@@ -1,4 +1,4 @@
-//! Note: writes what a run says of its progress into the record of its call.
+//! Note: writes the progress of a run into the record of its call.
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
@@ -6,17 +6,17 @@ use crate::broker::script;
 use crate::protocol::call_id::CallId;
 use crate::protocol::keys::QueueKeys;
 
-/// What a run has said since the last time.
+/// The progress of a run since the last note.
 #[derive(Debug, Default)]
 pub(crate) struct RunNotes {
-    /// How much is done, from 0 to 1, and what it does.
+    /// How much is done, from 0 to 1, and what the run is doing.
     pub(crate) progress: Option<(f64, String)>,
-    /// Lines for the log, each with a line feed.
+    /// Lines for the log, each ending in a line feed.
     pub(crate) lines: String,
 }
 
 impl Broker {
-    /// Writes what the run in a slot has said.
+    /// Writes the progress of the run in a slot.
     pub(crate) async fn note(
         &self,
         keys: &QueueKeys,

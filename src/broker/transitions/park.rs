@@ -1,4 +1,4 @@
-//! Park: moves messages from their slots to those that wait for a limit.
+//! Park: moves messages from their slots to the messages that wait for a limit.
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
@@ -7,7 +7,7 @@ use crate::protocol::keys::{QueueKeys, waiters};
 use crate::protocol::limit::LimitName;
 
 impl Broker {
-    /// Moves messages from up to 1000 slots to those that wait for a limit, unchanged. Gives how many there were.
+    /// Moves messages from up to 1000 slots to those that wait for a limit, unchanged. Returns how many were moved.
     pub(crate) async fn park(
         &self,
         keys: &QueueKeys,

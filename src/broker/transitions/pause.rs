@@ -1,4 +1,4 @@
-//! Pause: lets no worker claim from a queue.
+//! Pause: stops workers from claiming from a queue.
 
 use redis::Value;
 
@@ -7,16 +7,16 @@ use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::broker::script::{self, Script};
 use crate::protocol::keys::QueueKeys;
 
-/// A pause of a queue, as it stands in Redis.
+/// A pause of a queue, as stored in Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Paused {
-    /// Since when, in milliseconds since 1970 by the server's clock.
+    /// When it began, in milliseconds since 1970 by the server's clock.
     pub(crate) since_ms: u64,
     pub(crate) by: String,
 }
 
 impl Paused {
-    /// Reads `since by`; none: it is another program's.
+    /// Parses `since by`; `None` if the value is another program's.
     pub(in crate::broker) fn parse(text: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(text);
         let (since, by) = text.split_once(' ')?;
@@ -32,7 +32,7 @@ impl Paused {
 }
 
 impl Broker {
-    /// Pauses a queue, unless it is paused. Gives the pause, and whether it is a new one.
+    /// Pauses a queue unless it is paused already. Returns the pause, and whether it is new.
     pub(crate) async fn pause(&self, keys: &QueueKeys, by: &str) -> Result<(Paused, bool), BrokerError> {
         let mut command = script::PAUSE.command(&[&keys.paused], 2, by.len() + keys.paused_channel.len());
         command.arg(by).arg(&keys.paused_channel);
@@ -43,7 +43,7 @@ impl Broker {
         }
     }
 
-    /// The pause of a queue. None: it is not paused, or the key is another program's.
+    /// The pause of a queue. `None` if it is not paused, or the key is another program's.
     pub(crate) async fn paused(&self, keys: &QueueKeys) -> Result<Option<Paused>, BrokerError> {
         match self.read::<Option<Vec<u8>>>("paused", redis::cmd("GET").arg(&keys.paused)).await {
             Err(error) if error.kind() == BrokerErrorKind::WrongType => Ok(None),

@@ -9,20 +9,20 @@ use crate::broker::script::{self, milliseconds};
 use crate::broker::transitions::claim::Claimed;
 use crate::protocol::keys::QueueKeys;
 
-/// What a worker asks of `pick_up`: see `lua/pick_up.lua`.
+/// The arguments of `pick_up`: see `lua/pick_up.lua`.
 #[derive(Debug)]
 pub(crate) struct PickUpRequest<'a> {
     /// HASH of the worker.
     pub(crate) worker_key: &'a str,
     /// The number of this call.
     pub(crate) seq: u64,
-    /// How long the live key is good for.
+    /// How long the live key lasts.
     pub(crate) lease: Duration,
-    /// The free slot's.
+    /// The wire id of the free slot.
     pub(crate) wire_id: &'a str,
 }
 
-/// Claims one message at the most, over the connection that waits.
+/// Claims at most one message, over the connection that waits.
 pub(in crate::broker) async fn pick_up(
     keys: &QueueKeys,
     ask: &PickUpRequest<'_>,

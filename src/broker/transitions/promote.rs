@@ -12,18 +12,18 @@ use crate::protocol::keys::QueueKeys;
 /// How many calls one script call moves.
 const COUNT: u32 = 500;
 
-/// What `promote` answered.
+/// The reply of `promote`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Promoted {
     /// How many calls were moved to the queue.
     pub(crate) moved: u64,
-    /// After what time to ask again. None: the timetable is empty.
+    /// When to call it again. `None` if the timetable is empty.
     pub(crate) next: Option<Duration>,
 }
 
 impl Broker {
-    /// Moves some of the calls that are due to the queue, unless another process than `process` has the timetable for less
-    /// than `lease` from now.
+    /// Moves some of the calls that are due to the queue, unless a process other than `process` holds the timetable for
+    /// less than `lease` from now.
     pub(crate) async fn promote(
         &self,
         keys: &QueueKeys,

@@ -7,12 +7,12 @@ use crate::protocol::keys::{QueueKeys, waiters};
 use crate::protocol::limit::LimitName;
 
 impl Broker {
-    /// Drops up to `count` (at most 10,000) waiting messages, oldest first. Gives how many there were.
+    /// Drops up to `count` (at most 10,000) waiting messages, oldest first. Returns how many were dropped.
     pub(crate) async fn purge(&self, keys: &QueueKeys, count: u64) -> Result<u64, BrokerError> {
         self.purge_list(keys, &keys.queue, count).await
     }
 
-    /// The same of messages that wait for a limit.
+    /// Does the same for messages that wait for a limit.
     pub(crate) async fn purge_parked(
         &self,
         keys: &QueueKeys,

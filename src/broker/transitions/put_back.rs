@@ -5,17 +5,17 @@ use crate::broker::error::BrokerError;
 use crate::broker::script;
 use crate::protocol::keys::QueueKeys;
 
-/// Where a message is put back.
+/// The end of the queue to which a message is put back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Before all that wait.
+    /// Before all waiting messages.
     Head,
-    /// Behind all that wait.
+    /// Behind all waiting messages.
     Tail,
 }
 
 impl Broker {
-    /// Moves messages from their slots back to the queue, unchanged. Gives how many there were.
+    /// Moves messages from their slots back to the queue, unchanged. Returns how many were moved.
     pub(crate) async fn put_back(
         &self,
         keys: &QueueKeys,

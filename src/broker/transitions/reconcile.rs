@@ -1,4 +1,4 @@
-//! Reconcile: finds out what became of calls whose replies were lost.
+//! Reconcile: finds out what happened to calls whose replies were lost.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::broker::script::{self, milliseconds};
 use crate::broker::transitions::claim::read_places;
 use crate::protocol::keys::QueueKeys;
 
-/// The most slots that one call asks after.
+/// Maximum number of slots in one call.
 const MAX_RECONCILED: usize = 2000;
 
-/// What a worker asks of `reconcile`: see `lua/reconcile.lua`.
+/// The arguments of `reconcile`: see `lua/reconcile.lua`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReconcileRequest<'a> {
     /// HASH of the worker.
@@ -23,34 +23,34 @@ pub(crate) struct ReconcileRequest<'a> {
     /// The number of this call, beyond any before.
     pub(crate) seq: u64,
     pub(crate) lease: Duration,
-    /// At least one wire id: the slots in question.
+    /// The wire ids of the slots in question, at least one.
     pub(crate) wire_ids: &'a [&'a str],
 }
 
-/// What `reconcile` answered.
+/// The reply of `reconcile`.
 #[derive(Debug)]
 pub(crate) struct Reconciled {
-    /// The number of the last call that was applied; none when Redis does not know.
+    /// The number of the last call that was applied; `None` if Redis does not know.
     pub(crate) applied: Option<u64>,
-    /// Which of the slots, from 0 on, own a suspect that is to run alone.
+    /// Which of the slots, from 0, own a suspect that must run alone.
     pub(crate) alone: Vec<usize>,
-    /// Which of the slots, from 0 on, own a call that was cancelled.
+    /// Which of the slots, from 0, own a cancelled call.
     pub(crate) cancelled: Vec<usize>,
     /// What each slot owns now.
     pub(crate) owned: Vec<Option<Owned>>,
 }
 
-/// What a slot owns.
+/// The message that a slot owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Owned {
     Message(Bytes),
-    /// A message that was not read, of so many bytes.
+    /// A message of this many bytes that was not read.
     Unread(u64),
 }
 
 impl Broker {
-    /// Finds out what became of calls whose replies were lost, and refuses those still on their way. Many slots are asked
-    /// after, and large messages come, in several parts.
+    /// Finds out what happened to calls whose replies were lost, and makes Redis refuse those still in flight. Splits the
+    /// request for many slots or large messages.
     pub(crate) async fn reconcile(
         &self,
         keys: &QueueKeys,
@@ -68,13 +68,13 @@ impl Broker {
         Ok(all)
     }
 
-    /// The same without the messages, whose reply may be more than the connection takes.
+    /// Does the same without the messages, whose reply may be larger than the connection accepts.
     pub(crate) async fn reconcile_unread(
         &self,
         keys: &QueueKeys,
         ask: &ReconcileRequest<'_>,
     ) -> Result<Reconciled, BrokerError> {
-        // No slot is called so. From then on no call of this worker changes what its slots own.
+        // No slot has this name. From then on, no call of this worker changes what its slots own.
         let nothing = ReconcileRequest { wire_ids: &[ask.worker_key], ..*ask };
         let Reconciled { applied, .. } = self.reconcile_some(keys, &nothing).await?;
         let length = |id: &&str| redis::cmd("HSTRLEN").arg(&keys.processing).arg(*id).to_owned();
@@ -91,7 +91,7 @@ impl Broker {
         Ok(Reconciled { applied, alone: Vec::new(), cancelled: Vec::new(), owned })
     }
 
-    /// Does so for at least the first of these slots.
+    /// Handles at least the first of these slots.
     async fn reconcile_some(
         &self,
         keys: &QueueKeys,

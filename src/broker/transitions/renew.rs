@@ -8,7 +8,7 @@ use crate::broker::script::{self, milliseconds};
 use crate::protocol::limit::LimitKeys;
 
 impl LeaseKeeper {
-    /// Renews the leases of up to 1000 holders of a limit. Gives how many of them hold it.
+    /// Renews the leases of up to 1000 holders of a limit. Returns how many of them still hold it.
     pub(crate) fn renew(
         &mut self,
         keys: &LimitKeys,

@@ -8,34 +8,34 @@ use crate::broker::script::{self, milliseconds};
 use crate::broker::transitions::bury::DeadLimits;
 use crate::protocol::keys::QueueKeys;
 
-/// When a message that takes its workers down is buried.
+/// When to bury a message that takes its workers down.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeathLimits {
-    /// At how many deaths.
+    /// The number of deaths.
     pub(crate) max_deaths: u32,
-    /// After how long without a death they are forgotten.
+    /// How long after the last death the deaths are forgotten.
     pub(crate) forget: Duration,
-    /// By the server's clock: a death that was counted from then on is the same one.
+    /// By the server's clock: deaths counted from then on belong to the same crash.
     pub(crate) since: Duration,
 }
 
-/// What one call of `requeue_lost` did.
+/// The reply of one call of `requeue_lost`.
 #[derive(Debug)]
 pub(crate) struct Swept {
-    /// Where to go on; 0 at the end.
+    /// The next cursor; 0 at the end.
     pub(crate) cursor: u64,
     pub(crate) requeued: u64,
     pub(crate) buried: u64,
     /// The wire ids of their dead slots.
     pub(crate) dead: Vec<String>,
-    /// How many could not be buried: the key of the dead letters holds another type.
+    /// How many could not be buried because the key of the dead letters holds another type.
     pub(crate) unburied: u64,
-    /// The ids of the dead letters of those that were buried.
+    /// The ids of the new dead letters.
     pub(crate) letters: Vec<String>,
 }
 
 impl Broker {
-    /// Requeues what dead slots own, about `count` of them, from `cursor` on.
+    /// Requeues the messages of dead slots, about `count` of them, from `cursor` on.
     pub(crate) async fn requeue_lost(
         &self,
         keys: &QueueKeys,

@@ -8,8 +8,8 @@ use crate::broker::lease::LeaseKeys;
 use crate::broker::script::{self, milliseconds};
 
 impl Broker {
-    /// Ends the worker's lease on one queue, and the live keys of `slots` (at most 1000). Calls that are still on their
-    /// way are refused for a while.
+    /// Ends the worker's lease on one queue, and the live keys of `slots` (at most 1000). For a while, Redis refuses calls
+    /// that are still in flight.
     pub(crate) async fn resign(
         &self,
         keys: LeaseKeys<'_>,

@@ -1,4 +1,4 @@
-//! Resume: lets workers claim again from a queue that is paused.
+//! Resume: lets workers claim again from a paused queue.
 
 use redis::Value;
 
@@ -9,7 +9,7 @@ use crate::broker::transitions::pause::Paused;
 use crate::protocol::keys::QueueKeys;
 
 impl Broker {
-    /// Resumes a queue. Gives the pause that it ended, if there was one.
+    /// Resumes a queue. Returns the pause that this ended, if there was one.
     pub(crate) async fn resume(&self, keys: &QueueKeys, by: &str) -> Result<Option<Paused>, BrokerError> {
         let mut command = script::RESUME.command(&[&keys.paused], 2, by.len() + keys.paused_channel.len());
         command.arg(by).arg(&keys.paused_channel);

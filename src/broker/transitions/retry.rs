@@ -8,8 +8,8 @@ use crate::broker::script;
 use crate::protocol::keys::QueueKeys;
 
 impl Broker {
-    /// Moves a message from its slot to the tail of the queue, and writes `errors` into the record of its call, if it has one.
-    /// False: the slot owned nothing any more.
+    /// Moves a message from its slot to the tail of the queue, and writes `errors` into the record of its call, if it has
+    /// one. Returns false if the slot no longer owned a message.
     pub(crate) async fn retry(
         &self,
         keys: &QueueKeys,

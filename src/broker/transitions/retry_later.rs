@@ -10,28 +10,28 @@ use crate::broker::script::{self, milliseconds};
 use crate::protocol::call_id::CallId;
 use crate::protocol::keys::QueueKeys;
 
-/// What a worker asks of `retry_later`.
+/// The arguments of `retry_later`.
 #[derive(Debug)]
 pub(crate) struct RetryLaterRequest<'a> {
     pub(crate) worker_key: &'a str,
     pub(crate) seq: u64,
     pub(crate) wire_id: &'a str,
-    /// For the next attempt, with this id.
+    /// The message for the next attempt, with this id.
     pub(crate) message: &'a [u8],
     pub(crate) id: CallId,
     pub(crate) delay: Duration,
-    /// What the record of its call keeps of failed attempts; empty: nothing.
+    /// The errors of failed attempts for the record of the call; empty for none.
     pub(crate) errors: &'a [u8],
 }
 
-/// What `retry_later` answered.
+/// The reply of `retry_later`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scheduled {
-    /// It is in the timetable.
+    /// The message is in the timetable.
     Done,
-    /// The slot owned nothing any more.
+    /// The slot no longer owned a message.
     Lost,
-    /// The timetable has this id already, or is not usable: the slot owns its message as before.
+    /// The timetable already has this id, or cannot be used. The slot still owns its message.
     Refused,
 }
 

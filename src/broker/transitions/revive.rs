@@ -8,17 +8,17 @@ use crate::broker::script;
 use crate::protocol::call_id::CallId;
 use crate::protocol::keys::QueueKeys;
 
-/// What `revive` answered.
+/// The reply of `revive`.
 #[derive(Debug, Default)]
 pub(crate) struct Revived {
     pub(crate) count: u64,
-    /// Calls that stay dead, each with the one that holds its lock.
+    /// Calls that stay dead, each with the call that holds its lock.
     pub(crate) locked: Vec<(CallId, CallId)>,
 }
 
 impl Broker {
-    /// Moves dead letters, given as (id, message), back to the tail of the queue. Gives how many were moved, and the
-    /// calls that stay dead, each with the one that holds its lock.
+    /// Moves dead letters, given as (id, message), back to the tail of the queue. Returns how many were moved, and the
+    /// calls that stay dead, each with the call that holds its lock.
     pub(crate) async fn revive(
         &self,
         keys: &QueueKeys,

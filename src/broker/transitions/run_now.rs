@@ -1,4 +1,4 @@
-//! Run now: moves calls from the timetable to the queue before their time.
+//! Run now: moves calls from the timetable to the queue early.
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
@@ -7,7 +7,8 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::keys::QueueKeys;
 
 impl Broker {
-    /// Moves up to [`MAX_SCHEDULED`](super::MAX_SCHEDULED) calls to the queue before their time. Gives how many were there.
+    /// Moves up to [`MAX_SCHEDULED`](super::MAX_SCHEDULED) calls to the queue before they are due. Returns how many were
+    /// moved.
     pub(crate) async fn run_now(&self, keys: &QueueKeys, ids: &[CallId]) -> Result<u64, BrokerError> {
         let script_keys = [keys.queue.as_str(), &keys.notifications, &keys.due, &keys.later];
         let mut command = script::RUN_NOW.command(&script_keys, ids.len(), 16 * ids.len());

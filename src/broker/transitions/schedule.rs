@@ -10,7 +10,7 @@ use crate::protocol::keys::QueueKeys;
 use crate::protocol::meta::since_1970;
 use crate::task::Due;
 
-/// How many calls one script call schedules, cancels or moves at the most.
+/// Maximum number of calls that one script call schedules, cancels or moves.
 pub(crate) const MAX_SCHEDULED: usize = 500;
 
 /// A call for the timetable.
@@ -22,8 +22,8 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Broker {
-    /// Puts up to [`MAX_SCHEDULED`] calls into the timetable. Says of each when it is due, in milliseconds since 1970; none
-    /// where the timetable had its id already, and the call was not scheduled.
+    /// Puts up to [`MAX_SCHEDULED`] calls into the timetable. Returns for each when it is due, in milliseconds since 1970;
+    /// `None` if the timetable already had its id, and the call was not scheduled.
     pub(crate) async fn schedule(
         &self,
         keys: &QueueKeys,
@@ -47,7 +47,7 @@ impl Broker {
     }
 }
 
-/// As `schedule` takes it.
+/// Formats the time as `schedule` expects it.
 pub(super) fn argument(due: Due) -> String {
     match due {
         Due::After(delay) => format!("+{}", delay.as_millis()),

@@ -1,4 +1,4 @@
-//! Start: notes that calls which are followed or unique have begun to run.
+//! Start: records that tracked or unique calls have begun to run.
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
@@ -14,11 +14,11 @@ pub(crate) struct Started {
     pub(crate) attempt: u32,
 }
 
-/// How many calls one script call notes at the most.
+/// Maximum number of calls that one script call records.
 const MOST: usize = 100;
 
 impl Broker {
-    /// Notes that calls have begun, each in the slot with the wire id beside it.
+    /// Records that calls have begun, each in the slot with the wire id beside it.
     pub(crate) async fn start(
         &self,
         keys: &QueueKeys,

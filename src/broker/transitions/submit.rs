@@ -1,4 +1,4 @@
-//! Submit: enqueues or schedules calls that keep a record, are unique, or go to the head or into a queue with a bound.
+//! Submit: enqueues or schedules calls that keep a record, are unique, go to the head, or go into a bounded queue.
 
 use std::time::Duration;
 
@@ -22,25 +22,26 @@ use crate::task::{Due, Overflow};
 pub(crate) struct Submission<'a> {
     pub(crate) tracking: Tracking,
     pub(crate) due: Option<Due>,
-    /// Whether it goes to the head of its queue.
+    /// Whether the call goes to the head of its queue.
     pub(crate) front: bool,
-    /// For how long a lock holds that holds for a time.
+    /// How long its lock holds, for a lock with a fixed time.
     pub(crate) period: Duration,
     pub(crate) task: &'a str,
     pub(crate) message: &'a [u8],
 }
 
-/// How many messages may wait before a call, and what happens if as many do.
+/// The bound of a queue, and what happens when it is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bound {
-    /// 0: any number.
+    /// Maximum number of waiting messages; 0 for no limit.
     most: u64,
-    /// The oldest makes room as a dead letter, and so many are kept. `None`: the new call is refused.
+    /// The oldest message makes room as a dead letter, and this many dead letters are kept. `None`: the new call is
+    /// refused.
     bury: Option<DeadLimits>,
 }
 
 impl Bound {
-    /// Any number.
+    /// No bound.
     pub(crate) const NONE: Self = Self { most: 0, bury: None };
 
     pub(crate) fn new(most: Option<u64>, overflow: Overflow, dead: &DeadConfig) -> Self {
@@ -50,22 +51,22 @@ impl Bound {
     }
 }
 
-/// What became of such a call.
+/// The result for one call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Submitted {
-    /// It waits, or is in the timetable.
+    /// The call waits, or is in the timetable.
     Taken,
-    /// Its id exists: a call in this state.
+    /// The id of the call exists: it belongs to a call in this state.
     Exists { state: String },
-    /// Another call has its lock.
+    /// Another call holds its lock.
     Locked { holder: CallId, state: String },
-    /// It took the place of this call, which was not due yet.
+    /// The call replaced this one, which was not due yet.
     Replaced { holder: CallId },
-    /// As many messages wait as may.
+    /// The queue is full.
     Full { waiting: u64 },
 }
 
-/// How many calls one script call takes at the most.
+/// Maximum number of calls in one script call.
 pub(crate) const MAX_SUBMITTED: usize = 100;
 
 impl Broker {
@@ -86,7 +87,7 @@ impl Broker {
         for call in calls {
             let Tracking { id, keep_ms, lock } = &call.tracking;
             let id = &id.as_bytes()[..];
-            // The last place: arguments may hold the same bytes, and come before.
+            // The last occurrence: the arguments come before the id and may contain the same bytes.
             let place = call.message.windows(id.len()).rposition(|bytes| bytes == id).unwrap_or_default();
             command
                 .arg(id)
@@ -106,7 +107,7 @@ impl Broker {
         script::SUBMIT.array(reply)?.into_iter().map(Submitted::read).collect()
     }
 
-    /// The same error, with the record or the lock that holds another type, if that is the problem of a single call.
+    /// The same error, naming the record or the lock that holds a wrong type, if that is the problem of a single call.
     async fn named(&self, keys: &QueueKeys, calls: &[Submission<'_>], error: BrokerError) -> BrokerError {
         let ([call], Ok(queue)) = (calls, QueueName::parse(&keys.queue)) else { return error };
         let record = keys::record(&queue, call.tracking.id);

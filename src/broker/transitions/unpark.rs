@@ -9,12 +9,12 @@ use crate::broker::transitions::acquire::texts;
 use crate::protocol::keys::{QueueKeys, waiters};
 use crate::protocol::limit::LimitName;
 
-/// How many messages one script call moves by their SHA-1 at the most.
+/// Maximum number of messages that one script call moves by their SHA-1.
 pub(crate) const MAX_UNPARKED: usize = 200;
 
 impl Broker {
     /// Moves the messages with these SHA-1, at most [`MAX_UNPARKED`], and the `count` oldest (at most 1000), to the head of
-    /// their queue. Gives how many there were, and the SHA-1 of those that were not.
+    /// their queue. Returns how many were moved, and the SHA-1 of those that were not found.
     pub(crate) async fn unpark(
         &self,
         keys: &QueueKeys,

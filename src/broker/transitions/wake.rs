@@ -1,4 +1,4 @@
-//! Wake: gives a limit back, and finds out which calls may run now.
+//! Wake: gives a limit back, and returns which calls may run now.
 
 use redis::Value;
 
@@ -8,22 +8,22 @@ use crate::broker::script;
 use crate::broker::transitions::acquire::texts;
 use crate::protocol::limit::LimitKeys;
 
-/// How many holders give a limit back with one script call, and how many calls are said to be lost, at the most.
+/// Maximum number of holders that one script call gives back, and of calls that it reports as lost.
 pub(crate) const MAX_WAKING: usize = 100;
 
-/// What `wake` is told.
+/// The arguments of `wake`.
 #[derive(Debug, Default)]
 pub(crate) struct Waking<'a> {
-    /// Whether to be told again of calls that were told to come and have not.
+    /// Whether to return calls again that were told to run and have not come.
     pub(crate) again: bool,
-    /// Who gives the limit back, and the SHA-1 of its message if its token was not used.
+    /// Holders that give the limit back, each with the SHA-1 of its message if its token was not used.
     pub(crate) released: Vec<(&'a str, &'a str)>,
-    /// The entries of calls that were told to come and are nowhere to be found.
+    /// The entries of calls that were told to run and cannot be found.
     pub(crate) lost: Vec<&'a str>,
 }
 
 impl Broker {
-    /// Gives how many calls wait for a limit, and the entries of those that may run now.
+    /// Returns how many calls wait for a limit, and the entries of those that may run now.
     pub(crate) async fn wake(
         &self,
         keys: &LimitKeys,

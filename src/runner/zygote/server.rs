@@ -21,8 +21,8 @@ use crate::sys::wait::{Ended, peek_ended, reap};
 
 /// The zygote, and its children by number.
 ///
-/// Nothing here or in `child::prepare` may use a thread-local value that is drawn at random, as a `HashMap` does: each
-/// child would have a copy of it.
+/// Nothing here or in `child::prepare` may use a randomly seeded thread-local value, as a `HashMap` does, because each
+/// child would inherit a copy.
 struct ZygoteServer {
     alone: SingleThreaded,
     control: OwnedFd,
@@ -32,7 +32,7 @@ struct ZygoteServer {
     buffer: Vec<u8>,
 }
 
-/// Serves until the worker or the subreaper is gone; then kills all and ends.
+/// Serves until the worker or the subreaper is gone. Then kills all children and exits.
 pub(super) fn run(
     alone: SingleThreaded,
     control: OwnedFd,
@@ -184,7 +184,7 @@ impl ZygoteServer {
         }
     }
 
-    /// False if the worker is gone.
+    /// Reports an event. Returns false if the worker is gone.
     fn report(&self, event: ZygoteEvent) -> bool {
         packets::send(&self.control, &encode(&event), &[]).is_ok()
     }

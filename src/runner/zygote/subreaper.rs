@@ -1,4 +1,4 @@
-//! The subreaper: the parent of the zygote, which waits for its end and kills what it has left.
+//! The subreaper: the parent of the zygote, which waits for its end and kills what it left behind.
 
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -14,7 +14,7 @@ use crate::sys::signals::{adopt_orphans, block_all, die_with, kill_process, rest
 use crate::sys::wait::{Ended, peek_ended, reap};
 use crate::sys::{descriptors, packets};
 
-/// Forks the zygote, waits for its end, and kills what it has left.
+/// Forks the zygote, waits for its end, and kills what it left behind.
 pub(super) fn run(alone: SingleThreaded, worker: Pid, control: OwnedFd, environment: ChildEnvironment) -> ! {
     name_process(c"delayed-reaper");
     restore_defaults();

@@ -9,8 +9,8 @@ use crate::worker::hooks::Hooks;
 use crate::worker::hooks::{RunReport, When};
 
 impl WorkerBuilder {
-    /// Adds a layer around each run, inside of those added before: an async function that is given the context of the run and the
-    /// rest of it.
+    /// Adds a layer around each run, inside those added before: an async function that gets the context of the run and the
+    /// rest of the run.
     ///
     /// ```no_run
     /// use delayed::{Context, Next, TaskError};
@@ -28,9 +28,9 @@ impl WorkerBuilder {
     /// # Ok(()) }
     /// ```
     ///
-    /// The first layer added is the outermost. The result of the outermost layer is the result of the run: a layer that returns
-    /// an error fails the run, one that returns `Ok(())` makes it succeed, whether or not it called [`Next::run`]. A panic in a
-    /// layer is a panic of the run. Layers count to the timeout of the run, and are dropped with it.
+    /// The first layer added is the outermost. The result of the outermost layer is the result of the run: if a layer
+    /// returns an error, the run fails; if it returns `Ok(())`, the run succeeds, whether or not it called [`Next::run`]. A
+    /// panic in a layer is a panic of the run. Layers count toward the timeout of the run, and are dropped with it.
     ///
     /// Layers see only calls whose arguments fit their task. [`Context::is_cancelled`] and [`Context::deadline`] are what the task
     /// sees: if it has no parameter [`Context`], the run is never cancelled and has no deadline there. Around a plain `fn`, layers
@@ -60,12 +60,14 @@ impl WorkerBuilder {
         self
     }
 
-    /// Adds a hook for attempts that failed: the task returned an error or panicked, its time was up, or its process crashed,
-    /// exceeded a limit or was killed. Not for a run that snoozed, or that was put back because the worker stops.
+    /// Adds a hook for attempts that failed: the task returned an error or panicked, its time was up, or its process
+    /// crashed, exceeded a limit or was killed. Runs that snoozed, or were put back because the worker stops, do not call
+    /// it.
     ///
-    /// The worker calls its hooks in its own process, when it has decided what happens to the message and before it tells Redis.
-    /// If it dies in between, the call runs again, and the hooks are called again. They run on the thread that claims and settles
-    /// all calls, so they must not block: count, or send to a channel. A hook that panics is logged, and changes nothing.
+    /// The worker calls its hooks in its own process, after it has decided what happens to the message and before it tells
+    /// Redis. If the worker dies in between, the call runs again, and the hooks are called again. Hooks run on the thread
+    /// that claims and settles all calls, so they must not block: count, or send to a channel. A hook that panics is logged
+    /// and changes nothing.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), delayed::Error> {
@@ -86,10 +88,11 @@ impl WorkerBuilder {
         self
     }
 
-    /// Adds a hook for calls that become dead letters, after that for the failure, if the call has run. It is also called for
-    /// calls that did not run: unknown tasks, arguments that do not fit, calls that have expired, malformed messages; and
-    /// for calls that a sweep of this worker buries because they took their workers down, after it has buried them, from another
-    /// thread of the runtime. Not for those that other sweepers bury. See [`on_failure`](Self::on_failure).
+    /// Adds a hook for calls that become dead letters. If the call has run, this hook follows the one for the failure. It
+    /// is also called for calls that did not run: unknown tasks, arguments that do not fit, expired calls, and malformed
+    /// messages. And it is called for calls that a sweep of this worker buries because they took their workers down; then
+    /// it runs after the burial, on another thread of the runtime. Burials by other sweepers do not call it. See
+    /// [`on_failure`](Self::on_failure).
     #[must_use]
     pub fn on_burial(mut self, hook: impl Fn(&RunReport<'_>) + Send + Sync + 'static) -> Self {
         self.hooks.push(When::Burial, hook);

@@ -1,17 +1,17 @@
-//! The end of the loop: stops what runs, settles what is left, and puts the rest back.
+//! Ends the loop: stops runs, settles finished messages, and puts the rest back.
 
 use std::time::{Duration, Instant};
 
 use crate::worker::event_loop::{EventLoop, demand};
 
-/// How long runs may react to their cancellation before they are dropped.
+/// How long runs may take to react to their cancellation before they are dropped.
 const REACT: Duration = Duration::from_millis(100);
-/// How long Redis may take to answer the last requests of a worker.
+/// How long Redis may take to answer the worker's last requests.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
 impl EventLoop {
-    /// Cancels what runs, puts it back to the heads of its queues, and settles the rest, as long as Redis answers. Gives the
-    /// number of runs that nothing can stop.
+    /// Cancels the runs, puts their messages back to the heads of their queues, and settles the rest, as long as Redis
+    /// answers. Returns the number of runs that cannot be stopped.
     pub(super) async fn drain(&mut self) -> usize {
         self.is_draining = true;
         self.queues.drain();
@@ -20,7 +20,7 @@ impl EventLoop {
         let killed = self.give_up_killed();
         self.queues.give_up_kept();
         if self.queues.picks_up() {
-            // Its reply comes when the wait before it has ended.
+            // The reply arrives after the wait before it has ended.
             self.queues.hang_up(last, demand(&self.executor, false)).await;
         }
         self.settle_rest(last).await;
@@ -49,7 +49,7 @@ impl EventLoop {
                 reports.into_iter().for_each(|done| self.on_end(done));
             }
         }
-        // A run that is aborted goes on to its next `await`, and may come to its end there.
+        // An aborted run continues to its next `await`, and may finish there.
         self.executor.abort_all();
         let react = Instant::now() + REACT;
         while self.executor.aborting() > 0 && Instant::now() < react {
@@ -58,7 +58,7 @@ impl EventLoop {
         self.take_ended();
     }
 
-    /// Sends the requests that are left, until all are answered or `until`.
+    /// Sends the remaining requests until all are answered, or until `until`.
     async fn settle_rest(&mut self, until: Instant) {
         loop {
             self.flush();

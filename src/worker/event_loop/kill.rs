@@ -1,4 +1,4 @@
-//! Kills runs on request. The heartbeat brings the requests, and the answers go to Redis.
+//! Kills runs on request. The heartbeat delivers the requests; the answers go to Redis.
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
@@ -24,7 +24,7 @@ pub(in crate::worker) async fn answer_all(broker: Broker, mut answers: Unbounded
     }
 }
 
-/// Where kill requests come from, each with the index of its queue, and where their answers go.
+/// Where kill requests come from, each with the index of its queue, and where the answers go.
 pub(in crate::worker) struct KillChannels {
     pub(in crate::worker) requests: UnboundedReceiver<(usize, KillRequest)>,
     pub(in crate::worker) answers: UnboundedSender<KillReply>,
@@ -33,9 +33,9 @@ pub(in crate::worker) struct KillChannels {
 /// Kill requests that are not finished.
 pub(super) struct Kills {
     channels: KillChannels,
-    /// For calls whose claims are not answered yet.
+    /// Requests for calls whose claims are not answered yet.
     early: Vec<(usize, KillRequest)>,
-    /// By slot, of runs that were told to end.
+    /// By slot: requests for runs that were told to end.
     begun: Vec<(usize, KillRequest)>,
 }
 
@@ -50,29 +50,29 @@ impl Kills {
     }
 
     fn answer(&self, kill: KillRequest, answer: KillAnswer) {
-        // The receiver is gone only with the worker.
+        // The receiver is gone only when the worker is.
         let _ = self.channels.answers.send(KillReply { wire_id: kill.wire_id, digest: kill.digest, answer });
     }
 
-    /// Takes the request by which a slot's run was told to end.
+    /// Takes the request that ended the run of a slot.
     fn finish(&mut self, slot: usize) -> Option<KillRequest> {
         let place = self.begun.iter().position(|(begun, _)| *begun == slot)?;
         Some(self.begun.swap_remove(place).1)
     }
 
-    /// Who asked for a slot's run to be killed, if somebody did.
+    /// Who asked to kill the run of a slot, if anyone did.
     pub(super) fn by(&self, slot: usize) -> Option<&str> {
         self.begun.iter().find(|(begun, _)| *begun == slot).map(|(_, kill)| kill.by.as_str())
     }
 
-    /// A run succeeded although it was told to end.
+    /// Handles a run that succeeded although it was told to end.
     pub(super) fn on_success(&mut self, slot: usize) {
         if let Some(kill) = self.finish(slot) {
             self.answer(kill, KillAnswer::Succeeded);
         }
     }
 
-    /// A run goes on although its deadline has passed, and nothing can be done about it. Whether it was to be killed.
+    /// Handles a run that continues past its deadline and cannot be stopped. Returns whether it was to be killed.
     pub(super) fn on_overdue(&self, slot: usize) -> bool {
         let kill = self.begun.iter().find(|(begun, _)| *begun == slot);
         if let Some((_, kill)) = kill {
@@ -81,7 +81,7 @@ impl Kills {
         kill.is_some()
     }
 
-    /// The message of a slot is settled; or it was taken away from us or put back before, and runs again.
+    /// Handles a slot whose message is settled, was taken away, or was put back and will run again.
     pub(super) fn on_settled(&mut self, slot: usize, is_done: bool) {
         if let Some(kill) = self.finish(slot) {
             self.answer(kill, if is_done { KillAnswer::Killed } else { KillAnswer::Lost });
@@ -90,7 +90,7 @@ impl Kills {
 }
 
 impl EventLoop {
-    /// A run is to be killed.
+    /// Handles a kill request.
     pub(super) fn on_kill(&mut self, queue: usize, kill: KillRequest) {
         let Some(slot) = self.queues.served(queue).slot_of(&kill.wire_id) else { return };
         let claimed_by = self.queues.claimed_by(queue, slot);
@@ -99,7 +99,7 @@ impl EventLoop {
         });
         if !is_meant {
             if self.queues.may_still_apply(queue, kill.seq) {
-                // It may be the message of a claim whose reply has not been read.
+                // Its message may be in a claim reply that has not been read.
                 self.kills.early.push((queue, kill));
             } else {
                 self.kills.answer(kill, KillAnswer::Over);
@@ -115,15 +115,15 @@ impl EventLoop {
         }
     }
 
-    /// Looks once more at requests that were ahead of what was known here.
+    /// Checks again the requests that arrived before their messages.
     pub(super) fn on_early_kills(&mut self) {
         for (queue, kill) in std::mem::take(&mut self.kills.early) {
             self.on_kill(queue, kill);
         }
     }
 
-    /// The end: runs that were told to end and have not are settled as killed all the same, since they end with the process.
-    /// Gives how many of them nothing can stop.
+    /// Settles runs as killed that were told to end and have not, because they end with the process. Returns how many of
+    /// them cannot be stopped.
     pub(super) fn give_up_killed(&mut self) -> usize {
         let before = self.executor.stuck();
         let slots: Vec<usize> = self.kills.begun.iter().map(|(slot, _)| *slot).collect();

@@ -1,4 +1,4 @@
-//! Lets calls run that name limits: asks these first, and moves what may not run yet out of the way.
+//! Runs calls that name limits: asks the limits first, and moves calls that may not run yet out of the way.
 
 use crate::broker::{Place, digest};
 use crate::protocol::call_id::CallId;
@@ -11,7 +11,7 @@ use crate::worker::phase::Phase;
 use crate::worker::settlement::Settlement;
 
 impl EventLoop {
-    /// Asks limits whether the call in a slot may run. It begins, or moves elsewhere, when they have answered.
+    /// Asks the limits whether the call in a slot may run. Once they have answered, the call begins or moves elsewhere.
     pub(super) fn ask_limits(&mut self, slot: usize, limits: Vec<LimitName>) {
         let Some((order, since)) = self.executor.await_permit(slot) else { return };
         let Some((queue, message)) = self.executor.held(slot) else { return };
@@ -38,7 +38,7 @@ impl EventLoop {
         self.executor.hand_over();
     }
 
-    /// Its limits let the call run: it begins now, or when a run before it ends.
+    /// The limits permit the call: it begins now, or when an earlier run ends.
     fn on_permitted(&mut self, ask: &Ask, batch: &mut Batch) {
         let Ask { slot, queue, order, since, .. } = *ask;
         let Some(is_alone) = self.executor.permit(slot, order) else { return };
@@ -55,7 +55,7 @@ impl EventLoop {
         }
     }
 
-    /// The call may not run yet: its message leaves the slot.
+    /// The call may not run yet, so its message leaves the slot.
     fn move_aside(&mut self, ask: &Ask, settlement: impl FnOnce(Option<Message<'_>>) -> Settlement) {
         if !self.executor.holds(ask.slot, ask.order) {
             return;
@@ -65,7 +65,7 @@ impl EventLoop {
         self.queues.settle(ask.queue, ask.slot, settlement);
     }
 
-    /// A cancelled call does not come to the limits that have told it to.
+    /// Removes a cancelled call from the waiting lines of its limits, because it will not claim its turn.
     pub(super) fn leave_lines(&mut self, queue: usize, message: &[u8]) {
         let limits = self.executor.limits_of(message);
         if !limits.is_empty() {

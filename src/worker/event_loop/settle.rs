@@ -1,4 +1,4 @@
-//! Settles the message of a run that has ended: has it decided about, logs and counts that, and tells its queue.
+//! Settles the message of an ended run: gets the decision, logs and counts it, and passes it to the queue.
 
 use tracing::Level;
 use tracing::field::{debug, display};
@@ -21,7 +21,7 @@ use crate::worker::settlement::Settlement;
 use crate::worker::stats::count;
 
 impl EventLoop {
-    /// A run has ended.
+    /// Settles the message of a run that has ended.
     pub(super) fn settle(&mut self, end: RunEnd) {
         crash::point("run", "heard");
         let task = end.run.task.map(|task| self.executor.task(task));
@@ -64,7 +64,7 @@ impl EventLoop {
             }
             self.kills.on_success(slot);
         } else if self.is_draining && matches!(settlement, Settlement::PutBack { .. }) {
-            // With those that still run, in the order of their claims.
+            // Put back together with the messages that still run, in the order of their claims.
             self.cancelled.push(end.run);
             return;
         } else {
@@ -76,7 +76,7 @@ impl EventLoop {
         self.queues.settle(queue, slot, settlement);
     }
 
-    /// Counts and logs what was decided about a message whose run did not succeed.
+    /// Counts and logs the decision about a message whose run did not succeed.
     fn record(
         &mut self,
         run: &FinishedRun,
@@ -84,7 +84,7 @@ impl EventLoop {
         outcome: &Outcome,
         settlement: &Settlement,
     ) {
-        // That of an unknown task may be long.
+        // The path of an unknown task may be long.
         let path = message.map_or("", |message| message.task());
         let long = (path.len() > LONGEST).then(|| excerpt(path));
         let task = long.as_deref().unwrap_or(path);
@@ -114,9 +114,9 @@ impl EventLoop {
                 let ended = Ended { task, call_id: id, duration: run.took, attempt };
                 self.failures.retried(queue, ended, settlement.delay(), outcome);
             }
-            // Of a call that has not begun.
+            // The call has not begun.
             Settlement::Park { .. } | Settlement::Defer { .. } => {}
-            // It is logged when it is a dead letter.
+            // Logged once the dead letter is written.
             Settlement::Bury { .. } => count(&counters.buried, 1),
             Settlement::Leave => {
                 count(&counters.lost, 1);
@@ -140,7 +140,7 @@ impl EventLoop {
         }
     }
 
-    /// A run goes on although its deadline has passed, and nothing can be done about it.
+    /// Reports a run that continues past its deadline and cannot be stopped.
     pub(super) fn on_overdue(&mut self, overdue: Overdue) {
         let Overdue { slot, queue, task, call_id, why, elapsed } = overdue;
         count(&self.counters.overdue, 1);
@@ -154,14 +154,14 @@ impl EventLoop {
     }
 }
 
-/// Logs a success; the caller has checked that somebody wants it.
+/// Logs a success. The caller has checked that this level is enabled.
 fn log_success(queue: &QueueName, run: &FinishedRun) {
     let Ok(message) = Message::decode(&run.message) else { return };
     let attempt = message.attempts().saturating_add(1);
     tracing::debug!(%queue, task = message.task(), call_id = message.id().map(display), attempt, duration = run.took.map(debug), "task succeeded");
 }
 
-/// Whether there was a run, and it came to no good end.
+/// Whether there was a run that did not succeed.
 fn has_failed(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Failed(error) => !error.is_snooze(),

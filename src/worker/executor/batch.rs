@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// How long runs may be polled in place, one after the other, before the loop looks for replies again: what has ended is not
-/// released meanwhile, and runs again when the worker dies.
+/// How long runs may be polled in place, one after another, before the loop checks for replies again. Meanwhile, finished
+/// messages are not released, and would run again if the worker died.
 const SLICE: Duration = Duration::from_micros(100);
-/// When fewer than so many runs took that long, the next ones are spawned, so that other threads take a part of them.
+/// If fewer runs than this took that long, the next ones are spawned, so that other threads share the work.
 const MANY: usize = 16;
 
-/// How many runs have been polled in place, one after the other, and how long that took.
+/// Counts and times runs that are polled in place, one after another.
 pub(in crate::worker) struct Batch {
     began: Instant,
     last: Instant,
@@ -26,7 +26,7 @@ impl Batch {
         self.last.duration_since(self.began) < SLICE
     }
 
-    /// Whether the next runs shall begin when the loop has looked for replies.
+    /// Whether the next runs must wait until the loop has checked for replies.
     pub(in crate::worker) fn is_over(&self) -> bool {
         !self.has_time() && self.count >= MANY
     }
@@ -36,7 +36,7 @@ impl Batch {
         self.last
     }
 
-    /// Another run has been polled: the time that it took.
+    /// Notes that another run has been polled. Returns how long that took.
     pub(in crate::worker) fn ran(&mut self) -> Duration {
         self.count += 1;
         self.lap()

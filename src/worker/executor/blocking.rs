@@ -1,4 +1,4 @@
-//! Runs functions that block, on the runtime's blocking threads: many quick ones on one thread.
+//! Runs blocking functions on the runtime's blocking threads: many quick ones share one thread.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ pub(super) struct BlockingRun {
     pub(super) speed: Arc<Speed>,
     pub(super) queue: Arc<ServedQueue>,
     pub(super) message: Bytes,
-    /// None when its task does not ask for its context.
+    /// `None` if its task does not take its context.
     pub(super) cancellation: Option<Cancellation>,
 }
 
@@ -30,9 +30,9 @@ pub(super) struct BlockingRun {
 pub(in crate::worker) struct Shared {
     pub(in crate::worker) states: Arc<States>,
     pub(in crate::worker) layers: Layers,
-    /// Where runs of calls with a record report their progress to.
+    /// Where runs of calls with a record report their progress.
     pub(in crate::worker) reporter: Option<Reporter>,
-    /// Of runs that do not ask for their context, and so hear nothing of it.
+    /// For runs that do not take their context and cannot notice a cancellation.
     pub(in crate::worker) unheard: Cancellation,
 }
 
@@ -47,9 +47,9 @@ pub(super) struct BlockingRuns {
 #[derive(Default)]
 struct State {
     waiting: VecDeque<BlockingRun>,
-    /// Threads that work, or were asked for.
+    /// Threads that are working or were requested.
     threads: usize,
-    /// Those of them that were asked for and have not come yet.
+    /// Those of them that were requested and have not started yet.
     asked: usize,
 }
 
@@ -58,24 +58,24 @@ impl BlockingRuns {
         Self { state: Arc::default(), done, shared }
     }
 
-    /// How many threads work, or were asked for.
+    /// How many threads are working or were requested.
     pub(super) fn threads(&self) -> usize {
         self.state().threads
     }
 
-    /// Hands over runs. Those of quick tasks share one thread, every other one gets a thread of its own, as long as there are
-    /// no more than `most`: then they wait for one of those.
+    /// Hands over runs. Runs of quick tasks share one thread; every other run gets its own. Beyond `most` threads, runs
+    /// wait for one of the existing threads.
     pub(super) fn push(&self, runs: Vec<BlockingRun>, most: usize) {
         let mut state = self.state();
         state.waiting.extend(runs);
-        // Also for runs that were handed over before, as long as no thread has come for them.
+        // Includes runs that were handed over earlier and that no thread has taken yet.
         let slow = state.waiting.iter().filter(|run| !run.speed.is_quick()).count();
         let wanted = slow + usize::from(slow < state.waiting.len());
         self.ask(&mut state, wanted, most);
     }
 
-    /// Gives every run that still waits a thread of its own, as long as there are no more than `most`: the one before it was
-    /// not as quick as it used to be. Takes back those that get none; gives their slots.
+    /// Gives every waiting run its own thread, up to `most` threads, because an earlier run is slower than expected. Takes
+    /// back the runs that get no thread; returns their slots.
     pub(super) fn help(&self, most: usize) -> Vec<usize> {
         let mut state = self.state();
         let wanted = state.waiting.len();
@@ -84,7 +84,7 @@ impl BlockingRuns {
         state.waiting.drain(asked.min(wanted)..).map(|run| run.slot).collect()
     }
 
-    /// Takes back the runs that have not begun. Gives their slots.
+    /// Takes back the runs that have not begun. Returns their slots.
     pub(super) fn withdraw(&self) -> Vec<usize> {
         self.state().waiting.drain(..).map(|run| run.slot).collect()
     }
@@ -96,7 +96,7 @@ impl BlockingRuns {
         place.is_some_and(|place| waiting.remove(place).is_some())
     }
 
-    /// Asks for threads until so many are to come, or there are `most`.
+    /// Requests threads until `wanted` of them are starting, or there are `most` in total.
     fn ask(&self, state: &mut State, wanted: usize, most: usize) {
         while state.asked < wanted && state.threads < most {
             state.asked += 1;
@@ -112,12 +112,12 @@ impl BlockingRuns {
             let began = Instant::now();
             let outcome = self.run(&run);
             run.speed.learn(began.elapsed());
-            // The loop is gone only when it has taken back what waits.
+            // The loop ends only after it has taken back the waiting runs.
             let _ = self.done.send(Done { slot: run.slot, outcome: Some(outcome), stats: None });
         }
     }
 
-    /// The next run of a thread, which ends when there is none.
+    /// The next run for a thread. The thread ends if there is none.
     fn next(&self) -> Option<BlockingRun> {
         let mut state = self.state();
         let run = state.waiting.pop_front();
@@ -126,7 +126,7 @@ impl BlockingRuns {
     }
 
     fn run(&self, run: &BlockingRun) -> Outcome {
-        // It was read once before it came here, so it can be read again.
+        // The message was decoded before it came here, so decoding succeeds again.
         match Message::decode(&run.message) {
             Ok(message) => {
                 let scope = Scope::new(

@@ -1,4 +1,4 @@
-//! The deadline of a run, and what happens when it passes: the run is asked to end, then dropped, then left alone.
+//! Enforces the deadline of a run: the run is asked to end, then dropped, then left alone.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -6,25 +6,25 @@ use crate::isolation::Timeouts;
 use crate::protocol::message::Message;
 use crate::runner::{Outcome, TimeLimit};
 
-/// How long a run that was dropped may take to come to an `await`.
+/// How long a dropped run may take to reach an `await`.
 const STUBBORN: Duration = Duration::from_millis(500);
 
-/// The time that a call gives its run.
+/// The time that a call allows for its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::worker) struct Allotment {
-    /// From when it begins.
+    /// Counted from the start of the run.
     pub(in crate::worker) timeout: Option<Duration>,
-    /// Whenever it begins.
+    /// Regardless of when the run starts.
     pub(in crate::worker) expires: Option<Instant>,
 }
 
 impl Allotment {
     const ENDLESS: Self = Self { timeout: None, expires: None };
 
-    /// What the message says; where it does not, `timeouts` hold.
+    /// Reads the allotment from the message; `timeouts` apply where the message names none.
     ///
-    /// The expiry on the wire is a moment of the wall clock. It is compared with that once, here: from here on the
-    /// clock is monotonic.
+    /// The expiry on the wire is a wall-clock time. It is compared with the wall clock once, here; all later comparisons
+    /// use the monotonic clock.
     pub(in crate::worker) fn of(message: &Message<'_>, timeouts: Timeouts) -> Result<Self, Outcome> {
         let timeout = message.timeout_ms().map(Duration::from_millis).or(timeouts.timeout);
         let Some(expires) = message.expires_ms().map(Duration::from_millis) else {
@@ -33,38 +33,38 @@ impl Allotment {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         match expires.checked_sub(now) {
             None | Some(Duration::ZERO) => Err(Outcome::Expired { late: now - expires }),
-            // What is too far away for a clock is without end.
+            // A time beyond the range of the clock means no limit.
             Some(left) => Ok(Self { timeout, expires: Instant::now().checked_add(left) }),
         }
     }
 }
 
-/// The time that one run has.
+/// The deadline of one run, and how far its enforcement has come.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::worker) struct RunDeadline {
     began: Instant,
     until: Instant,
     grace: Duration,
     stage: Stage,
-    /// When its timer rings; none when nothing more is done. A timer of the same run that rings before was set earlier, and
-    /// counts no more.
+    /// When its timer fires; `None` if nothing more is done. A timer of the same run that fires earlier is outdated and is
+    /// ignored.
     rings: Option<Instant>,
 }
 
-/// How far it has come with a run whose time is up.
+/// How far the enforcement of a deadline has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It is not up.
+    /// The deadline has not passed.
     InTime,
     /// The run was asked to end.
     Asked,
-    /// The run is to be dropped at its next `await`.
+    /// The run is dropped at its next `await`.
     Dropped,
-    /// The run goes on, and nothing can be done about it.
+    /// The run continues, and nothing can stop it.
     Overdue,
 }
 
-/// What is done when a timer rings.
+/// What to do when a timer fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::worker) enum Step {
     Ask,
@@ -73,25 +73,25 @@ pub(in crate::worker) enum Step {
 }
 
 impl RunDeadline {
-    /// The time of a run that begins now; none without end.
+    /// The deadline of a run that begins now; `None` if it has no limit.
     pub(in crate::worker) fn start(allotment: Allotment, grace: Duration) -> Option<Self> {
         if allotment == Allotment::ENDLESS {
             return None; // As most are: no look at the clock.
         }
         let began = Instant::now();
-        // What is too far away for a clock is without end.
+        // A time beyond the range of the clock means no limit.
         let timeout = allotment.timeout.and_then(|timeout| began.checked_add(timeout));
         let until = [timeout, allotment.expires].into_iter().flatten().min()?;
         Some(Self { began, until, grace, stage: Stage::InTime, rings: Some(until) })
     }
 
-    /// The time of a run of which it is not known when it began, and which may go on without end.
+    /// The deadline of a run whose start is unknown and which may run without limit.
     pub(in crate::worker) fn endless(grace: Duration) -> Self {
         let now = Instant::now();
         Self { began: now, until: now, grace, stage: Stage::InTime, rings: None }
     }
 
-    /// Its time is up at once, if it is not already. What goes on in spite of that is looked at once more.
+    /// Lets the deadline pass now, if it has not already. A run that continues nevertheless is checked once more.
     pub(in crate::worker) fn end(&mut self, now: Instant) {
         if matches!(self.stage, Stage::InTime | Stage::Overdue) {
             (self.until, self.rings) = (now, Some(now));
@@ -103,22 +103,22 @@ impl RunDeadline {
         self.until
     }
 
-    /// How long it has then.
+    /// How long the run has after that.
     pub(in crate::worker) fn grace(&self) -> Duration {
         self.grace
     }
 
-    /// When its timer rings; none when nothing more is done.
+    /// When its timer fires; `None` if nothing more is done.
     pub(in crate::worker) fn next_timer(&self) -> Option<Instant> {
         self.rings
     }
 
-    /// Whether it was told that its time is up, or was to be dropped for that.
+    /// Whether the run was told that its time is up, or was to be dropped for that reason.
     pub(in crate::worker) fn is_up(&self) -> bool {
         self.stage != Stage::InTime
     }
 
-    /// Whether nothing could be done about it when its time was up.
+    /// Whether nothing could stop the run when its time was up.
     pub(in crate::worker) fn is_overdue(&self) -> bool {
         self.stage == Stage::Overdue
     }
@@ -128,12 +128,12 @@ impl RunDeadline {
         self.began.elapsed()
     }
 
-    /// What a run comes to that was made to end.
+    /// The outcome of a run that was made to end.
     pub(in crate::worker) fn timed_out(&self) -> Outcome {
         Outcome::TimedOut { limit: TimeLimit::Soft, after: self.elapsed(), signal: None }
     }
 
-    /// The timer rings: what to do, and when it rings again. A run that takes its context `listens`.
+    /// Handles a timer: returns what to do, and when the timer fires next. A run that takes its context `listens`.
     pub(in crate::worker) fn on_timer(
         &mut self,
         now: Instant,
@@ -249,11 +249,11 @@ mod tests {
         clock.end(now);
         assert_eq!((clock.until(), clock.rings), (now, Some(now)));
         assert_eq!(clock.on_timer(now, true, true), (Step::Ask, Some(now + 2 * SECOND)));
-        // Once more, and its old timer: neither hastens it.
+        // A second request and the old timer: neither shortens the grace.
         clock.end(now + SECOND);
         assert_eq!(clock.rings, Some(now + 2 * SECOND));
         assert!(first > now + 2 * SECOND && clock.is_up() && !clock.is_overdue());
-        // What goes on in spite of all is looked at again whenever somebody asks.
+        // A run that continues nevertheless is checked again on each request.
         let mut endless = RunDeadline::endless(SECOND);
         for _ in 0..2 {
             endless.end(now);

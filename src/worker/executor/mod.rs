@@ -1,7 +1,7 @@
 //! Runs messages: polled in place, spawned, on blocking threads, or in processes of their own.
 //!
-//! [`Executor`] holds the message of each slot from its claim to the end of its run, with its deadline. It knows nothing of
-//! Redis: how a run ends is a [`RunEnd`], and the event loop decides what that means.
+//! [`Executor`] holds the message of each slot, with its deadline, from its claim to the end of its run. It knows nothing
+//! of Redis: it reports how a run ended as a [`RunEnd`], and the event loop decides what follows.
 
 mod batch;
 mod blocking;
@@ -42,16 +42,16 @@ pub(super) use self::prefetched::NextPrefetched;
 pub(super) use self::runs::{FinishedRun, LongRun, RunEnd};
 pub(super) use self::start::Begun;
 
-/// After how long runs of quick blocking tasks that still wait get threads of their own.
+/// How long runs of quick blocking tasks wait before they get threads of their own.
 const HELP_AFTER: Duration = Duration::from_millis(2);
-/// How many blocking runs are handed over at most while as many run as may: a thread that is handed one run after another
-/// sleeps in between, and waking it takes longer than a quick run.
+/// How many blocking runs may be handed over beyond the concurrency. A thread that receives runs one by one sleeps in
+/// between, and waking it takes longer than a quick run.
 const JOINED: usize = 256;
 
-/// How many long runs a worker names: each takes about 80 bytes of every heartbeat.
+/// How many long runs a worker reports: each adds about 80 bytes to every heartbeat.
 const MOST_LONG_RUNS: usize = 256;
 
-/// What an executor is made of.
+/// The parts of an executor.
 pub(super) struct ExecutorParts {
     pub(super) queues: Vec<Arc<ServedQueue>>,
     pub(super) lease: Duration,
@@ -59,7 +59,7 @@ pub(super) struct ExecutorParts {
     pub(super) limiter: PrefetchLimiter,
     pub(super) tasks: TaskTable,
     pub(super) shared: Shared,
-    /// Where tasks run that are isolated.
+    /// Runs isolated tasks.
     pub(super) processes: Option<Processes>,
     pub(super) done: UnboundedSender<Done>,
     pub(super) ended: UnboundedReceiver<Done>,
@@ -69,7 +69,7 @@ pub(super) struct ExecutorParts {
 pub(super) struct Executor {
     queues: Vec<Arc<ServedQueue>>,
     lease: Duration,
-    /// How many runs go on at most.
+    /// Maximum number of concurrent runs.
     concurrency: usize,
     limiter: PrefetchLimiter,
     tasks: TaskTable,
@@ -80,18 +80,18 @@ pub(super) struct Executor {
     runs: Runs,
     prefetched: PrefetchedMessages,
     blocking: BlockingRuns,
-    /// Blocking runs that begin together.
+    /// Blocking runs that are handed over together.
     to_hand_over: Vec<BlockingRun>,
-    /// When blocking runs that still wait get threads of their own.
+    /// When waiting blocking runs get threads of their own.
     help_at: Option<Instant>,
-    /// Whether blocking runs may be handed over behind others.
+    /// Whether blocking runs may be queued behind others.
     joins: bool,
     timers: Timers,
     /// When all runs are given up, once the worker stops.
     stop_at: Option<Instant>,
 }
 
-/// A run that goes on although its deadline has passed, and nothing can be done about it.
+/// A run that continues past its deadline and cannot be stopped.
 pub(super) struct Overdue {
     pub(super) slot: usize,
     pub(super) queue: usize,
@@ -101,11 +101,11 @@ pub(super) struct Overdue {
     pub(super) elapsed: Duration,
 }
 
-/// What became of a run that was to be killed.
+/// The result of killing a run.
 pub(super) enum Killed {
-    /// It has not begun, and does not.
+    /// The run had not begun, and never will.
     NotBegun,
-    /// It ends within that time, or is found to be overdue.
+    /// The run ends within that time, or is reported as overdue.
     Ends(Duration),
 }
 
@@ -140,7 +140,7 @@ impl Executor {
         &self.limiter
     }
 
-    /// Has the limiter take into account what it learnt.
+    /// Makes the limiter apply what it learned.
     pub(super) fn update_limiter(&mut self) {
         self.limiter.update();
     }
@@ -149,7 +149,7 @@ impl Executor {
         self.tasks.get(id)
     }
 
-    /// Whether a task of that name is known.
+    /// Whether a task of that name is registered.
     pub(super) fn knows(&self, task: &str) -> bool {
         self.tasks.find(task).is_some()
     }
@@ -166,7 +166,7 @@ impl Executor {
         self.runs.hold(slot, queue, message, is_suspect, is_alone);
     }
 
-    /// How many messages run, or are to begin.
+    /// How many messages run or are about to begin.
     pub(super) fn running(&self) -> usize {
         self.runs.running()
     }
@@ -176,7 +176,7 @@ impl Executor {
         self.runs.begun()
     }
 
-    /// Whether as many run as may.
+    /// Whether the maximum number of messages runs.
     pub(super) fn is_busy(&self) -> bool {
         self.runs.places() >= self.concurrency
     }
@@ -187,8 +187,8 @@ impl Executor {
         self.concurrency.saturating_sub(elsewhere).max(1)
     }
 
-    /// Whether a run of this message may be handed over behind others, though as many run as may: it is quick, and so were
-    /// those before it.
+    /// Whether a run of this message may be handed over behind others although the maximum number runs: its task is quick,
+    /// and so are the tasks of the earlier runs.
     fn may_join(&self, message: &[u8]) -> bool {
         let has_place = (1..JOINED).contains(&self.runs.handed_over()) && self.joins;
         has_place
@@ -198,23 +198,23 @@ impl Executor {
                 .is_some_and(|task| self.tasks.get(task).is_quick_blocking())
     }
 
-    /// Whether no more may begin now: as many run as may, or others were claimed before.
+    /// Whether no more may begin now: the maximum number runs, or earlier claims wait.
     pub(super) fn is_full(&self) -> bool {
         self.has_prefetched() || self.is_busy()
     }
 
-    /// Whether a message is to run alone, or does.
+    /// Whether the executor holds a message that runs alone, or is to.
     pub(super) fn has_one_alone(&self) -> bool {
         self.runs.has_one_alone()
     }
 
-    /// A message that is to run alone and has not begun: its queue, slot, bytes, and whether Redis has noted it.
+    /// The message that is to run alone and has not begun: its queue, slot, bytes, and whether Redis has noted its start.
     pub(super) fn to_begin_alone(&self) -> Option<(usize, usize, &Bytes, bool)> {
         let (slot, running) = self.runs.to_begin_alone()?;
         Some((running.queue(), slot, running.message(), running.is_noted()))
     }
 
-    /// Notes that Redis has noted that a suspect begins.
+    /// Notes that Redis has recorded the start of a suspect.
     pub(super) fn note_begun(&mut self, slot: usize) {
         if let Some(running) = self.runs.get_mut(slot) {
             running.note_begun();
@@ -227,38 +227,38 @@ impl Executor {
         self.tasks.find(message.task()).map_or(Vec::new(), |task| self.tasks.get(task).limits_of(&message))
     }
 
-    /// Notes that the limits of the call in a slot are asked. Gives its place in the order of claims, which tells the messages
-    /// of one slot apart, and the time on the clock of its queue.
+    /// Notes that the limits of the call in a slot are being asked. Returns its position in the order of claims, which
+    /// identifies the message within its slot, and the time on the clock of its queue.
     pub(super) fn await_permit(&mut self, slot: usize) -> Option<(u64, u64)> {
         let running = self.runs.get_mut(slot)?;
         running.set_permit(Permit::Asked);
         Some((running.order(), self.queues[running.queue()].now()))
     }
 
-    /// Notes that the limits of the call in a slot let it run. Gives whether it is to run alone; `None` when the slot holds
-    /// another message by now, or none.
+    /// Notes that its limits permit the call in a slot. Returns whether it is to run alone; `None` if the slot is empty or
+    /// holds another message by now.
     pub(super) fn permit(&mut self, slot: usize, order: u64) -> Option<bool> {
         let running = self.runs.get_mut(slot).filter(|running| running.order() == order)?;
         running.set_permit(Permit::Granted);
         Some(running.is_alone())
     }
 
-    /// Whether a slot still holds the message with this place in the order of claims.
+    /// Whether a slot still holds the message with this position in the order of claims.
     pub(super) fn holds(&self, slot: usize, order: u64) -> bool {
         self.runs.get(slot).is_some_and(|running| running.order() == order)
     }
 
-    /// Whether the lease of a slot has ended since that time, so that others may run its message.
+    /// Whether the lease of a slot has ended since then, so that others may run its message.
     pub(super) fn has_lapsed_since(&self, queue: usize, slot: usize, since: u64) -> bool {
         self.queues[queue].has_lapsed(slot, since, self.lease)
     }
 
-    /// What a slot holds: the queue and the bytes.
+    /// The contents of a slot: queue and bytes.
     pub(super) fn held(&self, slot: usize) -> Option<(usize, &Bytes)> {
         self.runs.get(slot).map(|running| (running.queue(), running.message()))
     }
 
-    /// The call that a slot runs, if it is followed, to be noted as begun.
+    /// The call that a slot runs, to be recorded as begun, if it is tracked.
     pub(super) fn started(&self, slot: usize) -> Option<Started> {
         let running = self.runs.get(slot)?;
         let tracking = *running.tracking()?;
@@ -266,7 +266,7 @@ impl Executor {
         Some(Started { slot, tracking, attempt: attempts.saturating_add(1) })
     }
 
-    /// Takes the message out of a slot; `None` when it was emptied before.
+    /// Takes the message out of a slot; `None` if the slot was emptied before.
     pub(super) fn take(&mut self, slot: usize) -> Option<FinishedRun> {
         let run = self.runs.take(slot)?;
         if let Some(took) = run.took {
@@ -275,7 +275,7 @@ impl Executor {
         Some(run)
     }
 
-    /// The end of a run that was reported; `None` when its slot was emptied before.
+    /// Ends the run that a report is about; `None` if its slot was emptied before.
     pub(super) fn finish(&mut self, done: Done) -> Option<RunEnd> {
         let Done { slot, outcome, stats } = done;
         let handed_over = self.runs.handed_over();
@@ -284,17 +284,17 @@ impl Executor {
         Some(RunEnd { run, outcome, stats })
     }
 
-    /// Ends what a slot holds with this outcome, whatever it does; `None` when it was emptied before.
+    /// Ends the run of a slot with this outcome, whatever it is doing; `None` if the slot was emptied before.
     pub(super) fn end_as(&mut self, slot: usize, outcome: Outcome) -> Option<RunEnd> {
         Some(RunEnd { run: self.take(slot)?, outcome: Some(outcome), stats: None })
     }
 
-    /// Takes reports of ended runs, up to so many at once. Cancel-safe.
+    /// Takes reports of ended runs, up to `most` at once. Cancel-safe.
     pub(super) async fn ended(&mut self, reports: &mut Vec<Done>, most: usize) -> usize {
         self.ended.recv_many(reports, most).await
     }
 
-    /// A report that is here already.
+    /// A report that has already arrived.
     pub(super) fn ended_now(&mut self) -> Option<Done> {
         self.ended.try_recv().ok()
     }
@@ -306,13 +306,13 @@ impl Executor {
         }
         self.blocking.push(std::mem::take(&mut self.to_hand_over), self.most_threads());
         if self.runs.handed_over() > self.blocking.threads() {
-            // Quick ones share a thread, and are looked after a little later.
+            // Quick runs share a thread, and are checked a little later.
             self.help_at.get_or_insert_with(|| Instant::now() + HELP_AFTER);
         }
     }
 
-    /// Gives blocking runs that still wait threads of their own, since one before them is not as quick as it used to be.
-    /// Those that get none wait as if they had not begun, so that they can be put back for others.
+    /// Gives waiting blocking runs threads of their own, because an earlier run is slower than expected. Runs that get no
+    /// thread count as not begun, so that they can be put back for others.
     fn help_blocking(&mut self) {
         let left = self.blocking.help(self.most_threads());
         self.joins = left.is_empty();
@@ -322,7 +322,7 @@ impl Executor {
         }
     }
 
-    /// Kills what a slot holds.
+    /// Kills the run of a slot.
     pub(super) fn kill(&mut self, slot: usize, by: &str) -> Killed {
         let has_begun = match self.runs.get(slot).map(|running| running.stop()) {
             None | Some(Stop::NotNeeded) => false,
@@ -333,11 +333,11 @@ impl Executor {
                 return Killed::Ends(Duration::ZERO);
             }
         };
-        // As when its deadline passes: it is asked, has its grace, and is dropped; or is found to be overdue.
+        // As after its deadline: the run is asked to end, gets its grace, and is dropped, or is found overdue.
         if has_begun { Killed::Ends(self.end_now(slot)) } else { Killed::NotBegun }
     }
 
-    /// Lets the deadline of what runs in a slot pass now. Gives how long it has to end by itself.
+    /// Lets the deadline of the run in a slot pass now. Returns how long the run has to end by itself.
     fn end_now(&mut self, slot: usize) -> Duration {
         let Some(running) = self.runs.get_mut(slot) else { return Duration::ZERO };
         let grace = running.task().map_or(Timeouts::GRACE, |task| self.tasks.get(task).timeouts.grace());
@@ -348,7 +348,7 @@ impl Executor {
         grace
     }
 
-    /// When something is to be done by [`Self::on_timer`] or [`Self::overdue_prefetched`].
+    /// When [`Self::on_timer`] or [`Self::overdue_prefetched`] is due.
     pub(super) fn next_timer(&mut self) -> Option<Instant> {
         let run = self.timers.next(&self.runs);
         run.into_iter().chain(self.help_at).chain(self.check_prefetched_at()).min()
@@ -360,7 +360,7 @@ impl Executor {
         self.help_at.is_some() || !self.timers.is_empty() || self.check_prefetched_at().is_some_and(is_due)
     }
 
-    /// Asks runs to end whose deadlines have passed, and drops those that do not. Gives those that go on all the same.
+    /// Asks runs to end whose deadlines have passed, and drops those that do not. Returns those that continue nevertheless.
     pub(super) fn on_timer(&mut self, now: Instant) -> Vec<Overdue> {
         let mut overdue = Vec::new();
         while let Some(slot) = self.timers.take(now, &self.runs) {
@@ -381,17 +381,17 @@ impl Executor {
         overdue
     }
 
-    /// The tasks that run at this moment.
+    /// The names of the tasks that are running.
     pub(super) fn names_of_running(&self) -> String {
         self.runs.names()
     }
 
-    /// The longest of the runs that have lasted for a heartbeat or longer.
+    /// The longest of the runs that have lasted at least one heartbeat.
     pub(super) fn long_runs(&self) -> Vec<LongRun> {
         self.runs.long(self.lease / 4, MOST_LONG_RUNS)
     }
 
-    /// Tells the runs that they will be given up at `deadline`.
+    /// Announces to the runs that they will be given up at `deadline`.
     pub(super) fn announce(&mut self, deadline: Instant) {
         self.stop_at = Some(deadline);
         self.runs.announce(deadline);
@@ -405,22 +405,22 @@ impl Executor {
         }
     }
 
-    /// Stops what can be stopped: a future at its next `await`, a process where it is.
+    /// Stops every run that can be stopped: a future at its next `await`, a process at once.
     pub(super) fn abort_all(&self) {
         self.runs.abort_all();
     }
 
-    /// How many runs go on at this moment.
+    /// How many runs are in progress.
     pub(super) fn underway(&self) -> usize {
         self.runs.underway()
     }
 
-    /// How many runs go on that can be stopped.
+    /// How many runs are in progress that can be stopped.
     pub(super) fn aborting(&self) -> usize {
         self.runs.aborting()
     }
 
-    /// How many runs go on that nothing can stop but the end of this process.
+    /// How many runs are in progress that only the end of this process can stop.
     pub(super) fn stuck(&self) -> usize {
         self.runs.stuck()
     }
@@ -432,7 +432,7 @@ impl Executor {
 }
 
 impl Drop for Executor {
-    /// The worker's future was dropped, or the loop has ended: nothing of it runs on.
+    /// The worker's future was dropped, or the loop has ended: no run may continue.
     fn drop(&mut self) {
         self.cancel_all();
         self.abort_all();

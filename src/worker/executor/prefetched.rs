@@ -1,4 +1,4 @@
-//! Messages that were claimed ahead, in the order of their claims, until a run before them ends.
+//! Prefetched messages, in the order of their claims, until an earlier run ends.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use crate::worker::prefetch_limiter::PATIENCE;
 #[derive(Debug, Clone, Copy)]
 struct Prefetched {
     slot: usize,
-    /// Its place in the order of claims: it tells the messages of one slot apart.
+    /// Its position in the order of claims, which identifies the message within its slot.
     order: u64,
-    /// Since when, on the clock of its queue.
+    /// When it was claimed, on the clock of its queue.
     since: u64,
 }
 
@@ -20,7 +20,7 @@ struct Prefetched {
 #[derive(Debug, Default)]
 pub(super) struct PrefetchedMessages {
     waiting: VecDeque<Prefetched>,
-    /// When to check whether the first of them has waited for too long.
+    /// When to check whether the first of them has waited too long.
     check_at: Option<Instant>,
 }
 
@@ -29,19 +29,19 @@ pub(super) struct PrefetchedMessages {
 pub(in crate::worker) enum NextPrefetched {
     /// Nothing, or no run has ended.
     None,
-    /// The lease of the first one has ended: others may run it already, and what is behind it.
+    /// The lease of the first one has ended: others may already run it and those behind it.
     Lapsed,
-    /// The message of this slot, of this queue.
+    /// The message in this slot of this queue.
     Slot { queue: usize, slot: usize },
 }
 
 impl Executor {
-    /// Whether messages wait that were claimed ahead.
+    /// Whether prefetched messages wait.
     pub(in crate::worker) fn has_prefetched(&self) -> bool {
         !self.prefetched.waiting.is_empty()
     }
 
-    /// Leaves the message of a slot until others have ended.
+    /// Leaves the message of a slot waiting until others have ended.
     pub(in crate::worker) fn leave_prefetched(&mut self, slot: usize) {
         if let Some(running) = self.runs.get(slot) {
             let (order, since) = (running.order(), self.queues[running.queue()].now());
@@ -49,7 +49,7 @@ impl Executor {
         }
     }
 
-    /// The same for one that was claimed before all others that wait.
+    /// Does the same for a message that was claimed before all others that wait.
     pub(in crate::worker) fn leave_prefetched_first(&mut self, slot: usize) {
         if let Some(running) = self.runs.get(slot) {
             let (order, since) = (running.order(), self.queues[running.queue()].now());
@@ -79,12 +79,12 @@ impl Executor {
         NextPrefetched::None
     }
 
-    /// Gives them all up, where the worker ends and puts back what its slots hold.
+    /// Gives up all of them, because the worker is ending and puts back the contents of its slots.
     pub(in crate::worker) fn clear_prefetched(&mut self) {
         self.prefetched.waiting.clear();
     }
 
-    /// Takes all that have not begun and are still held, last claim first: their queues and slots.
+    /// Takes all that have not begun and are still held, last claim first. Returns their queues and slots.
     pub(in crate::worker) fn take_prefetched(&mut self) -> Vec<(usize, usize)> {
         let mut taken = Vec::new();
         while let Some(last) = self.prefetched.waiting.pop_back() {
@@ -96,7 +96,7 @@ impl Executor {
         taken
     }
 
-    /// Takes those of one queue that have not begun and are still held, first claim first: their slots.
+    /// Takes those of one queue that have not begun and are still held, first claim first. Returns their slots.
     pub(in crate::worker) fn take_prefetched_of(&mut self, queue: usize) -> Vec<usize> {
         let waiting = std::mem::take(&mut self.prefetched.waiting);
         let (taken, others): (VecDeque<_>, VecDeque<_>) =
@@ -107,7 +107,7 @@ impl Executor {
         slots
     }
 
-    /// Sets a timer, so that they do not wait for long where that is not wanted.
+    /// Sets a timer that limits their waiting time, unless the prefetch is fixed.
     pub(in crate::worker) fn watch_prefetched(&mut self) {
         if !self.has_prefetched() || self.limiter.is_fixed() {
             self.prefetched.check_at = None;
@@ -120,8 +120,8 @@ impl Executor {
         self.prefetched.check_at
     }
 
-    /// When its timer rings: whether the first one has waited for too long, and of which queue it is. Then it and all behind
-    /// it should be left to others.
+    /// Checks, when its timer fires, whether the first message has waited too long. Returns its queue: it and all messages
+    /// behind it should be left to others.
     pub(in crate::worker) fn overdue_prefetched(&mut self, now: Instant) -> Option<usize> {
         self.prefetched.check_at.take_if(|at| *at <= now)?;
         while let Some(first) = self.prefetched.waiting.front().copied() {
@@ -143,7 +143,7 @@ impl Executor {
         self.queues[queue].has_lapsed(first.slot, first.since, self.lease)
     }
 
-    /// The queue of a message, if it still waits. One that was killed does not.
+    /// The queue of a message, if it still waits. A killed message does not wait.
     fn queue_of(&self, prefetched: Prefetched) -> Option<usize> {
         let running = self.runs.get(prefetched.slot)?;
         (running.order() == prefetched.order).then_some(running.queue())

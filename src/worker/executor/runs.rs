@@ -14,49 +14,49 @@ use crate::worker::executor::deadline::{RunDeadline, Step};
 use crate::worker::executor::permit::Permit;
 use crate::worker::executor::task_table::TaskId;
 
-/// A message that runs, or is to begin.
+/// A message that runs or is about to begin.
 #[derive(Debug)]
 pub(super) struct Running {
     queue: usize,
     message: Bytes,
-    /// Known once it has begun.
+    /// Set once it has begun.
     task: Option<TaskId>,
-    /// Whether suspects were known when it was claimed, so that a success must be told.
+    /// Whether suspects existed when it was claimed, so that a success must clear it.
     is_suspect: bool,
     /// Whether nothing else is claimed while it runs.
     is_alone: bool,
-    /// Whether Redis has noted that it begins, alone.
+    /// Whether Redis has recorded that it begins alone.
     is_noted: bool,
     permit: Permit,
-    /// Its place in the order of claims.
+    /// Its position in the order of claims.
     order: u64,
     stop: Stop,
-    /// When it began; `None` when it has not, or came to its end at once.
+    /// When it began; `None` if it has not, or ended at once.
     began: Option<Instant>,
     control: Control,
-    /// How its call is followed; known once it has begun.
+    /// How its call is tracked; set once it has begun.
     tracking: Option<Box<Tracking>>,
 }
 
 /// How a run is controlled while it goes on.
 #[derive(Debug, Default)]
 pub(super) struct Control {
-    /// Asks the run to end; `None` when it would not hear it.
+    /// Asks the run to end; `None` if the run cannot notice it.
     pub(super) cancellation: Option<Cancellation>,
-    /// `None` when it may go on without end.
+    /// `None` if it may run without limit.
     pub(super) deadline: Option<RunDeadline>,
 }
 
 /// How a run can be stopped.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// It need not be: it has not begun.
+    /// Nothing to stop: it has not begun.
     NotNeeded,
     /// At its next `await`.
     Abort(AbortHandle),
-    /// Not at all: a function that blocks.
+    /// Cannot be stopped: a blocking function.
     Impossible,
-    /// By the end of its process.
+    /// By ending its process.
     Process(RunHandle),
 }
 
@@ -64,9 +64,9 @@ pub(super) enum Stop {
 #[derive(Debug)]
 pub(in crate::worker) struct RunEnd {
     pub(in crate::worker) run: FinishedRun,
-    /// `None`: it was dropped before it came to an end.
+    /// `None` if the run was dropped before it ended.
     pub(in crate::worker) outcome: Option<Outcome>,
-    /// Of a run in a process of its own that did not succeed.
+    /// Set if the run had its own process and did not succeed.
     pub(in crate::worker) stats: Option<Box<ProcessStats>>,
 }
 
@@ -76,23 +76,23 @@ pub(in crate::worker) struct FinishedRun {
     pub(in crate::worker) slot: usize,
     pub(in crate::worker) queue: usize,
     pub(in crate::worker) message: Bytes,
-    /// `None` when its task is unknown, or was not looked for.
+    /// `None` if its task is unknown or was not looked up.
     pub(in crate::worker) task: Option<TaskId>,
-    /// Whether suspects were known when it was claimed, so that a success must be told.
+    /// Whether suspects existed when it was claimed, so that a success must clear it.
     pub(in crate::worker) is_suspect: bool,
-    /// Its place in the order of claims.
+    /// Its position in the order of claims.
     pub(in crate::worker) order: u64,
     /// How long it took; `None` when it did not run.
     pub(in crate::worker) took: Option<Duration>,
-    /// `None` when it might have gone on without end.
+    /// `None` if it might have run without limit.
     pub(in crate::worker) deadline: Option<RunDeadline>,
-    /// Whether it could hear that it was asked to end.
+    /// Whether it could notice that it was asked to end.
     pub(in crate::worker) listens: bool,
-    /// How its call is followed, if it is.
+    /// How its call is tracked, if it is.
     pub(in crate::worker) tracking: Option<Box<Tracking>>,
 }
 
-/// A run that has been going on for long.
+/// A run that has lasted long.
 #[derive(Debug)]
 pub(in crate::worker) struct LongRun {
     pub(in crate::worker) queue: usize,
@@ -101,14 +101,14 @@ pub(in crate::worker) struct LongRun {
     pub(in crate::worker) message: Bytes,
 }
 
-/// What a timer of a run came to.
+/// The effect of a run's timer.
 #[derive(Debug)]
 pub(super) enum TimerResult {
-    /// It was of no run, or rang too early.
+    /// The timer belonged to no run, or fired too early.
     Nothing,
-    /// The run was told to end, and is looked at again then.
+    /// The run was told to end, and is checked again at this time.
     Asked(Option<Instant>),
-    /// The run goes on, and nothing can be done about it.
+    /// The run continues, and nothing can stop it.
     Overdue { queue: usize, task: Option<TaskId>, message: Bytes, why: &'static str, elapsed: Duration },
 }
 
@@ -176,7 +176,7 @@ impl Running {
         (self.task, self.tracking) = (task, tracking);
     }
 
-    /// Whether it goes on at this moment.
+    /// Whether it is in progress.
     fn is_underway(&self) -> bool {
         match &self.stop {
             Stop::NotNeeded => false,
@@ -186,7 +186,7 @@ impl Running {
         }
     }
 
-    /// Lets its deadline pass now. Gives how long it has to end by itself, and when its timer rings.
+    /// Lets its deadline pass now. Returns how long it has to end by itself, and when its timer fires.
     pub(super) fn end_now(&mut self, grace: Duration) -> (Duration, Option<Instant>) {
         let now = Instant::now();
         let deadline = self.control.deadline.get_or_insert_with(|| RunDeadline::endless(grace));
@@ -202,7 +202,7 @@ impl Running {
         (grace, rings)
     }
 
-    /// Its timer rings: it is asked to end, then dropped.
+    /// Handles its timer: the run is asked to end, then dropped.
     pub(super) fn on_timer(&mut self, now: Instant) -> TimerResult {
         let Some(deadline) = &mut self.control.deadline else { return TimerResult::Nothing };
         if deadline.next_timer().is_none_or(|at| at > now) {
@@ -249,20 +249,20 @@ impl Running {
 /// The messages of all slots.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    /// By slot, up to the last that was ever used: a worker with little to do has few.
+    /// By slot, up to the highest one ever used: a worker with little to do uses few.
     slots: Vec<Option<Running>>,
     running: usize,
     begun: usize,
-    /// Those that were handed over to blocking threads.
+    /// Runs that were handed over to blocking threads.
     handed_over: usize,
-    /// Those of them that were handed over though as many ran as may: they wait behind others.
+    /// Those of them that were handed over although the maximum number ran: they wait behind others.
     joined: usize,
     alone: usize,
     claims: u64,
 }
 
 impl Runs {
-    /// How many messages run, or are to begin.
+    /// How many messages run or are about to begin.
     pub(super) fn running(&self) -> usize {
         self.running
     }
@@ -277,7 +277,7 @@ impl Runs {
         self.handed_over
     }
 
-    /// How many go on, except those that wait behind others: one thread runs them one by one.
+    /// How many runs take up concurrency: all but those that wait behind others, which one thread runs one by one.
     pub(super) fn places(&self) -> usize {
         self.begun - self.joined
     }
@@ -314,7 +314,7 @@ impl Runs {
         self.alone += usize::from(is_alone);
     }
 
-    /// Whether a message is to run alone, or does.
+    /// Whether a message runs alone, or is to.
     pub(super) fn has_one_alone(&self) -> bool {
         self.alone > 0
     }
@@ -330,8 +330,8 @@ impl Runs {
         (0..self.slots.len()).find_map(|slot| Some((slot, self.get(slot).filter(waits)?)))
     }
 
-    /// Notes that what a slot holds has begun: how it is stopped and controlled, and the bytes of its message that it keeps.
-    /// A blocking one may have joined others that it waits behind.
+    /// Notes that the run of a slot has begun: how it is stopped and controlled, and which bytes of its message it keeps. A
+    /// blocking run may have joined others and wait behind them.
     pub(super) fn begin(
         &mut self,
         slot: usize,
@@ -351,7 +351,7 @@ impl Runs {
         }
     }
 
-    /// Notes that what a slot holds was withdrawn before it began.
+    /// Notes that the run of a slot was withdrawn before it began.
     pub(super) fn withdraw(&mut self, slot: usize) {
         if let Some(running) = self.get_mut(slot) {
             let before = std::mem::replace(&mut running.stop, Stop::NotNeeded);
@@ -368,7 +368,7 @@ impl Runs {
         self.slots.get_mut(slot)?.as_mut()
     }
 
-    /// Takes the message out of a slot; `None` when it was emptied before.
+    /// Takes the message out of a slot; `None` if the slot was emptied before.
     pub(super) fn take(&mut self, slot: usize) -> Option<FinishedRun> {
         let running = self.slots.get_mut(slot)?.take()?;
         self.running -= 1;
@@ -381,7 +381,7 @@ impl Runs {
         self.begun -= usize::from(stop.is_needed());
         if stop.is_impossible() {
             self.handed_over -= 1;
-            // One that waited has its place now.
+            // A waiting run now counts as one of the concurrent runs.
             self.joined = self.joined.saturating_sub(1);
         }
     }
@@ -390,12 +390,12 @@ impl Runs {
         self.slots.iter().flatten()
     }
 
-    /// How many runs go on at this moment.
+    /// How many runs are in progress.
     pub(super) fn underway(&self) -> usize {
         self.each().filter(|running| running.is_underway()).count()
     }
 
-    /// The tasks that run at this moment.
+    /// The names of the tasks that are running.
     pub(super) fn names(&self) -> String {
         let mut counts = BTreeMap::new();
         for running in self.each().filter(|running| running.is_underway()) {
@@ -410,7 +410,7 @@ impl Runs {
         counts.iter().map(name).collect::<Vec<_>>().join(", ")
     }
 
-    /// The runs that have lasted that long, longest first, up to so many.
+    /// The runs that have lasted at least `least`, longest first, at most `most` of them.
     pub(super) fn long(&self, least: Duration, most: usize) -> Vec<LongRun> {
         let long = |(slot, running): (usize, &Option<Running>)| {
             let running = running.as_ref().filter(|running| running.is_underway())?;
@@ -423,14 +423,14 @@ impl Runs {
         runs
     }
 
-    /// How many go on that nothing can stop but the end of this process.
+    /// How many runs are in progress that only the end of this process can stop.
     pub(super) fn stuck(&self) -> usize {
         let is_stuck =
             |running: &&Running| !matches!(running.stop, Stop::Process(_)) && running.is_underway();
         self.each().filter(is_stuck).count()
     }
 
-    /// Tells the runs that they will be given up at `deadline`, or when their own deadlines pass.
+    /// Announces to the runs that they will be given up at `deadline`, or at their own deadlines if those are earlier.
     pub(super) fn announce(&self, deadline: Instant) {
         for control in self.each().map(|running| &running.control) {
             if let Some(cancellation) = &control.cancellation {
@@ -450,7 +450,7 @@ impl Runs {
         }
     }
 
-    /// Stops what can be stopped: a future at its next `await`, a process where it is.
+    /// Stops every run that can be stopped: a future at its next `await`, a process at once.
     pub(super) fn abort_all(&self) {
         for running in self.each() {
             match &running.stop {
@@ -461,7 +461,7 @@ impl Runs {
         }
     }
 
-    /// How many runs go on that can be stopped.
+    /// How many runs are in progress that can be stopped.
     pub(super) fn aborting(&self) -> usize {
         let can_be_stopped = |running: &&Running| {
             matches!(running.stop, Stop::Abort(_) | Stop::Process(_)) && running.is_underway()

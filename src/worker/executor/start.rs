@@ -1,4 +1,4 @@
-//! Starts the run of a message: decodes it, finds its task, and polls, spawns or hands it over.
+//! Starts the run of a message: decodes it, finds its task, and polls, spawns or hands over the run.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,30 +25,30 @@ use crate::worker::executor::permit::Permit;
 use crate::worker::executor::runs::{Control, RunEnd, Stop};
 use crate::worker::executor::task_table::{TaskEntry, TaskId};
 
-/// Up to so many bytes are copied for a run that may go on for long. Longer ones seldom share their memory with others, and
-/// what they keep of those is below 40 KB.
+/// Messages of up to this many bytes are copied for a run that may last long. Longer messages seldom share their memory
+/// with others, and keep less than 40 KB of it.
 const COPIED: usize = 1024;
 
-/// How a start went.
+/// The result of starting a run.
 enum Started {
-    /// The run has ended already, or did not begin.
+    /// The run has already ended, or did not begin.
     Ended(Outcome),
-    /// It goes on: in the runtime, in a process of its own, or on a blocking thread.
+    /// The run continues: in the runtime, in its own process, or on a blocking thread.
     GoesOn { message: Bytes, stop: Stop, control: Control },
-    /// These limits are to be asked first.
+    /// These limits must be asked first.
     Limited(Vec<LimitName>),
-    /// It is to be handed over to a blocking thread.
+    /// The run is to be handed over to a blocking thread.
     Blocking { run: BlockingRun, control: Control },
 }
 
-/// What came of the beginning of a run.
+/// The result of beginning a run.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(in crate::worker) enum Begun {
-    /// It goes on.
+    /// The run continues.
     GoesOn,
-    /// It has ended already.
+    /// The run has already ended.
     Ended(RunEnd),
-    /// It has not begun: these limits are to be asked first, in this order.
+    /// The run has not begun: these limits must be asked first, in this order.
     Limited(Vec<LimitName>),
 }
 
@@ -62,7 +62,7 @@ struct ClaimedCall<'a> {
 }
 
 impl Executor {
-    /// Begins the run of what a slot holds.
+    /// Begins the run of the message in a slot.
     pub(in crate::worker) fn begin(&mut self, slot: usize, batch: &mut Batch) -> Begun {
         let Some(running) = self.runs.get(slot) else { return Begun::GoesOn };
         let (queue, bytes, before) = (running.queue(), running.message(), batch.last());
@@ -196,7 +196,7 @@ impl Executor {
             Err(outcome) => return Started::Ended(outcome),
         };
         if entry.speed.is_quick() && batch.has_time() {
-            // The waker is of no use: a run that is not ready is spawned, and polled again there.
+            // A no-op waker is enough: a run that is not ready is spawned, and polled again there.
             let polled = run.poll_unpin(&mut Context::from_waker(Waker::noop()));
             entry.speed.learn(batch.ran());
             if let Poll::Ready(outcome) = polled {
@@ -212,7 +212,7 @@ impl Executor {
         Stop::Abort(tokio::spawn(Spawned { run, speed, report }).abort_handle())
     }
 
-    /// The means to ask a run to end, with its deadline.
+    /// Creates the handle that asks a run to end, with its deadline.
     fn cancellation(&self, deadline: Option<RunDeadline>) -> Cancellation {
         let cancellation = Cancellation::new();
         let own = deadline.map(|deadline| deadline.until());
@@ -223,12 +223,12 @@ impl Executor {
     }
 }
 
-/// The same message, for a run that may go on for long: it does not keep in memory what came with it.
+/// Copies the message for a run that may last long, so that it does not keep the rest of the reply in memory.
 fn apart(bytes: &Bytes) -> Bytes {
     if bytes.len() > COPIED { bytes.clone() } else { Bytes::copy_from_slice(bytes) }
 }
 
-/// A run on the runtime. Its first poll is timed. However it ends, it is reported once, after it was dropped.
+/// A run on the runtime. Its first poll is timed. It is reported exactly once, after it was dropped, however it ends.
 struct Spawned {
     run: Run,
     speed: Option<Arc<Speed>>,
@@ -252,8 +252,8 @@ impl Future for Spawned {
     }
 }
 
-/// Tells the loop how a run ended. One that is dropped without a word tells that it was dropped: so a run that ends while
-/// it is being stopped is heard as it ended.
+/// Reports to the loop how a run ended. If it is dropped without an outcome, it reports that the run was dropped. So a run
+/// that finishes while it is being stopped is reported with its real outcome.
 struct Report {
     done: UnboundedSender<Done>,
     slot: usize,
@@ -263,7 +263,7 @@ struct Report {
 impl Report {
     fn make(&mut self, outcome: Option<Outcome>) {
         if !std::mem::replace(&mut self.is_made, true) {
-            // The loop is gone only when it has put this message back.
+            // The loop ends only after it has put this message back.
             let _ = self.done.send(Done { slot: self.slot, outcome, stats: None });
         }
     }

@@ -1,4 +1,4 @@
-//! The tasks of a worker: for each, its own options, and the worker's where it has none.
+//! The tasks of a worker, each with its own options, or the worker's where it sets none.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,16 +18,16 @@ pub(in crate::worker) struct TaskEntry {
     pub(super) task: &'static Registration,
     pub(super) speed: Arc<Speed>,
     pub(super) isolation: Isolation,
-    /// For a call that has none of its own.
+    /// For calls without timeouts of their own.
     pub(super) timeouts: Timeouts,
     pub(super) limits: Limits,
     /// The limit of its calls.
     pub(super) limit: Option<LimitName>,
-    /// Whether all states that it asks for were found made.
+    /// Whether all states that it takes were found ready.
     has_states: AtomicBool,
 }
 
-/// The place of a task in the table.
+/// The index of a task in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::worker) struct TaskId(usize);
 
@@ -55,7 +55,7 @@ impl TaskEntry {
         &self.task.options
     }
 
-    /// The limits of a call, sorted, so that each worker asks them in the same order.
+    /// The limits of a call, sorted, so that every worker asks them in the same order.
     pub(super) fn limits_of(&self, message: &Message<'_>) -> Vec<LimitName> {
         let mut limits = message.limits();
         limits.extend(self.limit.clone());
@@ -64,17 +64,17 @@ impl TaskEntry {
         limits
     }
 
-    /// Whether its runs have processes of their own.
+    /// Whether its runs get their own processes.
     pub(in crate::worker) fn is_isolated(&self) -> bool {
         self.isolation != Isolation::Inline
     }
 
-    /// Whether it is a function that blocks, runs in this process, and was quick lately.
+    /// Whether it is a blocking function that runs in this process and was quick recently.
     pub(super) fn is_quick_blocking(&self) -> bool {
         matches!(self.task.handler, Handler::Blocking(_)) && !self.is_isolated() && self.speed.is_quick()
     }
 
-    /// Whether a run finds all states that its task asks for, so that it has to wait for none.
+    /// Whether all states that its task takes are ready, so that a run does not have to wait for them.
     pub(super) fn has_states(&self, states: &States) -> bool {
         if self.has_states.load(Ordering::Relaxed) {
             return true;
@@ -86,7 +86,7 @@ impl TaskEntry {
 }
 
 impl TaskTable {
-    /// All tasks of the registry. Warns, once, of limits that the worker cannot enforce.
+    /// Builds the table from the registry. Warns once of limits that the worker cannot enforce.
     pub(in crate::worker) fn new(registry: &Registry, config: &WorkerConfig) -> Self {
         let entries: Vec<TaskEntry> = registry.iter().map(|task| TaskEntry::new(task, config)).collect();
         let names = entries.iter().enumerate().map(|(place, entry)| (entry.task.name, TaskId(place)));
@@ -125,7 +125,7 @@ impl TaskTable {
     }
 }
 
-/// A task that is to run in a process of its own, and how; none when all run in the worker's.
+/// The first task that must run in its own process, and its isolation; `None` if all run in the worker's process.
 pub(crate) fn first_isolated(
     registry: &Registry,
     config: &WorkerConfig,

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use crate::worker::executor::runs::Runs;
 
-/// How many timers of runs that have ended are kept before they are cleared away.
+/// How many timers of ended runs are kept before they are removed.
 const STALE: usize = 64;
 
-/// When runs are to be looked at. Timers of runs that have ended stay in until they come first, or are too many.
+/// When runs must be checked. Timers of ended runs stay until they come first or become too many.
 #[derive(Debug, Default)]
 pub(super) struct Timers(BinaryHeap<Reverse<Timer>>);
 
-/// The order of claims tells the runs of one slot apart.
+/// The order of claims identifies the run within its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Timer {
     at: Instant,
@@ -26,7 +26,7 @@ impl Timers {
         self.0.is_empty()
     }
 
-    /// Sets the timer of what runs in a slot.
+    /// Sets the timer of the run in a slot.
     pub(super) fn set(&mut self, at: Instant, slot: usize, runs: &Runs) {
         let Some(running) = runs.get(slot) else { return };
         self.0.push(Reverse(Timer { at, slot, order: running.order() }));
@@ -35,7 +35,7 @@ impl Timers {
         }
     }
 
-    /// When the next one rings.
+    /// When the next timer fires.
     pub(super) fn next(&mut self, runs: &Runs) -> Option<Instant> {
         while let Some(Reverse(timer)) = self.0.peek() {
             if timer.is_of_a_run(runs) {
@@ -46,7 +46,7 @@ impl Timers {
         None
     }
 
-    /// Takes one that rings; gives its slot.
+    /// Takes a timer that is due; returns its slot.
     pub(super) fn take(&mut self, now: Instant, runs: &Runs) -> Option<usize> {
         if self.next(runs)? > now {
             return None;

@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::protocol::limit::LimitName;
 
-/// By limit, who holds it.
+/// The holders of each limit.
 type Holders = BTreeMap<LimitName, BTreeSet<String>>;
 
-/// All limits that are held.
+/// All limits held by this worker.
 #[derive(Debug, Default)]
 pub(in crate::worker) struct HeldLimits(Mutex<Holders>);
 
@@ -28,7 +28,7 @@ impl HeldLimits {
         });
     }
 
-    /// All of them, as they are now.
+    /// The limits and their holders at this moment.
     pub(in crate::worker) fn all(&self) -> Vec<(LimitName, Vec<String>)> {
         self.with(|holders| {
             let of_limit = |(limit, of_limit): (&LimitName, &BTreeSet<String>)| {

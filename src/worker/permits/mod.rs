@@ -1,7 +1,7 @@
-//! Asks the limits that calls name whether they may run, and gives these back when the runs have ended.
+//! Asks the limits of calls for permission, and gives the limits back when the runs have ended.
 //!
-//! A call asks one limit after the other, and holds none while it waits for another. Calls that ask the same limit at the same
-//! time share a request, and so do those that give it back.
+//! A call asks one limit after another, and holds none while it waits for another. Calls that ask the same limit at the
+//! same time share a request, and so do those that give it back.
 
 mod held;
 mod relay;
@@ -20,7 +20,7 @@ use crate::worker::permits::relay::{Notice, Untold};
 
 pub(super) use self::held::HeldLimits;
 
-/// Their name in the log.
+/// The name of these requests in the log.
 const LIMITS: &str = "limits";
 /// The pauses after errors.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -31,34 +31,34 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(super) struct Ask {
     pub(super) slot: usize,
     pub(super) queue: usize,
-    /// Its place in the order of claims.
+    /// Its position in the order of claims.
     pub(super) order: u64,
     /// When it began to ask, on the clock of its queue.
     pub(super) since: u64,
-    /// All its limits; those before `next` let it run.
+    /// All its limits; those before `next` have given permission.
     pub(super) limits: Vec<LimitName>,
     pub(super) next: usize,
-    /// Who holds the limits then.
+    /// The name under which it then holds the limits.
     pub(super) holder: String,
-    /// Its entry in the lines of limits: the SHA-1 of its message, a space, and the queue.
+    /// Its entry in the waiting lines of limits: the SHA-1 of its message, a space, and the queue.
     pub(super) entry: String,
 }
 
-/// What limits said to calls.
+/// The answers of limits to calls.
 type Answers = Vec<(Ask, Verdict)>;
 
-/// What came of asking.
+/// The result of asking.
 #[derive(Debug)]
 pub(super) enum Answered {
-    /// All limits let the call run.
+    /// All limits permit the call.
     MayRun(Ask),
-    /// It is in the line of this limit.
+    /// The call waits in the line of this limit.
     Waits { ask: Ask, limit: LimitName },
-    /// It may run after that time.
+    /// The call may run after that time.
     Later { ask: Ask, wait: Duration },
 }
 
-/// The limits that the call in a slot holds, or asks.
+/// The limits that the call in a slot holds or asks.
 #[derive(Debug)]
 struct Holding {
     order: u64,
@@ -67,7 +67,7 @@ struct Holding {
     digest: String,
 }
 
-/// All limits that calls of this worker ask or hold.
+/// All limits that calls of this worker hold or ask.
 pub(super) struct Permits {
     broker: Broker,
     lease: Duration,
@@ -78,7 +78,7 @@ pub(super) struct Permits {
     asking: FuturesUnordered<Pin<Box<dyn Future<Output = Answers> + Send>>>,
     notices: UnboundedSender<Notice>,
     untold: Arc<Untold>,
-    /// Limits without a policy, of which a warning was logged.
+    /// Limits without a policy that a warning was logged for.
     unlimited: HashSet<LimitName>,
     /// How many calls have asked.
     count: u64,
@@ -91,7 +91,8 @@ impl Ask {
 }
 
 impl Permits {
-    /// What is asked of limits by `broker`, and the future that gives limits back: it ends when all is told and this is gone.
+    /// Asks limits through `broker`. Also returns the future that gives limits back; it ends once this is dropped and all
+    /// notices are sent.
     pub(super) fn new(
         broker: Broker,
         lease: Duration,
@@ -115,7 +116,7 @@ impl Permits {
         (permits, telling)
     }
 
-    /// A number that tells the calls of this worker apart.
+    /// A number that identifies a call of this worker.
     pub(super) fn number(&mut self) -> u64 {
         self.count += 1;
         self.count
@@ -125,13 +126,13 @@ impl Permits {
     pub(super) fn ask(&mut self, ask: Ask) {
         let digest = ask.entry.split(' ').next().unwrap_or_default().to_owned();
         let (order, holder) = (ask.order, ask.holder.clone());
-        // Also of the limit that is asked: if the call is given up meanwhile, it may be held.
+        // Includes the limit being asked: if the call is given up meanwhile, it may hold that limit.
         let limits = ask.limits[..=ask.next].to_vec();
         self.holding.insert(ask.slot, Holding { order, limits, holder, digest });
         self.to_ask.push(ask);
     }
 
-    /// Sends what is to be asked: one request for each limit.
+    /// Sends what is queued: one request for each limit.
     pub(super) fn flush(&mut self) {
         if self.to_ask.is_empty() {
             return;
@@ -150,8 +151,8 @@ impl Permits {
         }
     }
 
-    /// The next answers; none when all is told, if that is waited for. Cancel-safe. Never resolves when nothing is asked and
-    /// nothing is waited for.
+    /// The next answers; none once all notices are sent, if that is waited for. Cancel-safe. Never resolves if nothing is
+    /// asked and nothing is waited for.
     pub(super) async fn answers(&mut self, waits_until_told: bool) -> Answers {
         tokio::select! {
             Some(answers) = self.asking.next(), if !self.asking.is_empty() => answers,
@@ -160,7 +161,7 @@ impl Permits {
         }
     }
 
-    /// Takes in answers: asks the next limits of calls. Gives the calls that are through.
+    /// Handles answers: asks the next limits of the calls. Returns the calls that are done asking.
     pub(super) fn on_answers(&mut self, answers: Answers) -> Vec<Answered> {
         answers.into_iter().filter_map(|(ask, verdict)| self.on_answer(ask, verdict)).collect()
     }
@@ -196,12 +197,12 @@ impl Permits {
         }
     }
 
-    /// Gives back what the call in a slot holds, if it holds anything: its run has ended.
+    /// Gives back the limits of the call in a slot, if it holds any, because its run has ended.
     pub(super) fn give_back(&mut self, slot: usize) {
         self.release(slot, true);
     }
 
-    /// The same for a call that has not begun.
+    /// Does the same for a call that has not begun.
     pub(super) fn give_back_unused(&mut self, slot: usize) {
         self.release(slot, false);
     }
@@ -218,13 +219,13 @@ impl Permits {
         }
     }
 
-    /// Gives back everything, at the end.
+    /// Gives back all limits, at the end.
     pub(super) fn give_back_all(&mut self) {
         let slots: Vec<usize> = self.holding.keys().copied().collect();
         slots.into_iter().for_each(|slot| self.give_back_unused(slot));
     }
 
-    /// Tells limits that the call with this entry does not come.
+    /// Tells limits that the call with this entry will not come.
     pub(super) fn leave_lines(&self, limits: Vec<LimitName>, entry: &str) {
         for limit in limits {
             self.tell(Notice::Gone { limit, entry: entry.to_owned() });
@@ -233,17 +234,17 @@ impl Permits {
 
     fn tell(&self, notice: Notice) {
         self.untold.add();
-        // The receiver is gone only with the worker.
+        // The receiver is gone only when the worker is.
         let _ = self.notices.send(notice);
     }
 
-    /// Whether nothing is asked and all is told.
+    /// Whether nothing is being asked and all notices are sent.
     pub(super) fn are_idle(&self) -> bool {
         self.to_ask.is_empty() && self.asking.is_empty() && self.untold.is_empty()
     }
 }
 
-/// Asks a limit until it answers. To ask again is harmless: who holds it already is told so.
+/// Asks a limit until it answers. Asking again is harmless: a call that already holds the limit is told so.
 async fn acquire(
     (broker, lease, notices, untold): (Broker, Duration, UnboundedSender<Notice>, Arc<Untold>),
     limit: LimitName,

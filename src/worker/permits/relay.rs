@@ -1,4 +1,4 @@
-//! Tells limits that calls have ended, and moves the calls into their queues that may run for it.
+//! Notifies limits that calls have ended, and moves calls that may then run into their queues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,28 +13,28 @@ use crate::broker::{Broker, BrokerError, MAX_WAKING, Waking};
 use crate::protocol::limit::{LimitKeys, LimitName};
 use crate::worker::permits::LIMITS;
 
-/// How many notices are taken at once.
+/// Maximum number of notices that are taken at once.
 const MOST: usize = 1000;
-/// The pause after an error, and how often it is tried again: for longer than a lease.
+/// The pause after an error, and how often a request is retried: in total longer than a lease.
 const PAUSE: Duration = Duration::from_millis(250);
 const TRIES: u32 = 240;
-/// For how long a call is looked for that is about to be parked, and how often.
+/// How long, and how often, to look for a call that is about to be parked.
 const LOOK: Duration = Duration::from_secs(2);
 const SHORTEST_LOOK: Duration = Duration::from_millis(2);
 const LONGEST_LOOK: Duration = Duration::from_millis(100);
 
-/// What a limit is told.
+/// A notice to a limit.
 #[derive(Debug)]
 pub(super) enum Notice {
-    /// A call gives it back, with the SHA-1 of its message if its token was not used.
+    /// A call gives the limit back; `digest` is the SHA-1 of its message if its token was not used.
     Released { limit: LimitName, holder: String, digest: String },
-    /// The call with this entry in the line does not come.
+    /// The call with this entry in the line will not come.
     Gone { limit: LimitName, entry: String },
     /// The calls with these entries may run.
     MayRun { limit: LimitName, entries: Vec<String> },
 }
 
-/// How many notices are not told yet, for who waits until there are none.
+/// Counts the notices that are not sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Untold {
     count: AtomicUsize,
@@ -56,13 +56,13 @@ impl Untold {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Resolves when all were told. Cancel-safe.
+    /// Resolves when all notices are sent. Cancel-safe.
     pub(super) async fn all_told(&self) {
         self.all_told.notified().await;
     }
 }
 
-/// What one limit is told at once.
+/// The notices for one limit that are sent together.
 #[derive(Debug, Default)]
 struct News {
     released: Vec<(String, String)>,
@@ -70,7 +70,8 @@ struct News {
     may_run: Vec<String>,
 }
 
-/// Tells all notices, in their order, until the worker's loop is gone. Those that come while others are told go together.
+/// Sends all notices in order, until the worker's loop is gone. Notices that arrive while others are sent are sent
+/// together.
 pub(super) async fn tell_all(broker: Broker, mut notices: UnboundedReceiver<Notice>, untold: Arc<Untold>) {
     let mut batch = Vec::new();
     while notices.recv_many(&mut batch, MOST).await > 0 {
@@ -92,8 +93,8 @@ pub(super) async fn tell_all(broker: Broker, mut notices: UnboundedReceiver<Noti
     }
 }
 
-/// Tells one limit, again and again if that fails. Given up after a minute: leases end by themselves, and sweepers find what
-/// is parked.
+/// Sends the notices of one limit, and retries on failure. Gives up after a minute: leases end by themselves, and sweepers
+/// find parked calls.
 async fn tell(broker: &Broker, limit: LimitName, mut news: News, untold: &Arc<Untold>) {
     let keys = LimitKeys::new(&limit);
     for _ in 0..TRIES {
@@ -104,7 +105,7 @@ async fn tell(broker: &Broker, limit: LimitName, mut news: News, untold: &Arc<Un
                     untold.add();
                     let (broker, untold) = (broker.clone(), Arc::clone(untold));
                     tokio::spawn(async move {
-                        // A sweeper does what this fails to do.
+                        // If this fails, a sweeper does it.
                         let _ = look_for(&broker, &limit, &keys, missing).await;
                         untold.remove(1);
                     });
@@ -117,7 +118,7 @@ async fn tell(broker: &Broker, limit: LimitName, mut news: News, untold: &Arc<Un
     }
 }
 
-/// Gives the entries of calls that may run and are not parked.
+/// Returns the entries of calls that may run and are not parked.
 async fn try_to_tell(
     broker: &Broker,
     limit: &LimitName,
@@ -144,7 +145,7 @@ async fn try_to_tell(
     Ok(missing)
 }
 
-/// Looks for calls that may run and are about to be parked by their worker. Those that are not found leave the line: a call
+/// Looks for calls that may run and that their workers are about to park. Calls that are not found leave the line: a call
 /// that was lost with its worker comes back by itself.
 async fn look_for(
     broker: &Broker,
@@ -159,7 +160,7 @@ async fn look_for(
         missing = broker.unpark_all(limit, &missing).await?;
         pause = (pause * 2).min(LONGEST_LOOK);
     }
-    // Those behind them have waited for longer by now, and are parked unless they are lost too.
+    // The calls behind them have waited longer by now, so they are parked unless they are lost too.
     while !missing.is_empty() {
         let mut entries = Vec::new();
         for part in missing.chunks(MAX_WAKING) {

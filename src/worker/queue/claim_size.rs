@@ -2,34 +2,35 @@
 
 use crate::broker::MAX_BATCH;
 
-/// How many claims of one queue are in flight at most.
+/// Maximum number of claims of one queue in flight.
 pub(super) const CLAIMS: usize = 2;
 /// Up to this many slots, one claim is cheaper for Redis than two overlapping ones.
 const FEW: usize = 16;
-/// Queues with weights take turns of so many messages, or of the concurrency.
+/// Queues with weights take turns of this many messages, or of the concurrency.
 const TURN: usize = 16;
-/// Messages of this size in bytes take long enough to transfer that two claims are worth it with few slots, too.
+/// Messages of this size in bytes take so long to transfer that two claims pay off with few slots, too.
 const LARGE: usize = 8192;
-/// How many bytes a claim should bring: Redis keeps memory ready for one large reply after another, not for many.
+/// How many bytes a claim should return: Redis can keep memory ready for one large reply after another, but not for many at
+/// once.
 const CLAIM_BYTES: usize = 1 << 20;
-/// How many messages to ask for while their size is not known.
+/// How many messages to request while their size is unknown.
 const UNSEEN: usize = 16;
 
-/// What a claim depends on.
+/// The inputs for the size of a claim.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Situation {
-    /// How many messages the worker may own while messages have this size.
+    /// How many messages of the recent size the worker may own.
     pub(super) limit: usize,
     pub(super) concurrency: usize,
-    /// The mean size in bytes of the last messages; 0 is unknown.
+    /// Mean size in bytes of recent messages; 0 if unknown.
     pub(super) size: usize,
     pub(super) has_weight: bool,
     pub(super) has_suspects: bool,
-    /// Whether claims bring one message, since one is suspected to break the connection.
+    /// Whether claims fetch one message each, because a message may break the connection.
     pub(super) by_one: bool,
     /// How many slots of this queue can be released.
     pub(super) finished: usize,
-    /// How many slots are taken, of all queues.
+    /// How many slots of all queues are taken.
     pub(super) taken: usize,
     pub(super) free: usize,
     /// How many messages wait.
@@ -38,18 +39,18 @@ pub(super) struct Situation {
     pub(super) claims: usize,
 }
 
-/// What to ask for.
+/// The size of the next claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClaimSize {
-    /// Nothing: an answer comes first.
+    /// Nothing: wait for a reply first.
     Wait,
-    /// There is no room: only release what has finished.
+    /// No room: only release finished slots.
     ReleaseOnly,
-    /// Claim up to `batch` messages, and release up to `released` slots with it.
+    /// Claim up to `batch` messages, and release up to `released` slots in the same request.
     Claim { batch: usize, released: usize },
 }
 
-/// How many slots must have finished before a second claim is made beside one in flight.
+/// How many slots must be finished before a second claim is made beside one in flight.
 pub(super) fn chunk(limit: usize, size: usize) -> usize {
     let two = limit > FEW || size >= LARGE;
     limit.div_ceil(if two { CLAIMS } else { 1 })
@@ -60,14 +61,14 @@ impl Situation {
         chunk(self.limit, self.size)
     }
 
-    /// For how many messages there is room once the finished ones are released.
+    /// How many messages there is room for once the finished ones are released.
     pub(super) fn room(&self) -> usize {
-        // Nothing is claimed ahead where a call takes workers down: all that they own counts a death.
+        // No prefetching while a call takes workers down: every message they own counts a death.
         let limit = if self.has_suspects { self.concurrency } else { self.limit };
         (limit + self.finished).saturating_sub(self.taken)
     }
 
-    /// For how many messages one claim may ask.
+    /// Maximum number of messages for one claim.
     pub(super) fn at_most(&self) -> usize {
         if self.by_one {
             return 1;
@@ -77,14 +78,14 @@ impl Situation {
         fit.clamp(1, turn.min(MAX_BATCH))
     }
 
-    /// How many messages the next claim asks for.
+    /// The size of the next claim.
     pub(super) fn claim_size(&self) -> ClaimSize {
         let (chunk, at_most) = (self.chunk(), self.at_most());
         let ready = self.room().min(self.finished + self.free);
-        // A little less than a half is worth a second claim.
+        // Slightly less than half is worth a second claim.
         let second = (chunk - chunk / 8).min(at_most);
         let enough = if self.claims == 0 { 1 } else { second };
-        // One at a time where there are suspects, since two claims could bring two of them.
+        // Only one claim while suspects exist, because two claims could return two suspects.
         let most = if self.has_suspects || self.size == 0 || self.by_one { 1 } else { CLAIMS };
         if ready == 0 {
             return ClaimSize::ReleaseOnly;
@@ -94,7 +95,7 @@ impl Situation {
         }
         let known = ready.min(usize::try_from(self.waiting).unwrap_or(usize::MAX));
         let half = known.div_ceil(CLAIMS);
-        // Two at once where there is enough for both, so that the first one is run while Redis works on the other.
+        // Two claims at once if there is enough for both, so that the first batch runs while Redis works on the second.
         let both = self.claims + 1 < most && known > chunk && ready - half >= second;
         let batch = at_most.min(if both { half } else { ready });
         ClaimSize::Claim { batch, released: if both { batch } else { MAX_BATCH } }

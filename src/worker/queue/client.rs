@@ -1,4 +1,4 @@
-//! One queue as the event loop sees it: what is asked of it, what it owes, and what it is known to hold.
+//! One queue as the event loop sees it: its requests, its pending settlements, and its known contents.
 
 mod claim;
 mod reconcile;
@@ -33,11 +33,11 @@ pub(super) struct QueueClient {
     aside: SetAside,
     /// Whether an operator has paused it.
     pause: Pause,
-    /// The pause after a request that failed.
+    /// The pause after a failed request.
     errors: Cooldown,
-    /// The pause after a call was put back because it got no process, or lost it.
+    /// The pause after a call was put back because it got no process or lost it.
     losses: Cooldown,
-    /// By slot: the number of the claim that filled it last; 0 when that is not known.
+    /// By slot: the number of the claim that last filled it; 0 if unknown.
     claimed_by: Vec<u64>,
 }
 
@@ -97,7 +97,7 @@ impl QueueClient {
         &mut self.losses
     }
 
-    /// The number of the claim that filled a slot last; 0 when that is not known.
+    /// The number of the claim that last filled a slot; 0 if unknown.
     pub(super) fn claimed_by(&self, slot: usize) -> u64 {
         self.claimed_by[slot]
     }
@@ -112,12 +112,12 @@ impl QueueClient {
         self.pending.is_open() && self.errors.until().is_none()
     }
 
-    /// Whether nothing is claimed for a while, though Redis would give something.
+    /// Whether claims are paused although Redis would return messages.
     pub(super) fn rests(&self) -> bool {
         self.pause.is_paused() || self.supply.rests_until().is_some() || self.losses.until().is_some()
     }
 
-    /// Whether nothing is asked of it for a while, by itself or since Redis refused.
+    /// Whether requests are paused, by the worker itself or because Redis refused one.
     pub(super) fn pauses_now(&self) -> bool {
         self.errors.until().is_some() || self.rests()
     }
@@ -142,24 +142,24 @@ impl QueueClient {
         self.aside.expire(now);
     }
 
-    /// Whether nothing is left to run or to bury. What waits in a paused queue is not for this worker.
+    /// Whether nothing is left to run or to bury. Messages in a paused queue are not for this worker.
     pub(super) fn has_nothing(&self) -> bool {
         let is_left_alone = self.pause.is_paused() && !self.supply.has_token();
         self.aside.burials() == 0 && (is_left_alone || self.supply.has_nothing())
     }
 
-    /// Whether nothing is in flight, and nothing is left to send but what Redis would refuse again.
+    /// Whether nothing is in flight, and nothing is left to send except what Redis would refuse again.
     pub(super) fn is_quiet(&self) -> bool {
         let is_settled = !self.pending.has_doubt() && self.to_settle.is_empty();
         self.pending.is_idle() && (self.pending.is_blocked() || is_settled)
     }
 
-    /// Whether some message that it owned is still to be settled, as far as that can be done.
+    /// Whether some owned message is still to be settled, as far as that is possible.
     pub(super) fn has_work(&self) -> bool {
         !self.to_settle.is_empty() || self.pending.has_work()
     }
 
-    /// What a claim depends on.
+    /// The inputs for the size of a claim.
     pub(super) fn situation(&self, demand: &Demand<'_>, slots: &SlotPool) -> Situation {
         let size = self.supply.size();
         Situation {
@@ -182,7 +182,7 @@ impl QueueClient {
         self.to_settle.push(slot, settlement);
     }
 
-    /// Whether burials failed lately, so that others are kept until one succeeds.
+    /// Whether burials failed recently, so that further ones are kept until one succeeds.
     pub(super) fn burials_fail(&self) -> bool {
         self.aside.is_failing()
     }
@@ -193,15 +193,14 @@ impl QueueClient {
         slots.set_aside(slot);
     }
 
-    /// Puts the messages of all slots that are kept back behind the others, which they shall not keep from being run.
-    /// Gives how many.
+    /// Puts the messages of all kept slots back to the tail, so that they do not block others. Returns how many.
     pub(super) fn give_up_kept(&mut self) -> usize {
         let kept = self.aside.give_up();
         kept.iter().for_each(|slot| self.to_settle.put_back(*slot, Place::Tail));
         kept.len()
     }
 
-    /// The next request, other than a claim: what is in doubt comes first, then settlements, then a failed burial.
+    /// The next request other than a claim: requests in doubt come first, then settlements, then a failed burial.
     pub(super) fn next_settlement(&mut self) -> Option<Request> {
         self.pending.resume();
         if self.errors.until().is_none()
@@ -228,22 +227,22 @@ impl QueueClient {
         self.pending.number(self.index, kind)
     }
 
-    /// Notes that a slot owns nothing and may be claimed for.
+    /// Marks a slot as owning nothing and free for claims.
     pub(super) fn free(&mut self, slot: usize, slots: &mut SlotPool) {
         self.served.disown(slot);
         self.aside.forget(slot);
         slots.give(slot);
     }
 
-    /// Notes that it is not known what a request did: Redis is to be asked.
+    /// Puts a request in doubt: Redis is asked whether it was applied.
     pub(super) fn doubt(&mut self, request: Request) {
         request.slots().iter().for_each(|slot| self.served.may_own(*slot));
         self.served.add_uncertain(request.claimed());
         self.pending.doubt(request);
     }
 
-    /// A request failed: one that was not applied is taken back, one that may have been is put in doubt. Gives whether the
-    /// failure begins a pause.
+    /// Handles a failed request: undoes one that was not applied, and puts one that may have been applied in doubt. Returns
+    /// whether the failure begins a pause.
     pub(super) fn on_error(&mut self, request: Request, error: &BrokerError, slots: &mut SlotPool) -> bool {
         self.pending.failed(error);
         let begins_pause = self.errors.fail_once().is_some();
@@ -261,7 +260,7 @@ impl QueueClient {
         begins_pause
     }
 
-    /// A request was not applied: its slots are as they were before it.
+    /// Undoes a request that was not applied: its slots are as they were before it.
     fn take_back(&mut self, request: Request, pool: &mut SlotPool) {
         match request.kind {
             RequestKind::Claim { slots, released, cleared, in_hand, .. } => {
@@ -294,12 +293,12 @@ impl QueueClient {
                     self.to_settle.push(slot, Settlement::Defer { id, wait });
                 }
             }
-            // It is made again.
+            // This request is made again.
             RequestKind::Begin { .. } | RequestKind::Reconcile { .. } => {}
         }
     }
 
-    /// Logs that so many messages were taken away from us before they were settled.
+    /// Logs how many messages were taken away before they were settled.
     pub(super) fn log_lost(&self, lost: Lost) {
         if lost.0 > 0 {
             tracing::warn!(queue = %self.served.queue, lost = lost.0, hint = "the lease had ended, so they run again elsewhere", "messages were requeued before they were settled");

@@ -1,13 +1,13 @@
-//! Pauses after errors, which double each time.
+//! Pauses after errors, which double with each failure.
 
 use std::time::{Duration, Instant};
 
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(2);
-/// A shorter longest, where the pause is made for others and not for Redis.
+/// The longest pause that is made for other workers instead of Redis.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
-/// Pauses that double with every failure, with jitter, so that many workers do not come back at once.
+/// Pauses that double with each failure, with jitter, so that many workers do not return at once.
 #[derive(Debug, Default)]
 pub(in crate::worker) struct Cooldown {
     failures: u32,
@@ -16,25 +16,24 @@ pub(in crate::worker) struct Cooldown {
 }
 
 impl Cooldown {
-    /// Pauses that are made for other workers: they stay short.
+    /// Pauses made for other workers: they stay short.
     pub(in crate::worker) fn rest() -> Self {
         Self { is_rest: true, ..Self::default() }
     }
 
-    /// Notes a failure; gives the pause that follows.
+    /// Notes a failure. Returns the pause that follows.
     pub(in crate::worker) fn fail(&mut self) -> Duration {
         let longest = if self.is_rest { LONGEST_REST } else { LONGEST };
         let whole = longest.min(FIRST * 2_u32.saturating_pow(self.failures.min(16)));
         self.failures += 1;
-        // Half of it is sure, half of it is drawn.
+        // Half of the pause is fixed, half is random.
         let drawn = uuid::Uuid::new_v4().as_u128() as u32;
         let pause = whole / 2 + (whole / 2).mul_f64(f64::from(drawn) / f64::from(u32::MAX));
         self.until = Some(Instant::now() + pause);
         pause
     }
 
-    /// Notes a failure, unless a pause is on: then it belongs to the failure that began that pause. Gives the pause that
-    /// begins.
+    /// Notes a failure, unless a pause is in progress: then the failure belongs to that pause. Returns the new pause.
     pub(in crate::worker) fn fail_once(&mut self) -> Option<Duration> {
         if self.until.is_none() { Some(self.fail()) } else { None }
     }
@@ -44,8 +43,8 @@ impl Cooldown {
         *self = Self { is_rest: self.is_rest, ..Self::default() };
     }
 
-    /// When the next request may be made; `None` is now. Stays set until [`Self::expire`] is called after that time, so
-    /// that a timer can be relied on while it is set.
+    /// When the next request may be made; `None` means now. Stays set until [`Self::expire`] is called after that time, so
+    /// that timers can rely on it.
     pub(in crate::worker) fn until(&self) -> Option<Instant> {
         self.until
     }

@@ -1,4 +1,4 @@
-//! The last requests of a worker: puts back what still runs.
+//! The last requests of a worker: puts back the messages that still run.
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +7,19 @@ use crate::worker::queue::Queues;
 use crate::worker::stats::count;
 
 impl Queues {
-    /// From now on only what the worker owns is settled; what it could not bury or read is put back.
+    /// Settles only owned messages from now on, and puts back those that could not be buried or read.
     pub(in crate::worker) fn drain(&mut self) {
         self.is_draining = true;
     }
 
-    /// Puts back what could not be buried or read.
+    /// Puts back the messages that could not be buried or read.
     pub(in crate::worker) fn give_up_kept(&mut self) {
         for client in &mut self.clients {
             count(&self.counters.put_back, client.give_up_kept() as u64);
         }
     }
 
-    /// Whether a pick-up stands behind a wait: its reply comes when the wait has ended.
+    /// Whether a pick-up is queued behind a wait. Its reply arrives when the wait has ended.
     pub(in crate::worker) fn picks_up(&self) -> bool {
         self.clients.iter().any(|client| client.pending().picks_up())
     }
@@ -63,8 +63,8 @@ impl Queues {
         }
     }
 
-    /// Gives how many of these slots owned something. `doubt` is the number of the last try, whose reply was lost: it may
-    /// have put them back.
+    /// Returns how many of these slots owned a message. `doubt` is the number of the previous attempt, whose reply was
+    /// lost: it may have put them back.
     async fn try_to_put_back(
         &mut self,
         queue: usize,
@@ -74,7 +74,7 @@ impl Queues {
         let (client, sender) = (&mut self.clients[queue], &self.sender);
         let jump = doubt.map(|last| (last, client.pending_mut().jump()));
         if let Some((last, seq)) = jump {
-            // Whatever became of it, a later number is accepted again after this.
+            // Whatever happened to this request, a later number is accepted again afterwards.
             let served = client.served();
             let wire_ids = &served.ids(&slots[..1]);
             let ask = ReconcileRequest { worker_key: &served.worker_key, seq, lease: sender.lease, wire_ids };

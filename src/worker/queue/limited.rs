@@ -1,11 +1,11 @@
-//! Takes in the replies about messages that a limit does not let run yet.
+//! Handles the replies about messages that a limit does not let run yet.
 
 use crate::broker::{Place, Scheduled};
 use crate::worker::queue::request::{Request, RequestKind};
 use crate::worker::queue::{Lost, QueueEvent, Queues};
 
 impl Queues {
-    /// Messages were parked, so many of them were still ours.
+    /// Handles parked messages; `count` of them were still owned by this worker.
     pub(super) fn on_parked(&mut self, request: Request, count: u64) {
         let Request { queue, kind: RequestKind::Park { slots, .. }, .. } = request else { return };
         let lost = (slots.len() as u64).saturating_sub(count);
@@ -13,7 +13,7 @@ impl Queues {
         self.note_lost(queue, Lost(lost));
     }
 
-    /// Messages were moved to the timetable, or not.
+    /// Handles messages that were to be moved to the timetable.
     pub(super) fn on_deferred(&mut self, request: Request, moved: &[Scheduled]) {
         let Request { queue, kind: RequestKind::Defer { slots, waits }, .. } = request else { return };
         for ((slot, (_, wait)), moved) in slots.into_iter().zip(waits).zip(moved) {

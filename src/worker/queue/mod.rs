@@ -1,9 +1,8 @@
-//! The queues of a worker: claims messages from them, and carries out what is decided about each.
+//! The queues of a worker: claims messages from them, and settles each message.
 //!
-//! [`Queues`] owns all requests and all slots. The event loop tells it how much it wants ([`Demand`]) and what becomes of
-//! each message ([`Settlement`]), and takes what came of that as [`QueueEvent`]s. Requests of a queue are numbered without
-//! gaps and sent in that order. Up to two claims of a queue are in flight, so that Redis works on one batch while the
-//! worker works on another.
+//! [`Queues`] owns all requests and all slots. The event loop passes in its [`Demand`] and a [`Settlement`] for each
+//! message, and receives the results as [`QueueEvent`]s. The requests of a queue are numbered without gaps and sent in that
+//! order. Up to two claims of a queue are in flight, so that Redis works on one batch while the worker works on another.
 
 mod claim_size;
 mod client;
@@ -54,28 +53,28 @@ pub(super) use self::slots::SPARES;
 /// The name of the event loop's requests in the log.
 const REQUEST: &str = "request";
 
-/// How much the worker wants.
+/// The current demand of the worker.
 #[derive(Clone, Copy)]
 pub(super) struct Demand<'a> {
-    /// Whether anything is to be claimed.
+    /// Whether anything may be claimed.
     pub(super) accepts: bool,
-    /// How many runs go on at most.
+    /// Maximum number of concurrent runs.
     pub(super) concurrency: usize,
-    /// How many messages may be owned.
+    /// Limits how many messages may be owned.
     pub(super) limiter: &'a PrefetchLimiter,
 }
 
-/// What came from Redis.
+/// Input from Redis.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and replies are by far the most")]
 pub(super) enum QueueInput {
     Reply(Reply),
     /// The wait for notifications has ended.
     Woken(Woken),
-    /// Something was heard of pauses.
+    /// News about pauses.
     Pause(PauseEvent),
 }
 
-/// What the event loop is told.
+/// An event for the event loop.
 #[derive(Debug)]
 pub(super) enum QueueEvent {
     /// These slots own these messages.
@@ -83,22 +82,22 @@ pub(super) enum QueueEvent {
         queue: usize,
         slots: Vec<usize>,
         messages: Vec<Bytes>,
-        /// Whether the message is a suspect that is to run alone.
+        /// Whether the message is a suspect that must run alone.
         alone: bool,
-        /// Whether suspects were known, so that a success must say that this one is none.
+        /// Whether suspects exist, so that a success must clear the message.
         suspects: bool,
     },
-    /// A message was claimed whose call was cancelled. It does not run.
+    /// A message was claimed whose call had been cancelled. It does not run.
     Cancelled { queue: usize, slot: usize, message: Bytes },
-    /// Redis has noted that the suspect in this slot begins to run.
+    /// Redis has recorded that the suspect in this slot begins to run.
     Begun { slot: usize },
     /// The message of a suspect that was to begin was taken away.
     NotOwned { queue: usize, slot: usize },
-    /// A message is a dead letter; `letter` is the id of that, if its reply is there.
+    /// A message became a dead letter; `letter` is its id, if the reply arrived.
     Buried { queue: usize, burial: Settlement, letter: Option<String> },
     /// A queue was paused.
     Paused { queue: usize },
-    /// The message of a slot is gone: by its settlement, or it was taken away or put back before.
+    /// The message of a slot is gone: it was settled (`is_done`), or taken away or put back earlier.
     Settled { slot: usize, is_done: bool },
 }
 
@@ -106,17 +105,17 @@ pub(super) enum QueueEvent {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lost(u64);
 
-/// What the queues of a worker are made of.
+/// The parts of [`Queues`].
 pub(super) struct QueueParts {
-    /// Each with its weight; 0 where queues are served strictly in their order.
+    /// Each queue with its weight; 0 if queues are served strictly in order.
     pub(super) served: Vec<(Arc<ServedQueue>, u32)>,
-    /// How many slots there are beside the spares.
+    /// How many slots there are, without the spares.
     pub(super) slots: usize,
     pub(super) sender: Sender,
     pub(super) timetable: Arc<Timetable>,
     pub(super) pauses: UnboundedReceiver<PauseEvent>,
     pub(super) counters: Arc<Counters>,
-    /// Whether the worker ends when its queues are empty.
+    /// Whether the worker ends once its queues are empty.
     pub(super) is_burst: bool,
 }
 
@@ -126,24 +125,24 @@ pub(super) struct Queues {
     slots: SlotPool,
     sender: Sender,
     in_flight: FuturesUnordered<Pin<Box<dyn Future<Output = Reply> + Send>>>,
-    /// Replies that came while a request was being sent.
+    /// Replies that arrived while a request was being sent.
     early: VecDeque<Reply>,
-    /// A claim was sent beside one whose reply may be here.
+    /// A claim was sent while the reply of another may have arrived.
     yields: bool,
     wait: NotificationWait,
     /// When the wait is asked to end.
     end_wait_at: Option<Instant>,
-    /// How far the queue that was served last has been served for its weight.
+    /// The virtual time of the queue that was served last, for weighted fair queueing.
     virtual_time: u64,
     troubles: Repeats<(QueueName, &'static str)>,
     timetable: Arc<Timetable>,
     pauses: UnboundedReceiver<PauseEvent>,
     counters: Arc<Counters>,
     is_burst: bool,
-    /// The worker ends: only what it owns is settled.
+    /// The worker is ending: only messages that it owns are settled.
     is_draining: bool,
     events: VecDeque<QueueEvent>,
-    /// Followed calls that have begun, which Redis is to be told.
+    /// Tracked calls that have begun, still to be recorded in Redis.
     started: Vec<(usize, Started)>,
 }
 
@@ -181,17 +180,17 @@ impl Queues {
         &self.served(queue).queue
     }
 
-    /// How many there are.
+    /// How many queues there are.
     pub(super) fn count(&self) -> usize {
         self.clients.len()
     }
 
-    /// All of them, as others share them.
+    /// All queues, in the form shared with other parts of the worker.
     pub(super) fn all_served(&self) -> impl Iterator<Item = Arc<ServedQueue>> + '_ {
         self.clients.iter().map(|client| Arc::clone(client.served()))
     }
 
-    /// The next thing that happened. Events are made by [`Self::on_reply`] and [`Self::woken`].
+    /// The next event. [`Self::on_reply`] and [`Self::woken`] create events.
     pub(super) fn next_event(&mut self) -> Option<QueueEvent> {
         self.events.pop_front()
     }
@@ -204,12 +203,12 @@ impl Queues {
         }
     }
 
-    /// Notes that a call has begun which is followed.
+    /// Notes that a tracked call has begun.
     pub(super) fn note_started(&mut self, queue: usize, started: Started) {
         self.started.push((queue, started));
     }
 
-    /// Tells Redis which followed calls have begun. Nobody waits for that.
+    /// Records in Redis which tracked calls have begun. Does not wait for the reply.
     fn send_started(&mut self) {
         if self.started.is_empty() {
             return;
@@ -229,7 +228,7 @@ impl Queues {
         }
     }
 
-    /// Has Redis note that the suspect in a slot begins to run, if requests can be made now.
+    /// Has Redis record that the suspect in a slot begins to run, if requests can be made now.
     pub(super) fn begin(&mut self, queue: usize, slot: usize) {
         if self.clients[queue].is_open() {
             let request = self.clients[queue].number(RequestKind::Begin { slot });
@@ -237,7 +236,7 @@ impl Queues {
         }
     }
 
-    /// Whether Redis refuses to note anything about this queue.
+    /// Whether Redis refuses to record anything about this queue.
     pub(super) fn is_blocked(&self, queue: usize) -> bool {
         self.clients[queue].pending().is_blocked()
     }
@@ -246,32 +245,32 @@ impl Queues {
         let client = &mut self.clients[request.queue];
         self.yields |= client.pending_mut().sent(&request);
         if let RequestKind::Claim { slots, kept, .. } = &request.kind {
-            // A reply may take longer than a lease. A pick-up owns nothing while it stands, gives its slot a whole lease, and
-            // is not believed when its reply comes late.
+            // A reply may take longer than a lease. A pick-up owns nothing while it waits, gives its slot a whole lease,
+            // and is discarded if its reply comes late.
             slots[*kept..].iter().for_each(|slot| client.served().may_own(*slot));
             client.served().add_uncertain(request.claimed());
         }
         self.in_flight.push(Box::pin(self.sender.clone().send(Arc::clone(client.served()), request)));
-        // Polled once, so that requests go out in the order of their numbers, and now.
+        // Polled once now, so that requests are sent in the order of their numbers.
         if let Some(Some(reply)) = unconstrained(self.in_flight.next()).now_or_never() {
             self.early.push_back(reply);
         }
     }
 
-    /// Lets the connection write a claim before the reply of another is taken in. Otherwise both claims would go out together
-    /// and be answered together, and Redis would rest while the worker runs.
+    /// Lets the connection write a claim before the reply to another is taken in. Otherwise both claims would be sent
+    /// together and answered together, and Redis would be idle while the worker runs.
     pub(super) async fn hand_on(&mut self) {
         if std::mem::take(&mut self.yields) {
             yield_now().await;
         }
     }
 
-    /// A reply that came while a request was being sent.
+    /// A reply that arrived while a request was being sent.
     pub(super) fn early_reply(&mut self) -> Option<Reply> {
         self.early.pop_front()
     }
 
-    /// A reply that is here already.
+    /// A reply that has already arrived.
     pub(super) fn ready_reply(&mut self) -> Option<Reply> {
         self.in_flight.next().now_or_never().flatten()
     }
@@ -284,8 +283,8 @@ impl Queues {
         }
     }
 
-    /// The next reply, the end of the wait for notifications, or what is heard of pauses. Cancel-safe. Never resolves when
-    /// there is none of these.
+    /// The next reply, the end of the wait for notifications, or news about pauses. Cancel-safe. Never resolves if none of
+    /// these can come.
     pub(super) async fn next(&mut self) -> QueueInput {
         tokio::select! {
             Some(reply) = self.in_flight.next(), if !self.in_flight.is_empty() => QueueInput::Reply(reply),
@@ -304,7 +303,7 @@ impl Queues {
         }
     }
 
-    /// Puts a message back unchanged. Messages that go to the head are given last claim first.
+    /// Puts a message back unchanged. Pass messages that go to the head in reverse order of their claims.
     pub(super) fn put_back(&mut self, queue: usize, slot: usize, place: Place) {
         count(&self.counters.put_back, 1);
         self.clients[queue].settle(slot, Settlement::PutBack { place });
@@ -316,7 +315,7 @@ impl Queues {
         self.note_lost(queue, Lost(1));
     }
 
-    /// Notes a call of one of our tasks.
+    /// Notes a call of a known task.
     pub(super) fn note_known(&mut self, queue: usize) {
         self.clients[queue].supply_mut().note_known();
     }
@@ -326,15 +325,15 @@ impl Queues {
         self.clients[queue].supply_mut().note_unknown();
     }
 
-    /// Claims nothing of a queue for a moment, since a call of it got no process or lost it. One pause for all that are lost
-    /// at once. Gives the number of unprinted lines before this one, if it should be printed.
+    /// Pauses claims from a queue, because a call got no process or lost it. Calls lost at the same time share one pause.
+    /// Returns the number of log lines suppressed before this one, if this one should be printed.
     pub(super) fn rest_after_loss(&mut self, queue: usize) -> Option<u64> {
-        // From now on, or the call would be claimed again as soon as it is there.
+        // From now on; otherwise the call would be claimed again as soon as it is back.
         let begins = self.clients[queue].losses_mut().fail_once().is_some();
         if begins { self.trouble(queue, "lost") } else { None }
     }
 
-    /// Whether calls of a queue got no process lately.
+    /// Whether calls of a queue failed to get a process recently.
     pub(super) fn has_losses(&mut self, queue: usize) -> bool {
         self.clients[queue].losses_mut().is_failing()
     }
@@ -344,8 +343,8 @@ impl Queues {
         self.clients[queue].losses_mut().succeed();
     }
 
-    /// Notes a trouble of a queue that may come again and again. It is to be printed once a minute, with the number of those
-    /// before it that were not.
+    /// Notes a problem of a queue that may recur. It should be printed once a minute, with the number of those suppressed
+    /// before it.
     fn trouble(&mut self, queue: usize, what: &'static str) -> Option<u64> {
         let name = self.name(queue).clone();
         self.troubles.note((name, what), Instant::now())
@@ -358,14 +357,14 @@ impl Queues {
         }
     }
 
-    /// Whether enough has finished in a queue that Redis should have it before more is run.
+    /// Whether enough messages of a queue are finished that they should be released before more are run.
     pub(super) fn should_release(&self, queue: usize, limiter: &PrefetchLimiter) -> bool {
         let client = &self.clients[queue];
         let size = client.supply().size();
         client.finished() >= claim_size::chunk(limiter.limit(size), size)
     }
 
-    /// Whether nothing is in flight, and nothing is left to send but what Redis would refuse again.
+    /// Whether nothing is in flight, and nothing is left to send except what Redis would refuse again.
     pub(super) fn are_quiet(&self) -> bool {
         self.clients.iter().all(QueueClient::is_quiet)
     }
@@ -388,22 +387,22 @@ impl Queues {
         })
     }
 
-    /// Whether all that was met in a queue lately was unknown.
+    /// Whether all recent calls of a queue were of unknown tasks.
     pub(super) fn is_unknown(&self, queue: usize) -> bool {
         self.clients[queue].supply().is_unknown()
     }
 
-    /// The number of the claim that filled a slot last; 0 when that is not known.
+    /// The number of the claim that last filled a slot; 0 if unknown.
     pub(super) fn claimed_by(&self, queue: usize, slot: usize) -> u64 {
         self.clients[queue].claimed_by(slot)
     }
 
-    /// Whether a request up to this number may still bring something.
+    /// Whether a request up to this number may still deliver messages.
     pub(super) fn may_still_apply(&self, queue: usize, seq: u64) -> bool {
         self.clients[queue].pending().may_still_apply(seq)
     }
 
-    /// When something is to be done by [`Self::on_timer`].
+    /// When [`Self::on_timer`] is due.
     pub(super) fn next_timer(&self) -> Option<Instant> {
         self.clients.iter().flat_map(QueueClient::pauses).chain(self.end_wait_at).min()
     }
@@ -417,7 +416,7 @@ impl Queues {
 }
 
 impl Reply {
-    /// How long a request took, and for how many slots, unless it stood behind a wait.
+    /// How long the last request took, and for how many slots, unless it was queued behind a wait.
     pub(super) fn took(&self) -> Option<(Duration, usize)> {
         (!self.request.is_pick_up()).then(|| (self.request.made.elapsed(), self.request.slots().len()))
     }

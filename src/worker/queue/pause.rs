@@ -1,31 +1,31 @@
-//! Follows whether a queue is paused: by what operators publish, by replies to claims, and by heartbeats.
+//! Tracks whether a queue is paused: from notices of operators, replies to claims, and heartbeats.
 //!
-//! Nothing is claimed from a paused queue, and nothing is waited for there. Operators publish each change, so that a resumed
-//! queue is claimed from at once; where that goes unheard, the next heartbeat finds it.
+//! The worker neither claims from a paused queue nor waits for it. Operators publish each change, so that a resumed queue
+//! is claimed from at once. If the notice is missed, the next heartbeat notices the change.
 
 use std::time::Instant;
 
 use crate::broker::Notice;
 use crate::worker::queue::{QueueEvent, Queues};
 
-/// What is heard of pauses.
+/// News about pauses.
 #[derive(Debug)]
 pub(in crate::worker) enum PauseEvent {
-    /// An operator has said so, just now.
+    /// An operator has just published this.
     Published(Notice),
-    /// From now on all that operators say is heard; what they said before may not have been.
+    /// Notices are received from now on; earlier ones may have been missed.
     Listening,
-    /// A heartbeat that was sent then found a queue paused, by whom, or not.
+    /// A heartbeat sent at `sent` found the queue paused by `by`, or not paused.
     Beat { queue: usize, by: Option<String>, sent: Instant },
 }
 
-/// The pause of one queue, as far as it is known.
+/// The known pause of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
     is_paused: bool,
-    /// What the log says.
+    /// The state as last logged.
     is_logged: bool,
-    /// When it was last paused or resumed: what was asked before that does not count.
+    /// When it was last paused or resumed. Answers to earlier requests do not count.
     changed: Option<Instant>,
 }
 
@@ -34,12 +34,12 @@ impl Pause {
         self.is_paused
     }
 
-    /// Whether the reply to a request that was made then is of the last pause.
+    /// Whether a request made at this time reflects the last change.
     fn counts(&self, made: Instant) -> bool {
         self.changed.is_none_or(|changed| changed <= made)
     }
 
-    /// Notes what holds from now on. Gives whether the log should say so.
+    /// Records the current state. Returns whether the log should mention it.
     fn set(&mut self, is_paused: bool) -> bool {
         (self.is_paused, self.changed) = (is_paused, Some(Instant::now()));
         std::mem::replace(&mut self.is_logged, is_paused) != is_paused
@@ -47,12 +47,12 @@ impl Pause {
 }
 
 impl Queues {
-    /// Whether nothing is claimed from a queue until it is resumed.
+    /// Whether a queue is paused, so that nothing is claimed from it.
     pub(in crate::worker) fn is_paused(&self, queue: usize) -> bool {
         self.clients[queue].pause().is_paused()
     }
 
-    /// Takes in what was heard.
+    /// Handles news about pauses.
     pub(in crate::worker) fn on_pause_news(&mut self, news: PauseEvent) {
         match news {
             PauseEvent::Published(Notice::Paused { queue, is_paused, by }) => {
@@ -72,7 +72,7 @@ impl Queues {
         }
     }
 
-    /// A claim that was made then found the queue paused, by whom, or not.
+    /// Handles a claim, made at `made`, that found the queue paused by somebody, or not paused.
     pub(super) fn on_claim_of(&mut self, index: usize, made: Instant, paused_by: Option<&str>) {
         let pause = self.clients[index].pause();
         match paused_by {
@@ -83,7 +83,7 @@ impl Queues {
         }
     }
 
-    /// Lets the next claim find whether a queue is still paused.
+    /// Makes the next claim find out whether a queue is still paused.
     fn ask_again(&mut self, index: usize) {
         if self.is_paused(index) {
             self.clients[index].pause_mut().is_paused = false;

@@ -1,32 +1,32 @@
-//! Numbers the requests of one queue, and keeps those of which it is not known whether Redis applied them.
+//! Numbers the requests of one queue, and keeps those that are in doubt: it is unknown whether Redis applied them.
 //!
 //! Redis applies a worker's requests on a queue in the order of their numbers, without gaps, and refuses all others. So
-//! after a lost reply one question settles which of the requests in doubt were applied: those up to the stored number.
+//! after a lost reply, one query resolves all requests in doubt: those up to the stored number were applied.
 
 use std::time::Instant;
 
 use crate::broker::{BrokerError, BrokerErrorKind};
 use crate::worker::queue::request::{Request, RequestKind};
 
-/// How many requests of one queue are in flight at most.
+/// Maximum number of requests of one queue in flight.
 const IN_FLIGHT: usize = 32;
-/// How far a reconciliation jumps ahead of all requests that may still be on their way.
+/// How far a reconciliation jumps ahead of all requests that may still be in flight.
 const JUMP: u64 = 1 << 20;
 
 /// The requests of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// The number of the last request that was made.
+    /// The number of the last request.
     seq: u64,
-    /// The number of the last request that is known to be applied.
+    /// The number of the last request known to be applied.
     applied: u64,
     in_flight: usize,
     claims: usize,
-    /// A pick-up stands behind a wait: Redis runs it when the wait has ended.
+    /// A pick-up is queued behind a wait: Redis runs it when the wait has ended.
     picks_up: bool,
-    /// A request was refused: no other is made until those in flight have been answered.
+    /// A request was refused. No other request is made until those in flight have been answered.
     is_refused: bool,
-    /// Requests are refused until somebody repairs a key or grants a right.
+    /// Requests are refused until an operator repairs a key or grants a permission.
     is_blocked: bool,
     in_doubt: Vec<Request>,
     /// How often in a row the connection broke during a reconciliation.
@@ -39,7 +39,7 @@ impl Pending {
         Request { queue, seq: self.next_number(), kind, made: Instant::now() }
     }
 
-    /// A request with a number beyond all that may still be on their way.
+    /// A request with a number beyond all that may still be in flight.
     pub(super) fn number_beyond(&mut self, queue: usize, kind: RequestKind) -> Request {
         Request { queue, seq: self.jump(), kind, made: Instant::now() }
     }
@@ -54,7 +54,7 @@ impl Pending {
         self.seq
     }
 
-    /// Notes that a request goes out. Gives whether it is a claim beside another one.
+    /// Notes that a request is sent. Returns whether it is a claim beside another claim.
     pub(super) fn sent(&mut self, request: &Request) -> bool {
         let is_second = self.claims > 0 && request.is_claim();
         self.in_flight += 1;
@@ -73,7 +73,7 @@ impl Pending {
     /// Notes that Redis has applied a request.
     pub(super) fn applied(&mut self, request: &Request) {
         self.applied = self.applied.max(request.seq);
-        // A reconciliation needs fewer keys: its success says nothing about the refused ones.
+        // A reconciliation needs fewer keys, so its success says nothing about the refused ones.
         self.is_blocked &= matches!(request.kind, RequestKind::Reconcile { .. });
     }
 
@@ -86,12 +86,12 @@ impl Pending {
         };
     }
 
-    /// Notes that a request was surely not applied: those behind it will be refused too.
+    /// Notes that a request was certainly not applied: the requests behind it will be refused too.
     pub(super) fn refuse(&mut self) {
         self.is_refused = true;
     }
 
-    /// Goes on after a refusal, once all requests behind the refused one have been refused too.
+    /// Continues after a refusal, once all requests behind the refused one have been refused too.
     pub(super) fn resume(&mut self) {
         if self.is_refused && self.in_flight == 0 {
             self.is_refused = false;
@@ -99,12 +99,12 @@ impl Pending {
         }
     }
 
-    /// Notes that it is not known whether a request was applied.
+    /// Puts a request in doubt.
     pub(super) fn doubt(&mut self, request: Request) {
         self.in_doubt.push(request);
     }
 
-    /// The requests in doubt, which are about to be resolved.
+    /// Takes the requests in doubt, to resolve them.
     pub(super) fn take_in_doubt(&mut self) -> Vec<Request> {
         self.broken_reconciles = 0;
         std::mem::take(&mut self.in_doubt)
@@ -134,7 +134,7 @@ impl Pending {
         self.in_doubt.is_empty() && !self.is_refused && self.in_flight < IN_FLIGHT
     }
 
-    /// Whether requests are refused until somebody repairs something.
+    /// Whether requests are refused until an operator repairs something.
     pub(super) fn is_blocked(&self) -> bool {
         self.is_blocked
     }
@@ -148,8 +148,8 @@ impl Pending {
         self.in_flight == 0
     }
 
-    /// Whether requests are in flight or in doubt, except a pick-up that stood behind a wait when its connection broke: it
-    /// has hardly taken anything.
+    /// Whether requests are in flight or in doubt. Ignores a pick-up that was behind a wait when its connection broke: it
+    /// has probably taken nothing.
     pub(super) fn has_work(&self) -> bool {
         self.in_flight > 0 || self.in_doubt.iter().any(|request| !request.is_pick_up())
     }
@@ -163,7 +163,7 @@ impl Pending {
         self.picks_up
     }
 
-    /// Whether a request up to this number may still bring something.
+    /// Whether a request up to this number may still deliver messages.
     pub(super) fn may_still_apply(&self, seq: u64) -> bool {
         seq > self.applied && (self.in_flight > 0 || self.has_doubt())
     }

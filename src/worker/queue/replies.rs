@@ -1,4 +1,4 @@
-//! Takes in the replies of Redis: what each did to its slots, and what the event loop is told of it.
+//! Handles the replies of Redis: updates the slots, and creates the events for the event loop.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ use crate::worker::settlement::Settlement;
 use crate::worker::stats::count;
 
 impl Queues {
-    /// Takes in a reply. What came of it are events.
+    /// Handles a reply. The results are queued as events.
     pub(in crate::worker) fn on_reply(&mut self, reply: Reply) {
         let Reply { request, result } = reply;
         let client = &mut self.clients[request.queue];
@@ -84,7 +84,7 @@ impl Queues {
         self.virtual_time = self.virtual_time.max(supply.served());
         supply.account(messages.len(), messages.iter().map(Bytes::len).sum::<usize>() / messages.len());
         count(&self.counters.claimed, messages.len() as u64);
-        // The last first, so that the places of the others hold.
+        // Last first, so that the positions of the others stay valid.
         let count = messages.len();
         for place in filled.cancelled.into_iter().rev().filter(|place| *place < count) {
             let (slot, message) = (slots.remove(place), messages.remove(place));
@@ -105,7 +105,8 @@ impl Queues {
         self.events.push_back(QueueEvent::Arrived { queue, slots, messages, alone, suspects });
     }
 
-    /// Has a burial logged, where this request was one. `letter`: the id of its dead letter, if the reply is there.
+    /// Reports the burial that this request was, if it was one. `letter` is the id of the dead letter, if the reply
+    /// arrived.
     fn note_burial(&mut self, request: &Request, letter: Option<String>) {
         if let RequestKind::Settle { settlement: burial @ Settlement::Bury { .. }, .. } = &request.kind {
             let (queue, burial) = (request.queue, burial.clone());
@@ -121,7 +122,7 @@ impl Queues {
         });
     }
 
-    /// Calls were finished; `owned`: which of their slots still owned them.
+    /// Handles finished calls; `owned` says which of the slots still owned them.
     fn on_finished(&mut self, request: Request, owned: &[bool]) {
         let Request { queue, kind: RequestKind::Finish { slots, .. }, .. } = request else { return };
         for (slot, is_done) in slots.into_iter().zip(owned.iter().copied()) {
@@ -131,7 +132,7 @@ impl Queues {
         self.note_lost(queue, Lost(owned.iter().map(|owned| u64::from(!owned)).sum()));
     }
 
-    /// A settlement was applied, or came too late.
+    /// Handles a settlement that was applied, or came too late.
     fn on_settled(&mut self, request: Request, owned: bool) {
         let Request { queue, kind: RequestKind::Settle { slot, settlement }, .. } = request else { return };
         self.clients[queue].free(slot, &mut self.slots);
@@ -140,7 +141,7 @@ impl Queues {
             return self.note_lost(queue, Lost(1));
         }
         match settlement {
-            // It may be the only one in the queue, and a cycle that was unknown till now has one of ours again.
+            // The call may be the only one in the queue, and ends a cycle of unknown calls.
             Settlement::Retry { .. } => {
                 self.clients[queue].supply_mut().note_known();
                 self.wake(queue);
@@ -163,7 +164,7 @@ impl Queues {
         }
     }
 
-    /// Messages were put back, so many of them were still ours.
+    /// Handles messages that were put back; `count` of them were still owned by this worker.
     fn on_put_back(&mut self, request: Request, count: u64) {
         let Request { queue, kind: RequestKind::PutBack { slots, place }, .. } = request else { return };
         let lost = (slots.len() as u64).saturating_sub(count);
@@ -183,7 +184,7 @@ impl Queues {
         self.note_lost(queue, Lost(lost));
     }
 
-    /// The timetable has the call already, or is unusable: it is retried at once, so that it is not lost.
+    /// The timetable already has the call, or cannot be used: the call is retried at once, so that it is not lost.
     fn on_not_scheduled(&mut self, request: Request) {
         let Request { queue, kind: RequestKind::Settle { slot, settlement }, .. } = request else { return };
         let Settlement::RetryLater { message, id, .. } = settlement else { return };
@@ -196,7 +197,7 @@ impl Queues {
         self.clients[queue].settle(slot, Settlement::Retry { message });
     }
 
-    /// A message could not be buried.
+    /// Handles a message that could not be buried.
     fn on_unburied(&mut self, request: Request) {
         let Request { queue, kind: RequestKind::Settle { slot, settlement }, .. } = request else { return };
         self.keep_burial(queue, slot, settlement);
@@ -213,17 +214,17 @@ impl Queues {
         }
     }
 
-    /// Keeps a burial that failed in its slot, until the worker ends.
+    /// Keeps a failed burial in its slot until the worker ends.
     pub(super) fn keep_burial(&mut self, queue: usize, slot: usize, burial: Settlement) {
         if self.is_draining {
-            // Another worker may have more luck. Behind the others, which it shall not keep from being run.
+            // Another worker may succeed. The message goes to the tail, so that it does not block the others.
             self.put_back(queue, slot, Place::Tail);
         } else {
             self.clients[queue].keep_burial(slot, burial, &mut self.slots);
         }
     }
 
-    /// A message was buried, for which so many older dead letters were dropped.
+    /// Handles a burial for which this many older dead letters were dropped.
     fn on_trimmed(&mut self, queue: usize, trimmed: u64) {
         if trimmed > 0
             && let Some(repeated) = self.trouble(queue, "trimmed")
@@ -232,7 +233,7 @@ impl Queues {
         }
     }
 
-    /// It is known now which requests in doubt were applied.
+    /// Handles the reply that says which requests in doubt were applied.
     fn on_reconciled(&mut self, request: Request, reconciled: Reconciled) {
         let queue = request.queue;
         let resolved = self.clients[queue].on_reconciled(request, reconciled, &mut self.slots);
@@ -259,7 +260,7 @@ impl Queues {
         }
     }
 
-    /// A settlement was sent on a connection that broke, and was not applied. It is sent again, unless it seems to be what
+    /// Handles a settlement that was not applied because the connection broke. Sends it again, unless it seems to be what
     /// breaks the connection.
     fn settle_again(&mut self, queue: usize, slot: usize, settlement: Settlement) {
         match self.clients[queue].aside_mut().broke(slot, settlement) {
@@ -284,8 +285,9 @@ impl Queues {
         }
     }
 
-    /// Messages were claimed that could not be read: the connection broke each time. If it is one, and large, it keeps its
-    /// slot until the worker ends; others go back, and claims bring one at a time until it is found.
+    /// Handles claimed messages that could not be read, because the connection broke each time. A single large message
+    /// keeps its slot until the worker ends. Others go back, and claims fetch one message each until the message in
+    /// question is found.
     fn on_unread(&mut self, queue: usize, unread: &[(usize, u64)]) {
         unread.iter().for_each(|(slot, _)| self.clients[queue].served().own(*slot));
         if let [(slot, bytes)] = *unread
@@ -300,7 +302,7 @@ impl Queues {
         if unread.len() > 1 {
             self.clients[queue].aside_mut().search();
         }
-        // Given last claim first.
+        // They are passed in reverse order of their claims.
         unread.iter().rev().for_each(|(slot, _)| self.put_back(queue, *slot, Place::Head));
     }
 }

@@ -13,14 +13,14 @@ use crate::protocol::message::Message;
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::settlement::Settlement;
 
-/// One call of a script, numbered.
+/// One numbered script call.
 #[derive(Debug)]
 pub(super) struct Request {
-    /// Its index.
+    /// The index of the queue.
     pub(super) queue: usize,
     pub(super) seq: u64,
     pub(super) kind: RequestKind,
-    /// When it was made, shortly before it is sent.
+    /// When it was created, shortly before it is sent.
     pub(super) made: Instant,
 }
 
@@ -28,21 +28,21 @@ pub(super) struct Request {
 pub(super) enum RequestKind {
     /// Releases the first `released` of `slots` and claims for all but the first `kept` of them.
     Claim { slots: Vec<usize>, released: usize, kept: usize, cleared: usize, in_hand: Option<Token> },
-    /// Claims one message at the most, when the wait of `waiter` has ended.
+    /// Claims at most one message, when the wait of `waiter` has ended.
     PickUp { slot: usize, waiter: Waiter },
-    /// Notes that the suspect in one slot begins to run, alone.
+    /// Records that the suspect in one slot begins to run, alone.
     Begin { slot: usize },
-    /// Finishes the calls of slots: each with its [`Settlement::Finish`].
+    /// Finishes the calls of slots, each with its [`Settlement::Finish`].
     Finish { slots: Vec<usize>, ends: Vec<Settlement> },
     /// Retries, reschedules or buries the message of one slot.
     Settle { slot: usize, settlement: Settlement },
-    /// Puts messages back into their queue: to the head last claim first.
+    /// Puts messages back into their queue. Those that go to the head are listed last claim first.
     PutBack { slots: Vec<usize>, place: Place },
-    /// Moves messages of slots to those that wait for a limit.
+    /// Parks the messages of slots until a limit lets them run.
     Park { slots: Vec<usize>, limit: LimitName },
-    /// Moves messages of slots to the timetable: each under an id, for a time.
+    /// Moves the messages of slots to the timetable, each under an id and with a delay.
     Defer { slots: Vec<usize>, waits: Vec<(CallId, Duration)> },
-    /// Asks which of the requests in doubt were applied; `unread`: without the messages.
+    /// Asks which of the requests in doubt were applied; with `unread`, without returning the messages.
     Reconcile { slots: Vec<usize>, unread: bool },
 }
 
@@ -53,7 +53,7 @@ pub(in crate::worker) struct Reply {
     pub(super) result: Result<Effect, BrokerError>,
 }
 
-/// What Redis did about a request.
+/// The effect of a request in Redis.
 #[derive(Debug)]
 pub(super) enum Effect {
     Claimed(Claimed),
@@ -66,16 +66,16 @@ pub(super) enum Effect {
     /// How many of the slots still owned their messages.
     PutBack(u64),
     Parked(u64),
-    /// What became of the message of each slot.
+    /// The result for the message of each slot.
     Deferred(Vec<Scheduled>),
-    /// It is a dead letter with this id, and so many older ones had to go.
+    /// The message is a dead letter with this id; `trimmed` older ones were dropped.
     Buried {
         letter: String,
         trimmed: u64,
     },
-    /// The dead letters cannot be written: the slot still owns its message.
+    /// Dead letters cannot be written. The slot still owns its message.
     Unburied,
-    /// The timetable cannot take the message: the slot still owns it.
+    /// The timetable cannot take the message. The slot still owns it.
     NotScheduled,
     Reconciled(Reconciled),
 }
@@ -91,7 +91,7 @@ pub(in crate::worker) struct Sender {
 }
 
 impl Request {
-    /// The slots that this request is about.
+    /// The slots of this request.
     pub(super) fn slots(&self) -> &[usize] {
         match &self.kind {
             RequestKind::Claim { slots, .. }
@@ -106,7 +106,7 @@ impl Request {
         }
     }
 
-    /// How many slots it may bring messages for.
+    /// How many slots it may fill.
     pub(super) fn claimed(&self) -> usize {
         match &self.kind {
             RequestKind::Claim { slots, kept, .. } => slots.len() - kept,
@@ -115,19 +115,19 @@ impl Request {
         }
     }
 
-    /// Whether this may bring messages.
+    /// Whether it may return messages.
     pub(super) fn is_claim(&self) -> bool {
         matches!(self.kind, RequestKind::Claim { .. }) || self.is_pick_up()
     }
 
-    /// Whether this is run only when a wait has ended.
+    /// Whether it runs only after a wait has ended.
     pub(super) fn is_pick_up(&self) -> bool {
         matches!(self.kind, RequestKind::PickUp { .. })
     }
 }
 
 impl Sender {
-    /// Sends a request and waits for its reply. Dropping the future leaves open whether it was applied.
+    /// Sends a request and waits for its reply. If the future is dropped, it is unknown whether the request was applied.
     pub(super) async fn send(self, queue: Arc<ServedQueue>, request: Request) -> Reply {
         let result = self.call(&queue, &request).await;
         Reply { request, result }
@@ -253,14 +253,14 @@ impl Sender {
     }
 }
 
-/// What a message says of its failed attempts, encoded, if its call keeps a record; else nothing.
+/// The encoded errors of earlier attempts from a message whose call keeps a record; otherwise empty.
 fn recorded_errors(message: &[u8]) -> &[u8] {
     let message = Message::decode(message).ok();
     let kept = message.filter(|message| message.tracking().is_some_and(|it| it.keep_ms.is_some()));
     kept.and_then(|message| message.encoded_errors()).unwrap_or_default()
 }
 
-/// How the call of a slot ended, as `finish` takes it.
+/// The end of a slot's call, as `finish` takes it.
 fn finished<'a>(wire_id: &'a str, end: &'a Settlement) -> Option<FinishedCall<'a>> {
     let Settlement::Finish { tracking, state, took, attempt, field } = end else { return None };
     let field = field.as_ref().map(|(name, value)| (*name, value.as_slice()));

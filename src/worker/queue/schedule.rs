@@ -1,4 +1,4 @@
-//! Decides which request is made next: settlements first, then claims, of the queues in their order or by their weights.
+//! Decides which request is made next: settlements first, then claims, from the queues in order or by weight.
 
 use crate::worker::queue::claim_size::ClaimSize;
 use crate::worker::queue::client::QueueClient;
@@ -22,7 +22,7 @@ impl Queues {
             .find_map(|index| self.release(index, demand))
     }
 
-    /// Releases what finished in a queue and claims as many as there is room for.
+    /// Releases the finished slots of a queue and claims as many messages as there is room for.
     fn claim(&mut self, index: usize, demand: Demand<'_>) -> Option<Request> {
         match self.clients[index].situation(&demand, &self.slots).claim_size() {
             ClaimSize::Wait => None,
@@ -33,8 +33,8 @@ impl Queues {
         }
     }
 
-    /// Releases what finished in a queue that is drained, or that others come before. While all are drained, it claims for the
-    /// same slots again: messages that came meanwhile are here a round trip sooner.
+    /// Releases the finished slots of a queue that is drained or less preferred. While all queues are drained, it also
+    /// claims for the same slots: messages that arrived meanwhile come a round trip sooner.
     fn release(&mut self, index: usize, demand: Demand<'_>) -> Option<Request> {
         let client = &self.clients[index];
         if !client.can_release() {
@@ -47,17 +47,16 @@ impl Queues {
         Some(self.clients[index].release(again))
     }
 
-    /// The queue to claim from: the first that is not drained; with weights, the one that was served the least for its
-    /// weight.
+    /// The queue to claim from: the first that is not drained; with weights, the one with the lowest virtual time.
     fn preferred(&self) -> Option<usize> {
         let may_bring =
             |client: &QueueClient| client.is_open() && !client.rests() && !client.supply().is_dry();
         let candidates = self.clients.iter().enumerate().filter(|(_, client)| may_bring(client));
-        // Without weights all are served 0, so the first one wins.
+        // Without weights, all virtual times are 0, so the first queue wins.
         candidates.min_by_key(|(_, client)| client.supply().served()).map(|(index, _)| index)
     }
 
-    /// Notes that a queue may hold something. One that is paused counts as empty until it is resumed.
+    /// Notes that a queue may hold something. A paused queue counts as empty until it is resumed.
     pub(in crate::worker) fn wake(&mut self, index: usize) {
         if self.is_paused(index) {
             return;
@@ -77,7 +76,8 @@ impl Queues {
         })
     }
 
-    /// Whether a token of this queue can be used now: without weights, only while nothing is claimed from those before it.
+    /// Whether a token of this queue can be used now: without weights, only while nothing is claimed from more preferred
+    /// queues.
     pub(super) fn comes_first(&self, index: usize) -> bool {
         let gives_way = |client: &QueueClient| client.supply().is_dry() || client.pauses_now();
         self.clients[index].supply().has_weight() || self.clients[..index].iter().all(gives_way)

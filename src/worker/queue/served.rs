@@ -1,4 +1,4 @@
-//! The part of a served queue that the event loop, the heartbeat and the sweep share: keys, wire ids, which slots need
+//! The state of a served queue that the event loop, the heartbeat and the sweep share: keys, wire ids, which slots need
 //! their leases renewed, and whether the queue should be swept.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -9,45 +9,46 @@ use crate::broker::{ForeignLists, LeaseKeys};
 use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::names::{QueueName, WorkerId};
 
-/// One queue of a worker: shared by the event loop and the heartbeat's thread.
+/// One queue of a worker, shared by the event loop and the heartbeat thread.
 #[derive(Debug)]
 pub(in crate::worker) struct ServedQueue {
     pub(in crate::worker) queue: QueueName,
     pub(in crate::worker) keys: QueueKeys,
-    /// HASH of the worker on this queue.
+    /// Key of the HASH that describes the worker in this queue.
     pub(in crate::worker) worker_key: String,
-    /// HASH of requests to kill what its slots run.
+    /// Key of the HASH of kill requests for the runs of its slots.
     pub(in crate::worker) orders_key: String,
     pub(in crate::worker) worker: WorkerId,
     began: Instant,
-    /// The number of slots, spare ones included.
+    /// The number of slots, including spares.
     pub(in crate::worker) slot_count: usize,
-    /// The slots in groups of [`TOGETHER`], made when one of a group is used: an idle worker never uses most of them.
+    /// The slots in groups of [`TOGETHER`]. A group is allocated when one of its slots is used; an idle worker never uses
+    /// most of them.
     slots: Box<[OnceLock<Box<[ServedSlot]>>]>,
-    /// One bit for each slot that owns a message, as far as we know.
+    /// One bit for each slot that owns a message, as far as is known.
     owned: Vec<AtomicU64>,
-    /// How many of those only may: their claim was not answered.
+    /// How many of those slots are uncertain, because their claim was not answered.
     uncertain: AtomicUsize,
-    /// One bit for each slot that owned a message since the last beat: it will soon own another.
+    /// One bit for each slot that owned a message since the last beat and will probably own another soon.
     recent: Vec<AtomicU64>,
-    /// Whether the queue is to be swept, since something may be found.
+    /// Whether the queue should be swept, because a sweep may find something.
     found: AtomicBool,
-    /// Which of its lists begin with something else than a token, as the last beat saw them.
+    /// Which of its lists begin with something other than a token, as of the last beat.
     foreign: Mutex<ForeignLists>,
     /// Whether it is paused, as far as the event loop knows.
     is_paused: AtomicBool,
 }
 
-/// How many slots are made at once.
+/// How many slots are allocated at once.
 const TOGETHER: usize = 16;
 
 /// The lease of one slot.
 #[derive(Debug)]
 struct ServedSlot {
     wire_id: String,
-    /// When its live key was last given a whole lease, in milliseconds after the queue `began`; 0 is never.
+    /// When its live key last got a whole lease, in milliseconds since the queue `began`; 0 means never.
     covered: AtomicU64,
-    /// On the same clock: when a lease was last given after the one before it had ended.
+    /// On the same clock: when a lease was last given after the previous one had ended.
     lapsed: AtomicU64,
 }
 
@@ -85,7 +86,7 @@ impl ServedQueue {
         &made[slot - first]
     }
 
-    /// The slot that has this wire id.
+    /// The slot with this wire id.
     pub(in crate::worker) fn slot_of(&self, wire_id: &str) -> Option<usize> {
         let slot = wire_id.rsplit_once(':')?.1.parse().ok()?;
         (slot < self.slot_count && self.wire_id(slot) == wire_id).then_some(slot)
@@ -112,14 +113,14 @@ impl ServedQueue {
         LeaseKeys { queue: &self.keys, worker: &self.worker_key, orders: &self.orders_key, worker_id: worker }
     }
 
-    /// Notes that a slot owns a message: its live key is kept from now on.
+    /// Notes that a slot owns a message. Its live key is renewed from now on.
     pub(in crate::worker) fn own(&self, slot: usize) {
         let bit = 1 << (slot % 64);
         self.owned[slot / 64].fetch_or(bit, Ordering::Relaxed);
         self.recent[slot / 64].fetch_or(bit, Ordering::Relaxed);
     }
 
-    /// Notes that a slot may own a message: its live key is renewed until a reply says otherwise.
+    /// Notes that a slot may own a message. Its live key is renewed until a reply says otherwise.
     pub(in crate::worker) fn may_own(&self, slot: usize) {
         self.owned[slot / 64].fetch_or(1 << (slot % 64), Ordering::Relaxed);
     }
@@ -134,22 +135,22 @@ impl ServedQueue {
         self.owned.iter().map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
 
-    /// Notes that so many slots, which count as owners, may own nothing: their claim was sent, or its reply was lost.
+    /// Notes that this many slots, counted as owners, may own nothing: their claim was sent, or its reply was lost.
     pub(in crate::worker) fn add_uncertain(&self, slots: usize) {
         self.uncertain.fetch_add(slots, Ordering::Relaxed);
     }
 
-    /// Notes that it is known of so many of them.
+    /// Notes that this many slots are no longer uncertain.
     pub(in crate::worker) fn remove_uncertain(&self, slots: usize) {
         self.uncertain.fetch_sub(slots, Ordering::Relaxed);
     }
 
-    /// How many slots own a message for sure.
+    /// How many slots certainly own a message.
     pub(in crate::worker) fn surely_owned(&self) -> usize {
         self.owned().saturating_sub(self.uncertain.load(Ordering::Relaxed))
     }
 
-    /// The slots that a beat keeps alive: those that own something, and those that did since the last beat.
+    /// The slots whose leases a beat renews: those that own a message, and those that did since the last beat.
     pub(in crate::worker) fn to_cover(&self) -> Vec<usize> {
         let mut slots = Vec::new();
         for (word, (owned, recent)) in self.owned.iter().zip(&self.recent).enumerate() {
@@ -162,23 +163,23 @@ impl ServedQueue {
         slots
     }
 
-    /// Notes that a sweep of the queue may find something. At first it may.
+    /// Notes that a sweep of the queue may find something. This is also the initial state.
     pub(in crate::worker) fn note_found(&self) {
         self.found.store(true, Ordering::Release);
     }
 
-    /// Whether that was noted since it was last asked for.
+    /// Whether that was noted since the last call.
     pub(in crate::worker) fn take_found(&self) -> bool {
         self.found.swap(false, Ordering::Acquire)
     }
 
-    /// Notes which of its lists begin with something else than a token. Gives what was noted before.
+    /// Notes which of its lists begin with something other than a token. Returns the previous value.
     pub(in crate::worker) fn note_foreign(&self, foreign: ForeignLists) -> ForeignLists {
         let mut noted = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *noted, foreign)
     }
 
-    /// Which of its lists begin with something else than a token.
+    /// Which of its lists begin with something other than a token.
     pub(in crate::worker) fn foreign(&self) -> ForeignLists {
         *self.foreign.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -209,15 +210,15 @@ impl ServedQueue {
         }
     }
 
-    /// Whether the lease of a slot has ended at some time after `since`: others may have what it owned then.
+    /// Whether the lease of a slot has ended since `since`, so that others may have the message that it owned then.
     pub(in crate::worker) fn has_lapsed(&self, slot: usize, since: u64, lease: Duration) -> bool {
         let slot = self.slot(slot);
-        // In this order: a beat that comes in between has noted it.
+        // In this order, because a beat in between has updated `lapsed`.
         is_over(slot.covered.load(Ordering::Relaxed), self.now(), lease)
             || slot.lapsed.load(Ordering::Relaxed) > since
     }
 
-    /// Whether one of `slots` must get a new lease before it owns a message: less than half of its lease is left.
+    /// Whether one of `slots` needs a new lease before it owns a message, because less than half of its lease is left.
     pub(in crate::worker) fn needs_cover(&self, slots: &[usize], now: u64, lease: Duration) -> bool {
         let half = u64::try_from(lease.as_millis() / 2).unwrap_or(u64::MAX);
         slots.iter().any(|slot| {
@@ -227,7 +228,7 @@ impl ServedQueue {
     }
 }
 
-/// Whether a lease that was given then has ended.
+/// Whether a lease given at that time has ended.
 fn is_over(given: u64, now: u64, lease: Duration) -> bool {
     given != 0 && u128::from(now.saturating_sub(given)) > lease.as_millis()
 }

@@ -1,7 +1,7 @@
-//! Keeps messages that cannot be settled in their slots, so that all others go on.
+//! Keeps messages that cannot be settled in their slots, so that all other messages continue.
 //!
-//! Dead letters cannot be written while their key holds another type. And a request may break the connection each time, as
-//! one that is larger than the server accepts: it would be sent again and again, and nothing else with it.
+//! Dead letters cannot be written while their key holds another type. A request may also break the connection each time,
+//! for example one that is larger than the server accepts: it would be sent again and again, and block all others.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -10,35 +10,36 @@ use crate::protocol::message::Message;
 use crate::worker::queue::cooldown::Cooldown;
 use crate::worker::settlement::{BuriedCall, Settlement};
 
-/// How often a request may break the connection in a row before it is reduced, and then set aside.
+/// How often in a row a request may break the connection before it is reduced, and then set aside.
 pub(super) const BREAKS: u32 = 3;
-/// The size in bytes of a message that may be too large for the connection: neither `proto-max-bulk-len` nor
-/// `client-query-buffer-limit` can be lower than twice this, and what is smaller is sent in time.
+/// The size in bytes from which a message may be too large for the connection. Neither `proto-max-bulk-len` nor
+/// `client-query-buffer-limit` can be lower than twice this, and smaller messages are sent in time.
 pub(super) const LARGE: usize = 512 << 10;
 
-/// What one queue could not settle.
+/// The messages that one queue could not settle.
 #[derive(Debug, Default)]
 pub(super) struct SetAside {
-    /// Burials that failed. One of them is tried from time to time.
+    /// Burials that failed. One of them is retried from time to time.
     burials: VecDeque<(usize, Settlement)>,
-    /// The pause after that.
+    /// The pause between these retries.
     cooldown: Cooldown,
     /// Slots whose messages could not be read.
     unread: Vec<usize>,
-    /// By slot: how often in a row the connection broke when its settlement was sent.
+    /// By slot: how often in a row the connection broke while its settlement was sent.
     breaks: HashMap<usize, u32>,
-    /// A claim brought more than the connection takes: claims bring one message until that one is found.
+    /// A claim returned more than the connection accepts, so claims fetch one message each until the message in question is
+    /// found.
     by_one: bool,
 }
 
-/// What to do with a settlement that was sent on a connection that broke, and was not applied.
+/// What to do with a settlement that was not applied because the connection broke.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Broken {
     /// Send it again.
     Again(Settlement),
-    /// Its message of so many bytes is too large to be sent: bury it, for which it is not sent.
+    /// Its message of this many bytes is too large to be sent. Bury it; a burial does not send the message.
     TooLarge { bytes: usize, burial: Settlement },
-    /// A dead letter breaks the connection: keep it.
+    /// A dead letter breaks the connection: keep it in its slot.
     Keep(Settlement),
 }
 
@@ -75,7 +76,7 @@ impl SetAside {
         }
     }
 
-    /// Forgets what is known of a slot, which owns nothing any more.
+    /// Forgets the state of a slot that owns nothing any more.
     pub(super) fn forget(&mut self, slot: usize) {
         if !self.breaks.is_empty() {
             self.breaks.remove(&slot);
@@ -97,25 +98,25 @@ impl SetAside {
         self.cooldown.is_failing()
     }
 
-    /// How many burials are kept.
+    /// How many burials are kept in their slots.
     pub(super) fn burials(&self) -> usize {
         self.burials.len()
     }
 
-    /// The next burial to be tried again, if it is time.
+    /// The next burial to retry, if it is due.
     pub(super) fn next_burial(&mut self) -> Option<(usize, Settlement)> {
         if self.cooldown.until().is_some() {
             return None;
         }
         let next = self.burials.pop_front()?;
         if self.cooldown.is_failing() {
-            // The others wait for its outcome.
+            // The others wait for its result.
             self.cooldown.fail();
         }
         Some(next)
     }
 
-    /// Notes that a burial succeeded. Gives how many others wait, if burials had failed before.
+    /// Notes that a burial succeeded. Returns how many others wait, if burials had failed before.
     pub(super) fn buried(&mut self) -> Option<usize> {
         if !self.cooldown.is_failing() {
             return None;
@@ -124,23 +125,23 @@ impl SetAside {
         Some(self.burials.len())
     }
 
-    /// Keeps a slot whose message cannot be read: it was found.
+    /// Keeps a slot whose message cannot be read, which ends the search for it.
     pub(super) fn keep_unread(&mut self, slot: usize) {
         self.by_one = false;
         self.unread.push(slot);
     }
 
-    /// Has claims bring one message, until the one that cannot be read is found.
+    /// Makes claims fetch one message each, until the one that cannot be read is found.
     pub(super) fn search(&mut self) {
         self.by_one = true;
     }
 
-    /// Whether claims are to bring one message.
+    /// Whether claims should fetch one message each.
     pub(super) fn is_searching(&self) -> bool {
         self.by_one
     }
 
-    /// Gives up all slots that are kept.
+    /// Gives up all kept slots.
     pub(super) fn give_up(&mut self) -> Vec<usize> {
         let burials = std::mem::take(&mut self.burials).into_iter().map(|(slot, _)| slot);
         burials.chain(std::mem::take(&mut self.unread)).collect()

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-/// How many slots there are beyond the concurrency and the prefetch, to replace those whose messages were set aside.
+/// How many spare slots there are, beyond the concurrency and the prefetch, to replace those whose messages were set aside.
 pub(in crate::worker) const SPARES: usize = 64;
 
-/// The free slots of a worker. A slot is taken from the request that may fill it until its message is settled.
+/// The free slots of a worker. A slot is taken from the moment a request may fill it until its message is settled.
 #[derive(Debug)]
 pub(super) struct SlotPool {
-    /// How many there are beside the spares.
+    /// How many slots there are, without the spares.
     count: usize,
     free: Vec<usize>,
     spares: Vec<usize>,
@@ -18,12 +18,12 @@ pub(super) struct SlotPool {
 
 impl SlotPool {
     pub(super) fn new(count: usize) -> Self {
-        // The last one is taken first: a worker with little to do uses few slots.
+        // The last slot is taken first, so that a worker with little to do uses few slots.
         let (free, spares) = ((0..count).rev().collect(), (count..count + SPARES).rev().collect());
         Self { count, free, spares, aside: HashSet::new() }
     }
 
-    /// How many are taken, except those that were set aside and replaced.
+    /// How many slots are taken, except those that were set aside and replaced.
     pub(super) fn taken(&self) -> usize {
         self.count.saturating_sub(self.free.len())
     }
@@ -46,9 +46,9 @@ impl SlotPool {
         taken
     }
 
-    /// Gives a slot back that owns nothing.
+    /// Returns a slot that owns nothing.
     pub(super) fn give(&mut self, slot: usize) {
-        // As many spares are in use as messages are aside, while there are any.
+        // As many spares are in use as slots are set aside, while the spares last.
         if self.aside.remove(&slot) && self.aside.len() < SPARES {
             self.spares.push(slot);
         } else {
@@ -56,7 +56,7 @@ impl SlotPool {
         }
     }
 
-    /// Notes that a slot keeps its message for long, and frees a spare one in its place while there are any.
+    /// Notes that a slot keeps its message for long, and frees a spare in its place while the spares last.
     pub(super) fn set_aside(&mut self, slot: usize) {
         if self.aside.insert(slot) {
             self.free.extend(self.spares.pop());

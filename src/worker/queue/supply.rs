@@ -1,35 +1,36 @@
-//! Tracks what one queue is known to hold, and whether any of it is for this worker.
+//! Tracks what one queue probably holds, and whether any of it is for this worker.
 
 use std::time::Instant;
 
 use crate::broker::Token;
 use crate::worker::queue::cooldown::Cooldown;
 
-/// What one message counts for a queue of weight 1; weights go up to 1000.
+/// The cost of one message for a queue of weight 1; weights go up to 1000.
 const SHARE: u64 = 1_000_000;
 
-/// What is known of one queue.
+/// The known state of one queue.
 #[derive(Debug)]
 pub(super) struct Supply {
-    /// 0 when queues are served strictly in their order.
+    /// 0 if queues are served strictly in order.
     weight: u32,
-    /// The messages that it was served by its weight: their number times [`SHARE`] divided by the weight. 0 without weights.
+    /// The virtual time of the queue: the number of messages that it was served, times [`SHARE`], divided by its weight. 0
+    /// without weights.
     served: u64,
-    /// The last claim got less than it asked for.
+    /// The last claim returned less than it asked for.
     is_drained: bool,
-    /// The token in hand.
+    /// The token that the worker holds.
     token: Option<Token>,
     /// How many messages waited after the last claim.
     waiting: u64,
     /// The mean size in bytes of the messages of the last claim.
     size: usize,
-    /// Whether messages are known that were lost with their workers.
+    /// Whether suspects exist: messages that were lost with their workers.
     has_suspects: bool,
-    /// How many calls of unknown tasks were put back since one of ours was met, or since the last rest.
+    /// How many calls of unknown tasks were put back since the last call of a known task, or since the last pause.
     unknown: u64,
-    /// The longest that the queue has been meanwhile: when so many were put back, all of it was unknown.
+    /// The greatest length of the queue in that time. Once this many calls were put back, all of the queue was unknown.
     cycle: u64,
-    /// The pause after a whole cycle of unknown tasks, in which other workers take them.
+    /// The pause after a whole cycle of unknown tasks, in which other workers can take them.
     rest: Cooldown,
 }
 
@@ -73,12 +74,12 @@ impl Supply {
         self.has_suspects = true;
     }
 
-    /// Notes the reply of a claim: how many still wait, and whether suspects are known.
+    /// Records the reply to a claim: how many messages still wait, and whether suspects exist.
     pub(super) fn note_reply(&mut self, waiting: u64, has_suspects: bool) {
         (self.waiting, self.has_suspects) = (waiting, has_suspects);
     }
 
-    /// Notes that so many messages were claimed, of that mean size, while others still wait.
+    /// Records that this many messages of this mean size were claimed while others still wait.
     pub(super) fn account(&mut self, messages: usize, size: usize) {
         self.size = size;
         self.cycle = self.cycle.max(self.waiting + messages as u64);
@@ -90,8 +91,8 @@ impl Supply {
         self.is_drained = true;
     }
 
-    /// Notes that the queue may hold something. One that was empty for a while has no claim to what it did not use: it
-    /// starts at the virtual time of those that were served meanwhile.
+    /// Notes that the queue may hold something. A queue that was empty for a while gets no credit for its unused share: it
+    /// starts at the virtual time of the queues that were served meanwhile.
     pub(super) fn wake(&mut self, virtual_time: u64) {
         if std::mem::take(&mut self.is_drained) {
             self.served = self.served.max(virtual_time);
@@ -107,8 +108,8 @@ impl Supply {
         self.is_drained && self.token.is_none()
     }
 
-    /// Whether nothing is left for this worker: the queue is empty, or a whole cycle of it was unknown and none of ours
-    /// came since.
+    /// Whether nothing is left for this worker: the queue is empty, or a whole cycle of it was unknown and no call of a
+    /// known task has come since.
     pub(super) fn has_nothing(&self) -> bool {
         let is_empty = self.is_drained && self.waiting == 0;
         self.token.is_none() && (is_empty || self.rest.is_failing())
@@ -122,7 +123,7 @@ impl Supply {
         self.token.take()
     }
 
-    /// Keeps a token unless there is one.
+    /// Keeps a token, unless there already is one.
     pub(super) fn keep_token(&mut self, token: Option<Token>) {
         self.token = self.token.or(token);
     }
@@ -132,8 +133,8 @@ impl Supply {
         self.unknown += 1;
     }
 
-    /// Notes that calls of unknown tasks are behind all others again. Rests when there is nothing else in the queue: the
-    /// more cycles in a row, the longer.
+    /// Notes that calls of unknown tasks are behind all others again. Starts a pause if the queue holds nothing else; it
+    /// grows with each consecutive cycle.
     pub(super) fn unknown_put_back(&mut self) {
         if self.unknown > 0 && self.unknown >= self.cycle {
             (self.unknown, self.cycle) = (0, 0);
@@ -141,7 +142,7 @@ impl Supply {
         }
     }
 
-    /// Notes a call of one of our tasks.
+    /// Notes a call of a known task.
     pub(super) fn note_known(&mut self) {
         (self.unknown, self.cycle) = (0, 0);
         if self.rest.is_failing() {
@@ -149,7 +150,7 @@ impl Supply {
         }
     }
 
-    /// Whether all that was met lately was unknown.
+    /// Whether all recent calls were of unknown tasks.
     pub(super) fn is_unknown(&self) -> bool {
         self.rest.is_failing()
     }
@@ -177,13 +178,13 @@ mod tests {
             supply.unknown_put_back();
             supply.rests_until().is_some()
         };
-        // Of 12 messages, by 4.
+        // 12 messages, 4 at a time.
         assert!(!put_back(&mut supply, 8, 4));
         assert!(!put_back(&mut supply, 8, 4));
         assert!(!supply.has_nothing());
         assert!(put_back(&mut supply, 8, 4));
         assert!(supply.has_nothing());
-        // One of ours ends the rest, and begins another cycle.
+        // A call of a known task ends the pause and starts another cycle.
         supply.note_known();
         assert!(supply.rests_until().is_none() && !supply.has_nothing());
         assert!(!put_back(&mut supply, 1, 4));

@@ -1,4 +1,4 @@
-//! Settlements of one queue that are still to be sent, in the order in which they were decided.
+//! Settlements of one queue that are not sent yet, in the order of their decisions.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,19 +9,20 @@ use crate::protocol::limit::LimitName;
 use crate::worker::queue::request::RequestKind;
 use crate::worker::settlement::Settlement;
 
-/// A request that finishes calls brings results of about so many bytes, or of a single call.
+/// A request that finishes calls carries about this many bytes of results, or a single call.
 const RESULTS: usize = 1 << 20;
 
 /// What is left to send.
 #[derive(Debug, Default)]
 pub(super) struct ToSettle {
-    /// Slots to release with the next claim, and whether suspects are to be cleared.
+    /// Slots to release with the next claim, each with whether to clear its suspicion.
     finished: Vec<(usize, bool)>,
     others: VecDeque<(usize, Settlement)>,
 }
 
 impl ToSettle {
-    /// Messages that go back to the head are given last claim first, so that they end up in their old order.
+    /// Pass messages that go back to the head in reverse order of their claims, so that they end up in their original
+    /// order.
     pub(super) fn push(&mut self, slot: usize, settlement: Settlement) {
         match settlement {
             Settlement::Release { clears_suspect } => self.finished.push((slot, clears_suspect)),
@@ -30,8 +31,8 @@ impl ToSettle {
         }
     }
 
-    /// The next request, other than to release: calls that are finished go together, and messages that go back to the same
-    /// place.
+    /// The next request other than a release. Finished calls are sent together, and so are messages that go back to the
+    /// same place.
     pub(super) fn next(&mut self) -> Option<RequestKind> {
         let (slot, settlement) = self.others.pop_front()?;
         let place = match settlement {
@@ -89,7 +90,7 @@ impl ToSettle {
         self.finished.len()
     }
 
-    /// Takes up to so many slots to release: those that clear a suspect first, and how many those are.
+    /// Takes up to `most` slots to release: those that clear a suspicion first. Also returns the number of those.
     pub(super) fn take_finished(&mut self, most: usize) -> (Vec<usize>, usize) {
         let rest = self.finished.split_off(self.finished.len().min(most));
         let mut taken = std::mem::replace(&mut self.finished, rest);
@@ -109,7 +110,7 @@ impl ToSettle {
     }
 }
 
-/// The bytes of the result of a call that is finished; `None`: it is not.
+/// The size in bytes of the result of a finished call; `None` if the call is not finished.
 fn result_bytes(settlement: &Settlement) -> Option<usize> {
     match settlement {
         Settlement::Finish { field, .. } => Some(field.as_ref().map_or(0, |(_, value)| value.len())),

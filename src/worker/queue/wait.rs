@@ -1,8 +1,8 @@
-//! Waits for notifications of queues that are empty, on the server.
+//! Waits on the server for notifications of empty queues.
 //!
-//! A worker of one queue waits in `BLMOVE`, and while it is idle a pick-up stands behind the wait, on the same connection:
-//! Redis runs it right after the token has come, and the message arrives without a round trip more. A worker of
-//! several queues waits in `BLPOP` and claims when it has the token.
+//! A worker of one queue waits in `BLMOVE`. While it is idle, it sends a pick-up behind the wait on the same connection:
+//! Redis runs it right after the token arrives, which saves a round trip. A worker of several queues waits in `BLPOP`, and
+//! claims once it has the token.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,60 +23,62 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_s
 /// What the log calls a wait.
 const WAIT: &str = "wait for notifications";
 
-/// How often a wait is asked to end until it does.
+/// How often a wait is asked to end, until it does.
 const END_WAIT_EVERY: Duration = Duration::from_millis(10);
 
-/// How long a wait lasts at least for each queue beyond the first few, and at the most: Redis notes each of its keys, and a
-/// worker that drains many queues would else begin a longer wait for each one that runs dry.
+/// Minimum duration of a wait: this much for each queue beyond the first few, at most [`LASTS`]. Redis registers each
+/// key of a wait, and a worker that drains many queues would otherwise begin a longer wait for each queue that becomes
+/// empty.
 const EACH_QUEUE: Duration = Duration::from_micros(50);
 const FEW_QUEUES: usize = 16;
 const LASTS: Duration = Duration::from_millis(20);
 
-/// A wait with a pick-up behind it lasts for this part of a lease at the most. What is picked up has its lease from then on, and
-/// no beat keeps it before the reply is here, so that a reply which comes later than [`IN_TIME`] after the pick-up was sent
-/// may be of a message that others have by now. Between the two is what a reply may take; after them, what a beat may.
+/// A wait with a pick-up behind it lasts at most this part of a lease. The lease of a picked-up message starts at the
+/// pick-up, and no beat renews it before the reply arrives. So if the reply arrives later than [`IN_TIME`] after the
+/// pick-up was sent, others may already have the message. The gap between the two is the reply's budget; the rest is the
+/// heartbeat's.
 const OF_LEASE: f64 = 0.6;
 const IN_TIME: f64 = 0.67;
 
-/// What a wait ended with.
+/// The result of a wait.
 #[derive(Debug)]
 pub(in crate::worker) enum Woken {
-    /// A queue has a token, which is there.
+    /// A queue has a token, and this is where it is.
     Token(usize, Token),
-    /// Nothing has come, or it is what was sent behind the wait that has it.
+    /// No token, or the request sent behind the wait has it.
     Nothing,
-    /// The server lets us not wait for one of these queues, or for none.
+    /// The server refuses to wait for one of these queues, or for all of them.
     Refused(Vec<usize>),
 }
 
 /// How a wait ended on the connection.
 enum End {
-    /// There is a connection now, on which to wait.
+    /// There is now a connection on which to wait.
     Connected(Waiter),
-    /// One of the queues has a token, or none when a while has passed.
+    /// One of the queues has a token; `None` if the wait timed out.
     Woken(Option<usize>),
-    /// The server does not move tokens now: it is full, or the user may not.
+    /// The server does not move tokens now: it is full, or the user lacks the permission.
     NotMoved,
-    /// It does not let us wait for all of the queues, and the wait has rested.
+    /// The server refuses to wait for all of the queues. The pause is over.
     Refused,
-    /// It failed, and has rested.
+    /// The wait failed. The pause is over.
     Failed,
 }
 
-/// A wait that is under way.
+/// A wait in progress.
 struct Wait {
     /// Sorted.
     queues: Vec<usize>,
-    /// Until then it is not ended for a queue that has run dry since it began.
+    /// Until then, the wait is not ended for a queue that has become empty since it began.
     lasts_until: Instant,
-    /// Where a token that comes will be.
+    /// Where the token will be.
     token: Token,
-    /// Whether there is a connection, and nothing was sent behind the wait yet.
+    /// Whether there is a connection and nothing was sent behind the wait yet.
     may_be_followed: bool,
     end: Pin<Box<dyn Future<Output = End> + Send>>,
 }
 
-/// Starts waits, one at a time. Polled by the event loop, so that a token needs no detour.
+/// Starts waits, one at a time. The event loop polls it directly, so that a token takes no detour.
 pub(super) struct NotificationWait {
     broker: Broker,
     queues: Vec<Arc<ServedQueue>>,
@@ -84,7 +86,7 @@ pub(super) struct NotificationWait {
     wait: Option<Wait>,
     pause: Duration,
     lease: Duration,
-    /// The server has just refused to move a token: the next wait pops it.
+    /// The server has just refused to move a token, so the next wait pops it.
     pops: bool,
 }
 
@@ -101,8 +103,8 @@ impl NotificationWait {
         }
     }
 
-    /// Where the next wait leaves its token: only one list at a time can be waited for and moved from, and nothing is moved
-    /// to or from another program's.
+    /// Where the next wait leaves its token. Moving a token requires a wait for a single list, and no list of another
+    /// program may be touched.
     fn next_token(&mut self) -> Token {
         let refused = std::mem::take(&mut self.pops);
         match &self.queues[..] {
@@ -111,7 +113,7 @@ impl NotificationWait {
         }
     }
 
-    /// Begins to wait for `queues`, in order of preference. Only when no wait is under way.
+    /// Begins to wait for `queues`, in order of preference. Call it only if no wait is in progress.
     pub(super) fn wait(&mut self, queues: Vec<usize>) {
         debug_assert!(self.wait.is_none(), "one wait at a time");
         let token = self.next_token();
@@ -121,7 +123,7 @@ impl NotificationWait {
         let (broker, connection, pause) = (self.broker.clone(), self.connection.clone(), self.pause);
         let mut end: Pin<Box<dyn Future<Output = End> + Send>> =
             Box::pin(wait(broker, connection, token, order, pause, self.lease.mul_f64(OF_LEASE)));
-        // Polled once, so that it is sent before what follows it.
+        // Polled once, so that it is sent before any request that follows it.
         if let Some(ended) = unconstrained(&mut end).now_or_never() {
             end = Box::pin(std::future::ready(ended));
         }
@@ -130,15 +132,15 @@ impl NotificationWait {
         self.wait = Some(Wait { queues, lasts_until, token, may_be_followed, end });
     }
 
-    /// The connection on which a pick-up may be sent behind the wait that is under way. Once for each wait: from then on
-    /// its token is that pick-up's.
+    /// The connection on which a pick-up may be sent behind the current wait. Returns it once for each wait: from then on,
+    /// the token of the wait belongs to that pick-up.
     pub(super) fn follow(&mut self) -> Option<Waiter> {
         let wait = self.wait.as_mut()?;
         if std::mem::take(&mut wait.may_be_followed) { self.connection.clone() } else { None }
     }
 
-    /// Makes the wait that is under way end soon. A request that arrives before the wait has begun does nothing,
-    /// so the caller asks again until the wait has ended.
+    /// Makes the current wait end soon. A request that arrives before the wait has begun has no effect, so the caller
+    /// repeats it until the wait has ended.
     pub(super) fn end_wait(&self) {
         if let Some(client_id) = self.connection.as_ref().map(Waiter::client_id) {
             let broker = self.broker.clone();
@@ -150,7 +152,7 @@ impl NotificationWait {
         }
     }
 
-    /// How a wait ended. Cancel-safe: the wait goes on. Never resolves when no wait is under way.
+    /// The result of the wait. Cancel-safe: the wait continues. Never resolves if no wait is in progress.
     pub(super) async fn ended(&mut self) -> Woken {
         let Some(wait) = &mut self.wait else { return std::future::pending().await };
         let end = (&mut wait.end).await;
@@ -189,8 +191,8 @@ impl NotificationWait {
     }
 }
 
-/// One wait, which with a pick-up behind it lasts for `lasts` at the most; without a connection it makes one instead. After an
-/// error it rests for `pause` before it ends.
+/// Runs one wait. With a pick-up behind it, it lasts at most `lasts`. Without a connection, it connects instead. After an
+/// error it pauses for `pause` before it ends.
 async fn wait(
     broker: Broker,
     connection: Option<Waiter>,
@@ -225,20 +227,21 @@ async fn wait(
     }
 }
 
-/// Whether the server answered, and would let us pop a token nevertheless.
+/// Whether the server answered, and would still allow popping a token.
 fn is_refusal(error: &BrokerError) -> bool {
     matches!(error.kind(), BrokerErrorKind::Full | BrokerErrorKind::Denied | BrokerErrorKind::WrongType)
 }
 
 impl Queues {
-    /// A token came: for this worker if it has a free slot, else for another.
+    /// Handles a token: this worker uses it if it has a free slot, else another worker gets it.
     pub(in crate::worker) fn woken(&mut self, woken: Woken, demand: Demand<'_>) {
         self.end_wait_at = None;
         let (index, token) = match woken {
             Woken::Token(index, token) => (index, token),
             Woken::Nothing => return,
             Woken::Refused(queues) => {
-                // Each is asked by itself: those that are refused too are not waited for until they have paused.
+                // A claim checks each queue. Queues that refuse this as well are not waited for until their pauses are
+                // over.
                 queues.into_iter().for_each(|index| self.wake(index));
                 return;
             }
@@ -255,7 +258,7 @@ impl Queues {
         }
     }
 
-    /// Whether something can be claimed from a queue, at the latest when the finished slots are released.
+    /// Whether a queue can be claimed from, at the latest once the finished slots are released.
     fn has_room(&self, index: usize, demand: Demand<'_>) -> bool {
         let room = self.clients[index].situation(&demand, &self.slots).room();
         room > 0 || self.clients.iter().any(|client| client.finished() > 0)
@@ -265,7 +268,7 @@ impl Queues {
         let (broker, served) = (self.sender.broker.clone(), Arc::clone(self.clients[index].served()));
         tokio::spawn(async move {
             if let Err(error) = broker.give_token_back(&served.keys, token).await {
-                // While Redis is away, the outage has its own line.
+                // While Redis is unreachable, the outage has its own log line.
                 if error.is_silence() {
                     tracing::debug!(queue = %served.queue, %error, "notification not given back; a sweeper adds one");
                 } else {
@@ -275,7 +278,7 @@ impl Queues {
         });
     }
 
-    /// Waits for tokens of queues that are empty, and ends a wait that no longer is for the right ones.
+    /// Waits for tokens of empty queues, and ends a wait that no longer covers the right ones.
     pub(in crate::worker) fn wait_for_tokens(&mut self, demand: Demand<'_>) {
         let accepts = demand.accepts;
         for index in 0..self.clients.len() {
@@ -283,7 +286,7 @@ impl Queues {
             if !client.supply().has_token() {
                 continue;
             }
-            // The room for which it was taken may be gone, or nothing is claimed for a while.
+            // The room that the token was taken for may be gone, or claims are paused.
             let is_of_no_use = client.rests() || !self.has_room(index, demand);
             if !accepts || (client.pending().claims() == 0 && is_of_no_use) {
                 self.give_back_kept_token(index);
@@ -316,8 +319,8 @@ impl Queues {
         }
     }
 
-    /// Sends a pick-up behind the wait that is in progress, while the worker of one queue is idle: it then makes no other
-    /// request until that is answered, so that its number stays the next one.
+    /// Sends a pick-up behind the current wait while the worker of one queue is idle. The worker then makes no other
+    /// request until the pick-up is answered, so that its number stays the next one.
     fn follow_wait(&mut self) {
         let [client] = &self.clients[..] else { return };
         let has_nothing_to_do = client.supply().is_dry() && !client.has_work();
@@ -326,20 +329,20 @@ impl Queues {
             return;
         }
         if let Some(waiter) = self.wait.follow() {
-            // For one slot: a token comes for one message, which Redis moves with fewer commands than many. When more have
-            // come, the next claim is for all slots.
+            // Picks up one message: a token stands for one message, and Redis moves one with fewer commands than many. If
+            // more have come, the next claim covers all slots.
             let slot = self.slots.take(1).pop().expect("all slots are free");
             let request = self.clients[0].number(RequestKind::PickUp { slot, waiter });
             self.send(request);
         }
     }
 
-    /// Whether what a pick-up brought may be another's by now, or soon, before a heartbeat renews it.
+    /// Whether others may have the message of a pick-up by now, or soon, before a heartbeat renews its lease.
     pub(super) fn comes_late(&self, request: &Request) -> bool {
         request.is_pick_up() && request.made.elapsed() > self.sender.lease.mul_f64(IN_TIME)
     }
 
-    /// Ends a wait and gives back the tokens that are in hand. Before the loop ends.
+    /// Ends the wait and returns the tokens that the worker holds, before the loop ends.
     pub(in crate::worker) async fn hang_up(&mut self, until: Instant, demand: Demand<'_>) {
         while self.wait.wait.is_some() && Instant::now() < until {
             self.wait.end_wait();

@@ -1,6 +1,7 @@
--- cancel: take calls out of the timetable for good, or mark them, so that a worker drops what it claims of them.
+-- cancel: remove calls from the timetable for good, or mark them, so that workers drop them when claimed.
 --
--- A worker that runs one is told elsewhere. A mark is gone when the call is dropped, or after 30 days.
+-- A worker that is running such a call gets a kill request instead. A mark is removed when the call is dropped,
+-- or after 30 days.
 --
 -- KEYS[1]  due        ZSET  the timetable: `c` and an id -> when the call is due, in milliseconds since 1970
 -- KEYS[2]  later      HASH  id -> the message of a call in the timetable
@@ -14,13 +15,14 @@
 
 -- now: the server's clock.
 
--- Gives the milliseconds since 1970.
+-- Returns the milliseconds since 1970.
 local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
--- tracked: the options of a message that its record and its lock need. They stand in the map at its end, in our form only:
--- `i` the id (16 bytes), `s` for how many milliseconds the record is kept, `u` the lock: its mode and its digest (17 bytes).
+-- tracked: the options of a message that its record and its lock need. Only this library's form has them, in the map
+-- at its end: `i` is the id (16 bytes), `s` for how many milliseconds the record is kept, `u` the lock: its mode and
+-- its digest (17 bytes).
 
 local SIZES = { -- bytes of MessagePack behind a head, or of the length behind it (negative)
   [0xc4] = -1, [0xc5] = -2, [0xc6] = -4, [0xc7] = -1, [0xc8] = -2, [0xc9] = -4, [0xca] = 4, [0xcb] = 8, [0xcc] = 1,
@@ -28,7 +30,7 @@ local SIZES = { -- bytes of MessagePack behind a head, or of the length behind i
   [0xd7] = 9, [0xd8] = 17, [0xd9] = -1, [0xda] = -2, [0xdb] = -4, [0xdc] = -2, [0xdd] = -4, [0xde] = -2, [0xdf] = -4,
 }
 
--- Gives where the value that begins at `at` ends, and where its own bytes begin.
+-- Returns where the value that begins at `at` ends, and where its own bytes begin.
 local function behind(bytes, at)
   local left, content = 1, nil
   while left > 0 do
@@ -67,7 +69,7 @@ local function behind(bytes, at)
   return at, content
 end
 
--- Gives the options, or nil where the message has no id.
+-- Returns the options, or nil if the message has no id.
 local function options_of(message)
   if string.byte(message, 1) ~= 0x93 then
     return nil
@@ -92,7 +94,7 @@ local function options_of(message)
   end
   return options.i and options
 end
--- record: what is known of a call that is followed, and the lock of one that is unique.
+-- record: the record of a tracked call, and the lock of a unique one.
 
 local LIFE = 2592000000 -- milliseconds for which an unfinished call is known: 30 days
 local LOCK_LIFE = 86400000 -- for how long a lock holds without news of its call: a day
@@ -100,7 +102,7 @@ local MOST_DONE = 100000 -- finished calls that are listed
 
 local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true }
 
--- Gives the 32 hexadecimal digits of the 16 bytes from `at` on.
+-- Returns the 16 bytes from `at` on as 32 hexadecimal digits.
 local function hex(bytes, at)
   local digits, one, two, three, four = bit.tohex, struct.unpack('>I4I4I4I4', bytes, at)
   return digits(one) .. digits(two) .. digits(three) .. digits(four)
@@ -114,7 +116,7 @@ local function key_of_lock(queue, lock)
   return queue .. ':u:' .. hex(lock, 2)
 end
 
--- Frees a lock (mode and digest), where the call has it.
+-- Frees a lock (mode and digest) if the call holds it.
 local function unlock(queue, id, lock)
   local key = key_of_lock(queue, lock)
   if redis.pcall('GET', key) == id then
@@ -122,18 +124,18 @@ local function unlock(queue, id, lock)
   end
 end
 
--- Whether a ZSET is not another program's.
+-- Whether a key holds a ZSET of this library, and not another program's.
 local function holds_ids(key)
   local first = redis.pcall('ZRANGE', key, 0, 0)
   return not first.err and (not first[1] or #first[1] == 16)
 end
 
--- Whether there is a record. Every script has the right to ask so.
+-- Whether the record exists. Every script has the permission to ask this.
 local function has_record(key)
   return type(redis.pcall('HGET', key, 'state')) == 'string'
 end
 
--- Notes that an unfinished call got into another state, with more fields and their values.
+-- Records that an unfinished call changed its state, with further fields and their values.
 local function note_state(queue, id, state, ...)
   local key = record_of(queue, id)
   if has_record(key) then
@@ -142,8 +144,8 @@ local function note_state(queue, id, state, ...)
   end
 end
 
--- Notes that a call has ended, tells those who wait for it, and frees its lock unless that holds for a time. The record
--- stays for `keep` milliseconds. The fields are pairs; a waiter gets the state and them.
+-- Records that a call has ended, notifies its waiters, and frees its lock unless that holds for a fixed time. The
+-- record is kept for `keep` milliseconds. The fields are pairs; waiters get the state and the fields.
 local function note_end(queue, id, keep, lock, now, state, ...)
   if lock and string.sub(lock, 1, 1) ~= 'p' then
     unlock(queue, id, lock)

@@ -1,8 +1,8 @@
--- kill: order a worker to end what one of its slots runs.
+-- kill: request that a worker end the run of one of its slots.
 --
--- The order stands until a beat of the worker takes it, or until it expires. It names the message and
--- the worker's last call, so that a slot that went on to another message, or to the same bytes once
--- more, is not hit.
+-- The request is pending until a beat of the worker takes it, or until it expires. It names the message and the
+-- worker's last call, so that it does not hit a slot that has moved on to another message, or has claimed the
+-- same bytes again.
 --
 -- KEYS[1]  processing  HASH    wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH    seq: the number of the last call that was applied

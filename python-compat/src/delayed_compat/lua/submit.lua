@@ -1,11 +1,12 @@
--- submit: enqueue or schedule calls that keep a record, are unique, or go to the head or into a queue with a bound.
+-- submit: enqueue or schedule calls that keep a record, are unique, go to the head, or go into a bounded queue.
 --
--- A call that loses against another one changes nothing, and the caller is told of the other one. A lock whose call has
--- ended, or is not known any more, is taken over, unless it holds for a time. A call that replaces takes the place of the
--- holder's message in the timetable, with its id.
+-- A call that loses against another one changes nothing, and the reply names the other one. If the call that holds a
+-- lock has ended or is unknown, the lock is taken over, unless it holds for a fixed time. A call that replaces takes
+-- the place of the holder's message in the timetable, with its id.
 --
--- Where the queue is full, a call is refused, or the oldest waiting one becomes a dead letter, and up to 100 more where too many
--- wait. One that is marked is dropped instead. Where the key of the dead letters holds another type, the call is refused.
+-- If the queue is full, the new call is refused, or the oldest waiting call becomes a dead letter, and up to 100 more
+-- if too many wait. A waiting call that is marked as cancelled is dropped instead. If the key of the dead letters
+-- holds another type, the new call is refused.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
@@ -30,15 +31,15 @@
 
 -- now: the server's clock.
 
--- Gives the milliseconds since 1970.
+-- Returns the milliseconds since 1970.
 local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
--- letters: the stream of dead letters, which may be another program's.
+-- letters: the stream of dead letters, which may belong to another program.
 
--- Gives how many letters there are; false where the key holds another type, or begins with something else than a letter;
--- and an error that is to be given to the caller.
+-- Returns the number of dead letters, or false if the key holds another type or begins with something else; and an
+-- error for the caller.
 local function count_letters(key)
   local count = redis.pcall('XLEN', key)
   if type(count) ~= 'number' then
@@ -47,8 +48,9 @@ local function count_letters(key)
   local oldest = redis.call('XRANGE', key, '-', '+', 'COUNT', 1)[1]
   return (not oldest or oldest[2][1] == 'message') and count, false
 end
--- tracked: the options of a message that its record and its lock need. They stand in the map at its end, in our form only:
--- `i` the id (16 bytes), `s` for how many milliseconds the record is kept, `u` the lock: its mode and its digest (17 bytes).
+-- tracked: the options of a message that its record and its lock need. Only this library's form has them, in the map
+-- at its end: `i` is the id (16 bytes), `s` for how many milliseconds the record is kept, `u` the lock: its mode and
+-- its digest (17 bytes).
 
 local SIZES = { -- bytes of MessagePack behind a head, or of the length behind it (negative)
   [0xc4] = -1, [0xc5] = -2, [0xc6] = -4, [0xc7] = -1, [0xc8] = -2, [0xc9] = -4, [0xca] = 4, [0xcb] = 8, [0xcc] = 1,
@@ -56,7 +58,7 @@ local SIZES = { -- bytes of MessagePack behind a head, or of the length behind i
   [0xd7] = 9, [0xd8] = 17, [0xd9] = -1, [0xda] = -2, [0xdb] = -4, [0xdc] = -2, [0xdd] = -4, [0xde] = -2, [0xdf] = -4,
 }
 
--- Gives where the value that begins at `at` ends, and where its own bytes begin.
+-- Returns where the value that begins at `at` ends, and where its own bytes begin.
 local function behind(bytes, at)
   local left, content = 1, nil
   while left > 0 do
@@ -95,7 +97,7 @@ local function behind(bytes, at)
   return at, content
 end
 
--- Gives the options, or nil where the message has no id.
+-- Returns the options, or nil if the message has no id.
 local function options_of(message)
   if string.byte(message, 1) ~= 0x93 then
     return nil
@@ -120,7 +122,7 @@ local function options_of(message)
   end
   return options.i and options
 end
--- record: what is known of a call that is followed, and the lock of one that is unique.
+-- record: the record of a tracked call, and the lock of a unique one.
 
 local LIFE = 2592000000 -- milliseconds for which an unfinished call is known: 30 days
 local LOCK_LIFE = 86400000 -- for how long a lock holds without news of its call: a day
@@ -128,7 +130,7 @@ local MOST_DONE = 100000 -- finished calls that are listed
 
 local ENDED = { succeeded = true, dead = true, cancelled = true, expired = true }
 
--- Gives the 32 hexadecimal digits of the 16 bytes from `at` on.
+-- Returns the 16 bytes from `at` on as 32 hexadecimal digits.
 local function hex(bytes, at)
   local digits, one, two, three, four = bit.tohex, struct.unpack('>I4I4I4I4', bytes, at)
   return digits(one) .. digits(two) .. digits(three) .. digits(four)
@@ -142,7 +144,7 @@ local function key_of_lock(queue, lock)
   return queue .. ':u:' .. hex(lock, 2)
 end
 
--- Frees a lock (mode and digest), where the call has it.
+-- Frees a lock (mode and digest) if the call holds it.
 local function unlock(queue, id, lock)
   local key = key_of_lock(queue, lock)
   if redis.pcall('GET', key) == id then
@@ -150,18 +152,18 @@ local function unlock(queue, id, lock)
   end
 end
 
--- Whether a ZSET is not another program's.
+-- Whether a key holds a ZSET of this library, and not another program's.
 local function holds_ids(key)
   local first = redis.pcall('ZRANGE', key, 0, 0)
   return not first.err and (not first[1] or #first[1] == 16)
 end
 
--- Whether there is a record. Every script has the right to ask so.
+-- Whether the record exists. Every script has the permission to ask this.
 local function has_record(key)
   return type(redis.pcall('HGET', key, 'state')) == 'string'
 end
 
--- Notes that an unfinished call got into another state, with more fields and their values.
+-- Records that an unfinished call changed its state, with further fields and their values.
 local function note_state(queue, id, state, ...)
   local key = record_of(queue, id)
   if has_record(key) then
@@ -170,8 +172,8 @@ local function note_state(queue, id, state, ...)
   end
 end
 
--- Notes that a call has ended, tells those who wait for it, and frees its lock unless that holds for a time. The record
--- stays for `keep` milliseconds. The fields are pairs; a waiter gets the state and them.
+-- Records that a call has ended, notifies its waiters, and frees its lock unless that holds for a fixed time. The
+-- record is kept for `keep` milliseconds. The fields are pairs; waiters get the state and the fields.
 local function note_end(queue, id, keep, lock, now, state, ...)
   if lock and string.sub(lock, 1, 1) ~= 'p' then
     unlock(queue, id, lock)
@@ -218,7 +220,7 @@ local function due_ms(text)
   return math.max(now, string.sub(text, 1, 1) == '+' and now + tonumber(string.sub(text, 2)) or tonumber(text))
 end
 
--- Gives the error, if there is one.
+-- Puts a call into the timetable. Returns the error, if there is one.
 local function put_later(id, due, message)
   local put = redis.pcall('ZADD', KEYS[3], due, 'c' .. id)
   put = type(put) == 'number' and redis.pcall('HSET', KEYS[4], id, message) or put
@@ -228,13 +230,13 @@ local function put_later(id, due, message)
   earliest = math.min(earliest or due, due)
 end
 
--- Gives the state of the call with this id; false where there is none.
+-- Returns the state of the call with this id; false if there is none.
 local function state_of(id)
   local state = redis.call('HGET', record_of(KEYS[1], id), 'state')
   return state or (redis.call('HEXISTS', KEYS[4], id) == 1 and 'scheduled')
 end
 
--- Takes the oldest waiting call away, as a dead letter or as a cancelled one. Gives the error, if there is one.
+-- Removes the oldest waiting call, as a dead letter or as a cancelled call. Returns the error, if there is one.
 local function bury_oldest()
   local message = redis.call('LINDEX', KEYS[1], 0)
   local options = options_of(message)
@@ -266,7 +268,7 @@ local function bury_oldest()
   end
 end
 
--- Makes room for a call in a full queue. Gives the error, if there is one.
+-- Makes room for a call in a full queue. Returns the error, if there is one.
 local function make_room()
   local more = math.min(waiting - most, spare)
   spare = spare - more

@@ -1,4 +1,4 @@
-//! Claims messages and releases finished ones: one request does both.
+//! Claims messages and releases finished ones in a single request.
 
 use bytes::Bytes;
 
@@ -8,13 +8,13 @@ use crate::worker::queue::client::QueueClient;
 use crate::worker::queue::request::{Request, RequestKind};
 use crate::worker::queue::slots::SlotPool;
 
-/// The messages that a claim brought.
+/// The messages that a claim returned.
 pub(in crate::worker::queue) struct Filled {
     pub(in crate::worker::queue) slots: Vec<usize>,
     pub(in crate::worker::queue) messages: Vec<Bytes>,
-    /// Whether the message is a suspect that is to run alone.
+    /// Whether the message is a suspect that must run alone.
     pub(in crate::worker::queue) alone: bool,
-    /// The places of messages whose calls were cancelled.
+    /// The positions of messages whose calls were cancelled.
     pub(in crate::worker::queue) cancelled: Vec<usize>,
     /// Whether the queue may hold more.
     pub(in crate::worker::queue) may_hold_more: bool,
@@ -37,7 +37,7 @@ impl QueueClient {
         self.number(RequestKind::Claim { slots, released, kept, cleared, in_hand })
     }
 
-    /// Releases finished slots of a queue that is drained, or that others come before, and claims for up to `again` of them.
+    /// Releases finished slots of a queue that is drained or less preferred, and claims for up to `again` of them.
     pub(in crate::worker::queue) fn release(&mut self, again: usize) -> Request {
         let (slots, cleared) = self.to_settle.take_finished(crate::broker::MAX_BATCH);
         let released = slots.len();
@@ -50,7 +50,7 @@ impl QueueClient {
         self.to_settle.finished() > 0 && self.is_open() && self.pending.claims() == 0
     }
 
-    /// Takes in the reply of a claim: which slots are filled, and which are free again.
+    /// Handles the reply to a claim: which slots are filled, and which are free again.
     pub(in crate::worker::queue) fn on_claimed(
         &mut self,
         request: Request,
@@ -59,7 +59,7 @@ impl QueueClient {
     ) -> Filled {
         let (slots, kept, token, expects_more) = match request.kind {
             RequestKind::Claim { slots, kept, in_hand, .. } => (slots, kept, in_hand, true),
-            // A token comes for one message, which is the only one as a rule.
+            // A token stands for one message, which is usually the only one.
             RequestKind::PickUp { slot, .. } => (vec![slot], 0, Some(Token::Moved), false),
             _ => (Vec::new(), 0, None, false),
         };
@@ -78,7 +78,7 @@ impl QueueClient {
         self.supply.note_reply(waiting, suspects);
         let mut may_hold_more = false;
         if !open.is_empty() {
-            // Where there are suspects, or messages are large, a claim may bring less than there is.
+            // If there are suspects or large messages, a claim may return fewer messages than are waiting.
             let held_back = waiting > 0 && !messages.is_empty();
             let got_all = messages.len() == open.len() && expects_more;
             may_hold_more = got_all || held_back;

@@ -11,29 +11,29 @@ use crate::worker::queue::request::{Request, RequestKind};
 use crate::worker::queue::slots::SlotPool;
 use crate::worker::settlement::Settlement;
 
-/// What a reconciliation found.
+/// The result of a reconciliation.
 #[derive(Debug, Default)]
 pub(in crate::worker::queue) struct Resolved {
-    /// Messages that run now: those of one that is to run alone first, each for itself.
+    /// Messages to run now. A message that must run alone comes first, on its own.
     pub(in crate::worker::queue) alone: Vec<(usize, Bytes)>,
     pub(in crate::worker::queue) others: Vec<(usize, Bytes)>,
     /// Messages whose calls were cancelled.
     pub(in crate::worker::queue) cancelled: Vec<(usize, Bytes)>,
-    /// Slots whose messages were not read, of so many bytes.
+    /// Slots whose messages were not read, and the sizes of these in bytes.
     pub(in crate::worker::queue) unread: Vec<(usize, u64)>,
-    /// Settlements that were not applied while the connection broke.
+    /// Settlements that were not applied because the connection broke.
     pub(in crate::worker::queue) unsettled: Vec<(usize, Settlement)>,
-    /// Slots that are settled, and whether by the settlement that was sent.
+    /// Settled slots, and whether the sent settlement was the one applied.
     pub(in crate::worker::queue) settled: Vec<(usize, bool)>,
-    /// Burials that were applied, without the ids of their dead letters.
+    /// Burials that were applied; the ids of their dead letters are unknown.
     pub(in crate::worker::queue) buried: Vec<Settlement>,
-    /// Slots of suspects that were to begin, and are owned no more.
+    /// Slots of suspects that were to begin, and that no longer own them.
     pub(in crate::worker::queue) not_owned: Vec<usize>,
     pub(in crate::worker::queue) lost: Lost,
 }
 
 impl QueueClient {
-    /// Takes in the reply of a reconciliation.
+    /// Handles the reply to a reconciliation.
     pub(in crate::worker::queue) fn on_reconciled(
         &mut self,
         request: Request,
@@ -52,8 +52,8 @@ impl QueueClient {
         let (mut found, mut lost) = (Vec::new(), 0);
         for request in in_doubt {
             self.served.remove_uncertain(request.claimed());
-            // When Redis does not know, it forgot the worker: then a message that a slot owns is run, at worst once more,
-            // and one that it owns no more was given to others.
+            // If Redis does not know, it forgot the worker. Then a message that a slot still owns is run, at worst a second
+            // time, and a message that a slot no longer owns was given to others.
             let known = reconciled.applied.map(|applied| request.seq <= applied);
             let applied = known.unwrap_or(true);
             let is_surely_applied = known == Some(true);
@@ -81,18 +81,18 @@ impl QueueClient {
                         None => self.free(slot, pool),
                     }
                 }
-                // While its message is still owned, the request is made again.
+                // If the slot still owns its message, the request is made again.
                 RequestKind::Begin { slot } => {
                     if owned.remove(&slot).flatten().is_none() {
                         resolved.not_owned.push(slot);
                     }
                 }
                 RequestKind::Settle { slot, settlement } => match owned.remove(&slot).flatten() {
-                    // A settled message would not be there.
+                    // A settled message would no longer be there.
                     Some(_) => resolved.unsettled.push((slot, settlement)),
                     None => {
                         if is_surely_applied && matches!(settlement, Settlement::Bury { .. }) {
-                            // The id of its dead letter was in the lost reply.
+                            // The id of the dead letter was in the lost reply.
                             resolved.buried.push(settlement);
                         }
                         lost += u64::from(!is_surely_applied);
@@ -149,7 +149,7 @@ impl QueueClient {
         }
         resolved.lost = Lost(lost);
         if !found.is_empty() {
-            // The lost reply would have said whether there are suspects; the next one does.
+            // The lost reply would have said whether suspects exist; the next one does.
             self.supply.expect_suspects();
         }
         for (slot, owned) in found {
