@@ -32,7 +32,7 @@ mod sweep;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{OptionFuture, join, join5, try_join_all};
+use futures_util::future::{OptionFuture, join, join4, try_join_all};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
@@ -79,6 +79,8 @@ use crate::worker::stats::Counters;
 
 /// How long the final replies to kill requests may take.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// How long hooks for the burials of its last sweep may take.
+const LAST_HOOKS: Duration = Duration::from_secs(10);
 
 /// Claims calls from queues and runs them.
 ///
@@ -350,17 +352,12 @@ impl Worker {
         }
         // The loop has ended, so the listing soon receives its last entry.
         let listing = OptionFuture::from(listing.map(Owned::join));
-        let _ = tokio::time::timeout(
-            LAST_ANSWERS,
-            join5(
-                answers.join(),
-                noting.join(),
-                telling.join(),
-                listing,
-                OptionFuture::from(burying.map(Owned::join)),
-            ),
-        )
-        .await;
+        let _ =
+            tokio::time::timeout(LAST_ANSWERS, join4(answers.join(), noting.join(), telling.join(), listing))
+                .await;
+        // A hook for a burial belongs to the program: it is waited for longer.
+        let burying = OptionFuture::from(burying.map(Owned::join));
+        let _ = tokio::time::timeout(LAST_HOOKS, burying).await;
         // Not earlier: a draining worker still owns messages.
         self.retire(&broker, &queues).await;
         if ended.still_running > 0 {
