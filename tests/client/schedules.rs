@@ -86,6 +86,7 @@ fn call_for_1969_is_due_now_and_for_the_year_10000_refused() {
     let past = SystemTime::UNIX_EPOCH - HOUR * 24 * 30;
     client.enqueue_blocking(marking(0).at(past)).unwrap();
     let mut worker = trial.worker(&[]);
+    trial.wait_runs(1);
     trial.wait_settled();
     trial.ledger.assert_each_once(["0"]);
     trial.stop(&mut worker);

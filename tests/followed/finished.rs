@@ -121,7 +121,8 @@ fn key_of_another_program_is_left_and_calls_run() {
         assert_eq!(after, before, "{foreign:?}");
         let () = site.trial.redis.del(KEY).unwrap();
         site.trial.push(&[mark("again")]);
-        wait::until("calls to be listed again", PATIENCE, || length(&mut site) == 1);
+        // Entries of the calls before may come late, and are listed then.
+        wait::until("calls to be listed again", PATIENCE, || length(&mut site) >= 1);
         site.trial.stop(&mut worker);
     }
 }
