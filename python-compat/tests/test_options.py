@@ -169,7 +169,8 @@ def test_expires_counts_from_when_a_call_could_run(options: dict[str, Any], seco
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"headers": {}}, {"limit": []}, {"retry": 3}, {"max_attempts": 4}, {"retry": -1}]
+    "options",
+    [{}, {"headers": {}}, {"limit": []}, {"retry": 3}, {"max_attempts": 4}, {"retry": -1}],
 )
 def test_what_the_original_can_say_is_said_as_it_does(options: dict[str, Any]) -> None:
     assert msgpack.unpackb(RustTask(PATH, (1,), **options).serialize())[:2] == [PATH, [1]]

@@ -87,7 +87,7 @@ def limits_of(limit: Any) -> list[str] | None:
     for name in names:
         if not isinstance(name, str):
             raise InvalidTaskError(f"limit has a {kind_of(name)} in it; give a str")
-        size = len(text_of(name, ("limit",)).encode())
+        size = len(text_of(name, ("limit", name)).encode())
         if not 1 <= size <= MAX_LIMIT_NAME or _UNSEEN.search(name):
             raise InvalidTaskError(
                 f"limit is {shown(name)}; give 1 to {MAX_LIMIT_NAME} bytes of printable text "
