@@ -1,4 +1,4 @@
-//! What can be asked of a call: later, again after a failure, once, a result, and to be cancelled. Needs a Redis, whose address
+//! Schedules calls, retries them, makes them unique, awaits a result and cancels one. Needs a Redis, whose address
 //! is the only argument, and runs the worker in this process.
 
 #![expect(clippy::print_stdout, reason = "it shows what becomes of the calls")]

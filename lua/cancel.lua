@@ -24,7 +24,7 @@ local is_ours = holds_ids(KEYS[3]) -- else nothing is removed from it
 if is_ours then
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - LIFE)
 end
-redis.call('ZREM', KEYS[1], ' ') -- nobody's entries: whoever may not write them changes nothing
+redis.call('ZREM', KEYS[1], ' ') -- no such entry: fails before any write if this user lacks the right
 redis.call('HDEL', KEYS[2], ' ')
 redis.call('ZADD', KEYS[3], 'XX', 0, ' ')
 local found = {}

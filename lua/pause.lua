@@ -19,5 +19,5 @@ end
 text = string.format('%.0f %s', now_ms(), ARGV[1])
 redis.call('PERSIST', KEYS[1]) -- nothing yet: the first write needs no memory
 redis.call('SET', KEYS[1], text)
-redis.pcall('PUBLISH', ARGV[2], 'paused ' .. ARGV[1]) -- whoever may not is heard of with the next claim
+redis.pcall('PUBLISH', ARGV[2], 'paused ' .. ARGV[1]) -- without the right, workers notice at their next claim
 return { 1, text }

@@ -15,6 +15,6 @@ if text and not string.find(text, '^%d+ ') then
 end
 if text then
   redis.call('UNLINK', KEYS[1])
-  redis.pcall('PUBLISH', ARGV[2], 'resumed ' .. ARGV[1]) -- whoever may not is heard of with the next beat
+  redis.pcall('PUBLISH', ARGV[2], 'resumed ' .. ARGV[1]) -- without the right, workers notice at their next beat
 end
 return text

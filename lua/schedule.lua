@@ -36,6 +36,6 @@ if earliest and (not first[2] or earliest < tonumber(first[2])) then
   if type(redis.pcall('GET', KEYS[3])) == 'string' then -- else it is not there, or somebody else's key
     redis.call('UNLINK', KEYS[3])
   end
-  redis.pcall('PUBLISH', ARGV[1], earliest - now) -- whoever may not is heard of with the next beat
+  redis.pcall('PUBLISH', ARGV[1], earliest - now) -- without the right, the next beat finds it
 end
 return dues

@@ -65,7 +65,7 @@ local function put_later(id, due, message)
   earliest = math.min(earliest or due, due)
 end
 
--- Returns the state of the call with this id; false if there is none.
+-- Returns the state of the call with this id, or false if no such call is known.
 local function state_of(id)
   local state = redis.call('HGET', record_of(KEYS[1], id), 'state')
   return state or (redis.call('HEXISTS', KEYS[4], id) == 1 and 'scheduled')
@@ -213,6 +213,6 @@ if earliest and (not first_due or earliest < first_due) then
   if type(redis.pcall('GET', KEYS[5])) == 'string' then -- else it is not there, or somebody else's key
     redis.call('UNLINK', KEYS[5])
   end
-  redis.pcall('PUBLISH', ARGV[1], earliest - now) -- whoever may not is heard of with the next beat
+  redis.pcall('PUBLISH', ARGV[1], earliest - now) -- without the right, the next beat finds it
 end
 return replies

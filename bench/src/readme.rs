@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What this project is called in the tables where its tasks are plain functions.
+/// The name of this project in rows that measure plain functions.
 pub(crate) const PLAIN_FN: &str = "delayed (plain fn)";
 
 const HEADING: &str = "## What it costs\n\n";

@@ -1,9 +1,9 @@
--- line: the calls that wait for a limit, first come, first served. The first `woken` of them were told that they may
--- run, and are on their way. `since` is when the first call of all became expected, in milliseconds since 1970.
+-- line: the calls that wait for a limit, first come, first served. The first `woken` of them may run now and are on their
+-- way. `since` is when the first call of all became expected, in milliseconds since 1970.
 
-local EXPECTED = 60000 -- for how long a call is expected that was told
-local AGAIN = 10000 -- after how long it is told again, by whoever asks for that
-local MOST_WOKEN = 100 -- calls that are told at once
+local EXPECTED = 60000 -- milliseconds for which a woken call is expected to come
+local AGAIN = 10000 -- milliseconds after which a call may be woken again
+local MOST_WOKEN = 100 -- calls that are woken at once
 
 -- Returns how many calls may hold the limit, from its policy.
 local function capacity(concurrency)
@@ -15,7 +15,7 @@ local function woken_of(state, now)
   return tonumber(woken[1] or 0), tonumber(woken[2] or now)
 end
 
--- Returns the entries of the calls that may use the free places, and records that they were told.
+-- Returns the entries of the calls that may use the free places, and records that they are woken.
 local function wake_next(line, state, free, now, again)
   local waiting = redis.call('LLEN', line)
   local woken, since = woken_of(state, now)

@@ -24,7 +24,7 @@ end
 local function unlock(queue, id, lock)
   local key = key_of_lock(queue, lock)
   if redis.pcall('GET', key) == id then
-    redis.pcall('UNLINK', key) -- whoever may not leaves it until it expires
+    redis.pcall('UNLINK', key) -- without the right, it stays until it expires
   end
 end
 
@@ -72,5 +72,5 @@ local function note_end(queue, id, keep, lock, now, state, ...)
       end
     end
   end
-  redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- whoever may not is not waited for
+  redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- without the right, waiters only see the record
 end

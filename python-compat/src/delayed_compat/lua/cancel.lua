@@ -120,7 +120,7 @@ end
 local function unlock(queue, id, lock)
   local key = key_of_lock(queue, lock)
   if redis.pcall('GET', key) == id then
-    redis.pcall('UNLINK', key) -- whoever may not leaves it until it expires
+    redis.pcall('UNLINK', key) -- without the right, it stays until it expires
   end
 end
 
@@ -168,7 +168,7 @@ local function note_end(queue, id, keep, lock, now, state, ...)
       end
     end
   end
-  redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- whoever may not is not waited for
+  redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- without the right, waiters only see the record
 end
 
 local queue, by, now = ARGV[1], ARGV[2], now_ms()
@@ -178,7 +178,7 @@ local is_ours = holds_ids(KEYS[3]) -- else nothing is removed from it
 if is_ours then
   redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - LIFE)
 end
-redis.call('ZREM', KEYS[1], ' ') -- nobody's entries: whoever may not write them changes nothing
+redis.call('ZREM', KEYS[1], ' ') -- no such entry: fails before any write if this user lacks the right
 redis.call('HDEL', KEYS[2], ' ')
 redis.call('ZADD', KEYS[3], 'XX', 0, ' ')
 local found = {}

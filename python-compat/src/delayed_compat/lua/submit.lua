@@ -148,7 +148,7 @@ end
 local function unlock(queue, id, lock)
   local key = key_of_lock(queue, lock)
   if redis.pcall('GET', key) == id then
-    redis.pcall('UNLINK', key) -- whoever may not leaves it until it expires
+    redis.pcall('UNLINK', key) -- without the right, it stays until it expires
   end
 end
 
@@ -196,7 +196,7 @@ local function note_end(queue, id, keep, lock, now, state, ...)
       end
     end
   end
-  redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- whoever may not is not waited for
+  redis.pcall('PUBLISH', key, cmsgpack.pack({ state, ... })) -- without the right, waiters only see the record
 end
 
 local FIRST, FIELDS = 5, 9
@@ -230,7 +230,7 @@ local function put_later(id, due, message)
   earliest = math.min(earliest or due, due)
 end
 
--- Returns the state of the call with this id; false if there is none.
+-- Returns the state of the call with this id, or false if no such call is known.
 local function state_of(id)
   local state = redis.call('HGET', record_of(KEYS[1], id), 'state')
   return state or (redis.call('HEXISTS', KEYS[4], id) == 1 and 'scheduled')
@@ -378,6 +378,6 @@ if earliest and (not first_due or earliest < first_due) then
   if type(redis.pcall('GET', KEYS[5])) == 'string' then -- else it is not there, or somebody else's key
     redis.call('UNLINK', KEYS[5])
   end
-  redis.pcall('PUBLISH', ARGV[1], earliest - now) -- whoever may not is heard of with the next beat
+  redis.pcall('PUBLISH', ARGV[1], earliest - now) -- without the right, the next beat finds it
 end
 return replies
