@@ -32,9 +32,9 @@ pub enum CallState {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cancelled {
-    /// The call was scheduled, and is removed.
+    /// The call was scheduled, and has been removed.
     Scheduled,
-    /// The call waited for a retry, and is removed.
+    /// The call was waiting for a retry, and has been removed.
     Retrying,
     /// The call waited in its queue. A worker drops it instead of running it.
     Waiting,

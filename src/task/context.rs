@@ -310,7 +310,7 @@ impl<'a> Scope<'a> {
     pub fn state<T: Send + Sync + 'static>(&self) -> State<T> {
         let Some(state) = self.states.get() else {
             panic!(
-                "the task `{}` asks for State<{}>: give the program one with App::state",
+                "the task `{}` needs State<{}>: add one with App::state",
                 self.task,
                 std::any::type_name::<T>()
             )

@@ -125,7 +125,7 @@ macro_rules! __expected_call {
     };
     (@ $so_far:expr ; $option:ident : $($rest:tt)*) => {
         ::core::compile_error!(::core::concat!(
-            "unknown option, or another value than it takes: `", ::core::stringify!($option),
+            "unknown option or invalid value: `", ::core::stringify!($option),
             "`; expected `args: […]`, `args: |name: Type| …`, `queue: …`, `after: …` or `times: …`"
         ))
     };

@@ -94,7 +94,7 @@ impl Redis {
     #[must_use]
     pub fn proxy(&self) -> Proxy {
         Proxy::to(self.url())
-            .unwrap_or_else(|error| panic!("delayed::testing: no proxy can be made: {error}"))
+            .unwrap_or_else(|error| panic!("delayed::testing: no proxy can be created: {error}"))
     }
 
     /// Runs the calls that wait in this process, until none is left: see [`Drain`].
