@@ -90,7 +90,7 @@ pub enum Error {
         /// How many wait.
         waiting: u64,
     },
-    /// A layer of the client refused the call; it was not sent.
+    /// A layer of the client rejected the call; it was not sent.
     #[error("the call was refused: {reason}")]
     Refused {
         /// Why.
@@ -119,7 +119,7 @@ pub enum Error {
         this process has threads, so it cannot fork another zygote: restart the worker"
     )]
     ZygoteDied,
-    /// A request to the operating system failed.
+    /// A system call failed.
     #[error("a system call failed")]
     Io(#[source] std::io::Error),
 }

@@ -27,7 +27,7 @@ pub struct WorkerConfig {
     /// short lease brings lost calls back sooner; a longer one survives longer pauses.
     #[serde(deserialize_with = "text::time")]
     pub lease: Duration,
-    /// How long running calls may continue after the worker is told to stop. Default: 25 s, below the 30 s after which most
+    /// How long running calls may continue after a stop signal. Default: 25 s, below the 30 s after which most
     /// supervisors kill.
     #[serde(deserialize_with = "text::time")]
     pub shutdown: Duration,

@@ -49,7 +49,7 @@ const TO_END: Duration = Duration::from_secs(5);
 /// How often their end is checked.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Why there is no zygote.
+/// Why a zygote could not be started.
 ///
 /// `Debug` prints the same as `Display`, with its causes, because a `main` that returns this error prints it that way.
 #[derive(thiserror::Error)]
@@ -77,7 +77,7 @@ pub enum ZygoteError {
     /// The zygote lacks something that its tasks need.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// The system refused to start the zygote.
+    /// The operating system could not start the zygote.
     #[error("the zygote cannot be started")]
     Io(#[source] io::Error),
 }

@@ -1,4 +1,4 @@
-//! Starts a private `redis-server` and ends it, whatever becomes of the test.
+//! Starts a private `redis-server`, and ends it however the test ends.
 
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind, Read, Write};
