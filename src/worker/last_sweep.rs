@@ -91,7 +91,7 @@ async fn sweep((broker, sweeper): &(Broker, Sweeper), queue: &ServedQueue) -> Sw
             Err(error) => error,
         };
         if is_lasting(&error) {
-            tracing::warn!(queue = %queue.queue, %error, "last sweep refused");
+            tracing::warn!(queue = %queue.queue, %error, "last sweep rejected");
             return SweptQueue { moved: false, waits: false };
         }
         let pause = backoff.fail();
