@@ -76,8 +76,9 @@ class RustTask:
         after: How long after it was enqueued it is due, by the clock of Redis; 0 or more.
         at: When it is due, by the clock of Redis; at once where that has passed.
         id: The call's id: a UUID, its 16 bytes or its text, or any other text, such as `order:7`,
-            which is the same id in each language. A call without one that is scheduled, keeps a
-            record or is unique gets one.
+            which is the same id in each language. Another call with it is refused from the enqueue
+            of this one to its end, and as long as its record is kept. A call without one that is
+            scheduled, keeps a record or is unique gets one.
         headers: Texts that the Rust task reads by name and that are no arguments, such as a tenant:
             at most 32 with 4096 bytes, names and values together.
         traceparent: The trace that the call belongs to, as W3C Trace Context writes it.
@@ -133,7 +134,8 @@ class RustTask:
             self._retry = _retries(retry, max_attempts)
             self._due = due_of(after, at)
             lock, period = _lock(path, places, keywords, unique, unique_key)
-            keep_ms = span_ms(keep, "keep") if keep is not None else 0 if lock else None
+            is_followed = bool(lock) or id is not None
+            keep_ms = span_ms(keep, "keep") if keep is not None else 0 if is_followed else None
             bound = bound_of(max_len, overflow)
             self._submission = submission(keep_ms, lock, period, front, bound)
             self._id = None if id is None else parse_id(id)
@@ -180,16 +182,16 @@ class RustTask:
 
     @property
     def needs_script(self) -> bool:
-        """Whether only the queues of this package can enqueue it: it is scheduled, keeps a record,
-        is unique, or has `front` or `max_len`."""
+        """Whether only the queues of this package can enqueue it: it is scheduled, has the `id`
+        that it was given, keeps a record, is unique, or has `front` or `max_len`."""
         return self._due is not None or self._submission is not None
 
     def serialize(self) -> bytes:
         """Return the message, as `delayed.queue.Queue.enqueue` wants it.
 
         Raises:
-            InvalidTaskError: When the call is scheduled, keeps a record, is unique, or has `front`
-                or `max_len`: the original would just enqueue it.
+            InvalidTaskError: When the call is scheduled, has the `id` that it was given, keeps a
+                record, is unique, or has `front` or `max_len`: the original would just enqueue it.
         """
         if self.needs_script:
             what = "is scheduled, and" if self._due is not None else "has options that"

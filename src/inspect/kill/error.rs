@@ -10,8 +10,8 @@ use crate::inspect::kill::MAX_BY;
 pub enum KillError {
     /// It is neither the id of a call nor of a slot.
     #[error(
-        "{id:?} is neither a call's id (32 hexadecimal digits) nor a slot's (such as default:abcdefghijklmn27:0): \
-         `workers` shows what runs in which slot"
+        "{id:?} is neither a call's id (a UUID, or a text such as `order:7`) nor a slot's (such as \
+         default:abcdefghijklmn27:0): `workers` shows what runs in which slot"
     )]
     Malformed {
         /// What was given.

@@ -167,8 +167,9 @@ impl<R> Call<R> {
     /// is [the same id](CallId) in each language.
     ///
     /// A call with an id that exists is refused, together with the state of that call: [`Error::Exists`](crate::Error::Exists). An id
-    /// exists while it is in the timetable, and as long as its record is [kept](Self::keep). Without `keep` or
-    /// [`unique`](Self::unique), the ids of calls that wait or run are not compared.
+    /// exists from the enqueue of its call to its end, and for as long after that as its record is [kept](Self::keep). If a worker of
+    /// another language takes the call, its id is free after 30 days. Like a [unique](Self::unique) call, one with an id costs Redis
+    /// more than a plain one; [`with_id`](Self::with_id) gives it a new id, which is not compared with others.
     ///
     /// A [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask) has an id only while it is [scheduled](Self::after): its message has no
     /// field for it.
@@ -181,12 +182,12 @@ impl<R> Call<R> {
     /// assert_eq!(call.call_id(), Some("order:7".into()));
     /// ```
     pub fn id(self, id: impl Into<CallId>) -> Self {
-        self.with(|options| options.meta.id = Some(id.into()))
+        self.with(|options| (options.meta.id, options.has_given_id) = (Some(id.into()), true))
     }
 
-    /// Sets a new id: see [`call_id`](Self::call_id).
+    /// Sets a new id, which is not compared with others: see [`call_id`](Self::call_id).
     pub fn with_id(self) -> Self {
-        self.id(CallId::new())
+        self.with(|options| (options.meta.id, options.has_given_id) = (Some(CallId::new()), false))
     }
 
     /// The id, if the call has one.

@@ -19,6 +19,7 @@ pub(super) struct Options {
     keep: Option<Duration>,
     unique: Option<Unique>,
     key: Option<String>,
+    has_given_id: bool,
     /// When it expires, in milliseconds since 1970.
     pub(super) expires_ms: Option<u64>,
     pub(super) front: bool,
@@ -40,6 +41,7 @@ impl Options {
             keep,
             unique: args.unique.or_else(|| of_task?.unique).or(by_key),
             key: args.unique_key.clone(),
+            has_given_id: args.id.is_some(),
             expires_ms: expires.map(|expires| expires.ms(due)),
             front: args.front,
             bound: Bound::new(args.max_len, args.overflow.unwrap_or_default(), dead),
@@ -48,12 +50,12 @@ impl Options {
 
     /// Whether the call has a record, and so an id.
     pub(super) fn is_tracked(&self) -> bool {
-        self.keep.is_some() || self.unique.is_some()
+        self.keep_ms().is_some()
     }
 
-    /// For how many milliseconds the record is kept; a unique call has one until its end.
+    /// For how many milliseconds the record is kept; a call that is unique or was given its id has one until its end.
     pub(super) fn keep_ms(&self) -> Option<u64> {
-        self.keep.map(meta::milliseconds).or_else(|| self.unique.map(|_| 0))
+        self.keep.map(meta::milliseconds).or((self.unique.is_some() || self.has_given_id).then_some(0))
     }
 
     /// For how long its lock holds, where it holds for a time.
