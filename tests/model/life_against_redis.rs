@@ -9,8 +9,8 @@ use redis::{Commands, RedisResult, Value};
 
 use super::life_world::{Call, Id, KEEP, LifeWorld, MODES, Submitted, bytes_of, lock_of};
 use crate::lua::{
-    Bench, CANCELLED, DEAD, DEATHS, DUE, HAND, LATER, LEASE, PAUSED, PROCESSING, QUEUE, TIMETABLE, TOKENS,
-    unpacked,
+    Bench, CANCELLED, DEAD, DEATHS, DUE, HAND, LATER, LEASE, PARKED, PAUSED, PROCESSING, QUEUE, TIMETABLE,
+    TOKENS, unpacked,
 };
 
 const IDS: Id = 5;
@@ -65,6 +65,8 @@ enum Step {
     Dies(usize),
     Revive(usize),
     Purge(usize),
+    /// A sweep looks at the calls that wait behind one with this key.
+    Unpark(u8),
 }
 
 fn any_call() -> impl Strategy<Value = Call> {
@@ -86,6 +88,8 @@ fn any_step() -> impl Strategy<Value = Step> {
                 // Every other kind of lock holds without a due time, too.
                 let replaces = call.has_mode(&[MODES[3]]);
                 let when = when.or(replaces.then_some(When::Ahead));
+                // A client schedules no ordered call.
+                let when = when.filter(|_| !call.has_mode(&[MODES[4]]));
                 Step::Submit { call, when, front, most, buries }
             }
         ),
@@ -104,6 +108,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => slot().prop_map(Step::Dies),
         2 => any::<usize>().prop_map(Step::Revive),
         1 => (0..3usize).prop_map(Step::Purge),
+        1 => (0..KEYS).prop_map(Step::Unpark),
     ]
 }
 
@@ -129,6 +134,15 @@ fn record(id: Id) -> String {
 fn lock_key(key: u8) -> String {
     let digits: String = lock_of((0, key)).digest().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{QUEUE}:u:{digits}")
+}
+
+fn order(key: u8) -> String {
+    lock_key(key).replace("q:u:", "order:")
+}
+
+/// The messages that wait behind an ordered one.
+fn waiters(key: u8) -> String {
+    format!("{QUEUE}:l:{}", order(key))
 }
 
 fn id_of(bytes: &[u8]) -> Id {
@@ -321,6 +335,12 @@ impl Pair {
                 let () = self.bench.redis.del(DEATHS).unwrap();
                 (reply.map(|counts| counts[1].clone()), int(u8::from(self.world.put_back(*slot))))
             }
+            Step::Unpark(key) => {
+                let reply: RedisResult<Vec<Value>> = self.bench.call("unpark", |script| {
+                    script.key(QUEUE).key(TOKENS).key(waiters(*key)).key(PARKED).arg(order(*key)).arg(1);
+                });
+                (reply.map(|mut moved| moved.remove(0)), int(self.world.unpark(*key)))
+            }
             Step::Revive(which) => self.revive(*which),
             Step::Purge(count) => {
                 let reply = self.bench.call("purge", |script| {
@@ -418,6 +438,17 @@ impl Pair {
             holder.map(|holder| (key, id_of(&holder)))
         });
         let locks = holders.collect();
+        let mut parked: Vec<String> = self.bench.redis.smembers(PARKED).unwrap();
+        let mut orders = BTreeMap::new();
+        for key in 0..KEYS {
+            let waiting: Vec<Vec<u8>> = self.bench.redis.lrange(waiters(key), 0, -1).unwrap();
+            if !waiting.is_empty() {
+                orders.insert(key, waiting.iter().map(|bytes| Call::decode(bytes)).collect());
+                assert!(parked.contains(&order(key)), "expected the calls behind {key} to be found");
+                parked.retain(|name| *name != order(key));
+            }
+        }
+        assert_eq!(parked, Vec::<String>::new(), "expected no name without calls");
         let marks: Vec<Vec<u8>> = self.bench.redis.zrange(CANCELLED, 0, -1).unwrap();
         LifeWorld {
             waiting: state.waiting.iter().map(|bytes| Call::decode(bytes)).collect(),
@@ -426,6 +457,7 @@ impl Pair {
             slots: slots.collect(),
             records,
             locks,
+            orders,
             marks: marks.iter().map(|id| id_of(id)).collect(),
             dead: state.dead.iter().map(|letter| Call::decode(&letter["message"])).collect(),
         }
@@ -474,9 +506,17 @@ fn any_life_of_calls_with_options_is_as_in_the_model() {
     let made = pair.into_inner().made;
     println!("{made:?}");
     result.unwrap_or_else(|error| panic!("expected the scripts to do as the model does: {error}"));
-    for rare in
-        ["Submit 0", "Submit 1", "Submit 2", "Submit 3", "Submit 4", "Finish 1", "RetryLater -1", "Start 1"]
-    {
+    for rare in [
+        "Submit 0",
+        "Submit 1",
+        "Submit 2",
+        "Submit 3",
+        "Submit 4",
+        "Finish 1",
+        "RetryLater -1",
+        "Start 1",
+        "Unpark 1",
+    ] {
         assert!(made.contains_key(rare), "expected some steps to answer {rare}: {made:?}");
     }
 }

@@ -12,8 +12,8 @@ pub(super) type Id = u8;
 
 /// How long a record of a finished call is kept, where it is kept.
 pub(super) const KEEP: u64 = 3_600_000;
-pub(super) const MODES: [LockMode; 4] =
-    [LockMode::UntilStarted, LockMode::UntilDone, LockMode::Period, LockMode::Replace];
+pub(super) const MODES: [LockMode; 5] =
+    [LockMode::UntilStarted, LockMode::UntilDone, LockMode::Period, LockMode::Replace, LockMode::Ordered];
 
 /// What the message of a call says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +67,8 @@ pub(super) struct LifeWorld {
     pub(super) records: BTreeMap<Id, String>,
     /// By key: who holds it.
     pub(super) locks: BTreeMap<u8, Id>,
+    /// By key: the ordered calls that wait for their turn.
+    pub(super) orders: BTreeMap<u8, Vec<Call>>,
     pub(super) marks: BTreeSet<Id>,
     pub(super) dead: Vec<Call>,
 }
@@ -101,11 +103,32 @@ impl LifeWorld {
     }
 
     fn unlock(&mut self, call: Call) {
-        if let Some((_, key)) = call.lock
-            && self.locks.get(&key) == Some(&call.id)
-        {
+        let Some((_, key)) = call.lock else { return };
+        if self.locks.get(&key) == Some(&call.id) {
             self.locks.remove(&key);
         }
+        if call.has_mode(&[LockMode::Ordered]) && !self.locks.contains_key(&key) {
+            self.next_in_order(key);
+        }
+    }
+
+    fn next_in_order(&mut self, key: u8) {
+        let Some(waiting) = self.orders.get_mut(&key) else { return };
+        let next = waiting.remove(0);
+        self.orders.retain(|_, waiting| !waiting.is_empty());
+        self.locks.insert(key, next.id);
+        self.wait(next);
+        self.note(next.id, "waiting");
+    }
+
+    /// A sweep finds calls that wait behind a call that has ended. Gives how many were moved.
+    pub(super) fn unpark(&mut self, key: u8) -> usize {
+        let state = self.locks.get(&key).and_then(|holder| self.records.get(holder));
+        let moves = self.orders.contains_key(&key) && state.is_none_or(|state| has_ended(state));
+        if moves {
+            self.next_in_order(key);
+        }
+        usize::from(moves)
     }
 
     fn end(&mut self, call: Call, state: &str) {
@@ -140,9 +163,21 @@ impl LifeWorld {
             self.later.insert(holder, (due, Call { id: holder, ..call }));
             return Submitted::Replaced(holder, due);
         }
+        let lives = |state: &String| !has_ended(state);
+        let is_held = holder.is_some_and(|holder| self.state_of(holder).as_ref().is_some_and(lives));
+        if let Some((_, key)) = call.lock.filter(|_| call.has_mode(&[LockMode::Ordered]))
+            && (is_held || self.orders.contains_key(&key))
+        {
+            self.orders.entry(key).or_default().push(call);
+            self.records.insert(call.id, "waiting".into());
+            if !is_held {
+                self.next_in_order(key);
+            }
+            return Submitted::Taken { due: 0 };
+        }
         if let Some(holder) = holder.filter(|_| !replaces) {
             let state = self.state_of(holder);
-            if call.has_mode(&[LockMode::Period]) || state.as_ref().is_some_and(|state| !has_ended(state)) {
+            if call.has_mode(&[LockMode::Period]) || is_held {
                 return Submitted::Locked(holder, state.unwrap_or_else(|| "unknown".into()));
             }
         }

@@ -221,6 +221,9 @@ pub(in crate::cli) struct Enqueue {
     /// Compare calls by this key instead of by their arguments
     #[arg(long, value_name = "KEY")]
     pub(in crate::cli) unique_key: Option<String>,
+    /// Run calls of the queue with this key one after the other, in the order of their enqueue
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["unique", "unique_key", "after", "at", "front"])]
+    pub(in crate::cli) ordered: Option<String>,
     /// Put it at the head of its queue
     #[arg(long)]
     pub(in crate::cli) front: bool,

@@ -82,6 +82,24 @@ impl<R> Call<R> {
         })
     }
 
+    /// Runs the calls of a queue that have this key one after the other, in the order of their enqueue, whatever their tasks are and
+    /// however many workers there are. A call begins when the one before it has ended: succeeded, become a dead letter, expired, or
+    /// been cancelled. It keeps its place while it waits for a retry, and when its worker dies. Calls with other keys do not wait.
+    ///
+    /// It takes the place of [`unique`](Self::unique). No effect on a scheduled call, and on a [`PyTask`](crate::PyTask) or a
+    /// [`GoTask`](crate::GoTask), whose messages have no field for it. A call that [`revive`](crate::Inspector::revive_dead) brings
+    /// back from the dead letters is refused while another one holds its key.
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn apply(customer: u64, change: String) {} }
+    /// let first = tasks::apply::call(42, "moved".into()).ordered("customer:42");
+    /// let second = tasks::apply::call(42, "paid".into()).ordered("customer:42");
+    /// # drop((first, second));
+    /// ```
+    pub fn ordered(self, key: impl Into<String>) -> Self {
+        self.with(|options| options.ordered = Some(key.into()))
+    }
+
     /// Puts the call at the head of its queue: it runs before those that wait. No effect on a scheduled call.
     pub fn front(self) -> Self {
         self.with(|options| options.is_front = true)

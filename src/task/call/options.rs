@@ -19,6 +19,8 @@ pub(super) struct CallOptions {
     pub(super) expires: Option<Expiry>,
     pub(super) unique: Option<Unique>,
     pub(super) unique_key: Option<String>,
+    /// The key of calls that run one after the other.
+    pub(super) ordered: Option<String>,
     pub(super) is_front: bool,
     pub(super) max_len: Option<u64>,
     pub(super) overflow: Overflow,
@@ -70,7 +72,15 @@ impl CallOptions {
         self.meta.keep_ms.or((lock.is_some() || self.has_given_id).then_some(0))
     }
 
+    /// The key of calls that run one after the other; a scheduled call is none of them.
+    pub(super) fn order(&self) -> Option<&str> {
+        self.ordered.as_deref().filter(|_| self.due.is_none())
+    }
+
     pub(super) fn lock(&self, task: &str, payload: &[u8]) -> Option<Lock> {
+        if let Some(key) = self.order() {
+            return Some(Lock::of_order(key));
+        }
         let mode = match self.unique? {
             Unique::UntilStarted => LockMode::UntilStarted,
             Unique::UntilDone => LockMode::UntilDone,
