@@ -59,6 +59,7 @@ for first = 0, math.min(parked, FURTHEST) - 1, STEP do
   end
 end
 redis.call('SREM', KEYS[4], ' ') -- nobody's name: the first write needs no memory
+redis.call('LREM', KEYS[3], 1, ' ') -- nobody's message: the right to take out what is pushed
 for i = #found, 1, -1 do
   redis.call('LPUSH', KEYS[1], found[i])
   redis.call('LPUSH', KEYS[2], '1')

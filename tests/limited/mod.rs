@@ -9,6 +9,7 @@ mod figures;
 mod operated;
 mod ordered;
 mod rate;
+mod rights;
 
 use delayed::{Client, Limit};
 use tokio::runtime::Runtime;
