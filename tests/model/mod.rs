@@ -9,6 +9,7 @@ mod life_against_redis;
 mod life_rules;
 mod life_steps;
 mod life_world;
+mod limits;
 pub(crate) mod pair;
 mod properties;
 pub(crate) mod protections;
