@@ -10,6 +10,7 @@ mod life_rules;
 mod life_steps;
 mod life_world;
 mod limits;
+mod limits_against_redis;
 pub(crate) mod pair;
 mod properties;
 pub(crate) mod protections;
