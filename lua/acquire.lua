@@ -63,7 +63,9 @@ end
 local function join_line(entry)
   local pivot = most - held < woken and leave_line(entry, woken) and redis.call('LINDEX', KEYS[3], woken)
   if pivot then
-    redis.call('LINSERT', KEYS[3], 'BEFORE', pivot, entry)
+    redis.call('LSET', KEYS[3], woken, ' ') -- by its place: messages that are alike have equal entries
+    redis.call('LINSERT', KEYS[3], 'BEFORE', ' ', entry)
+    redis.call('LSET', KEYS[3], woken + 1, pivot)
   else
     redis.call('RPUSH', KEYS[3], entry)
   end

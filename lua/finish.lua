@@ -1,5 +1,7 @@
 -- finish: release messages whose calls are tracked or unique, and record how they ended.
 --
+-- Behind an ordered call, the next one is moved to the queue.
+--
 -- KEYS[1]  processing  HASH  wire id -> the message that this slot owns
 -- KEYS[2]  worker      HASH  seq: the number of the last call that was applied
 -- KEYS[3]  deaths      HASH  SHA-1 of a message -> deaths of processes that owned it
@@ -17,6 +19,7 @@
 
 --! include stale
 --! include now
+--! include tracked
 --! include record
 
 local FIRST, FIELDS = 3, 9

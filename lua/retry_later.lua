@@ -70,7 +70,7 @@ elseif old then
       note_state(queue, options.i, 'retrying', 'errors', ARGV[6])
     end
     redis.pcall('PEXPIRE', record_of(queue, options.i), left)
-    if options.u and string.sub(options.u, 1, 1) == 'd' then
+    if options.u and string.find(options.u, '^[do]') then
       redis.pcall('PEXPIRE', key_of_lock(queue, options.u), tonumber(ARGV[5]) + LOCK_LIFE)
     end
   end

@@ -26,7 +26,7 @@ for i = 1, #ARGV, 4 do
       local mode = string.sub(lock, 1, 1)
       if mode == 's' or mode == 'r' then
         unlock(KEYS[1], id, lock)
-      elseif mode == 'd' then
+      elseif mode == 'd' or mode == 'o' then
         redis.pcall('PEXPIRE', key_of_lock(KEYS[1], lock), LOCK_LIFE)
       end
     end

@@ -2,7 +2,8 @@
 --
 -- A call that loses against another one changes nothing, and the reply names the other one. If the call that holds a
 -- lock has ended or is unknown, the lock is taken over, unless it holds for a fixed time. A call that replaces takes
--- the place of the holder's message in the timetable, with its id.
+-- the place of the holder's message in the timetable, with its id. An ordered call waits, parked, until those before it
+-- have ended.
 --
 -- If the queue is full, the new call is refused, or the oldest waiting call becomes a dead letter, and up to 100 more
 -- if too many wait. A waiting call that is marked as cancelled is dropped instead. If the key of the dead letters
@@ -115,6 +116,29 @@ local function make_room()
   end
 end
 
+-- Parks an ordered call behind others.
+local function await_turn(id, keep, lock, task, message, is_held)
+  local order, record, failed = order_of(lock), record_of(KEYS[1], id), false
+  local function try(...)
+    local reply = not failed and redis.pcall(...)
+    failed = failed or (type(reply) == 'table' and reply.err and reply)
+  end
+  try('SADD', KEYS[1] .. '_parked', order) -- before the message, so that it is found
+  if keep ~= '' then
+    try('HSET', record, 'state', 'waiting', 'task', task, 'queued', now, 'limit', order)
+    try('PEXPIRE', record, LIFE)
+  end
+  try('RPUSH', KEYS[1] .. ':l:' .. order, message)
+  if failed then
+    redis.pcall('UNLINK', record)
+    return failed
+  end
+  if not is_held then -- the lock has expired, or its holder is not known any more
+    next_in_order(KEYS[1], lock)
+  end
+  return { 0, 0 }
+end
+
 local function submit(id, due, head, keep, lock, life, at, task, message)
   local state = state_of(id)
   if state then
@@ -134,11 +158,12 @@ local function submit(id, due, head, keep, lock, life, at, task, message)
     redis.pcall('PEXPIRE', lock_key, due - now + LOCK_LIFE)
     return { 3, holder, due }
   end
-  if holder and mode ~= 'r' then
-    local of_holder = state_of(holder)
-    if mode == 'p' or (of_holder and not ENDED[of_holder]) then
-      return { 2, holder, of_holder or 'unknown' }
-    end
+  local of_holder = holder and mode ~= 'r' and state_of(holder)
+  local is_held = of_holder and not ENDED[of_holder]
+  if mode == 'o' and (is_held or redis.call('LLEN', KEYS[1] .. ':l:' .. order_of(lock)) > 0) then
+    return await_turn(id, keep, lock, task, message, is_held)
+  elseif holder and mode ~= 'r' and (mode == 'p' or is_held) then
+    return { 2, holder, of_holder or 'unknown' }
   end
   local before = waiting
   if due == '' and most > 0 and waiting >= most then
@@ -198,6 +223,7 @@ if #ARGV > FIRST + FIELDS then -- what may raise does so before the first write
     state_of(ARGV[i])
     if ARGV[i + 4] ~= '' then
       redis.call('GET', key_of_lock(KEYS[1], ARGV[i + 4]))
+      redis.call('LLEN', KEYS[1] .. ':l:' .. order_of(ARGV[i + 4]))
     end
   end
 end

@@ -1,6 +1,7 @@
 -- unpark: move messages that waited for a limit to the head of their queue.
 --
--- A message that is missing is skipped: it is not parked yet, or another process has moved it.
+-- A message that is missing is skipped: it is not parked yet, or another process has moved it. Of ordered calls, the oldest
+-- is moved only if the one before it has ended and did not move it, such as in a worker of another language.
 --
 -- KEYS[1]  queue          LIST  waiting messages, oldest first
 -- KEYS[2]  notifications  LIST  one token for each waiting message
@@ -19,6 +20,22 @@ local STEP, FURTHEST = 20, 1000 -- messages that are looked at together, and at 
 redis.call('LLEN', KEYS[1])
 redis.call('LLEN', KEYS[2])
 local parked = redis.call('LLEN', KEYS[3])
+local digits = string.match(ARGV[1], '^order:(%x+)$')
+if digits and #digits == 32 and ARGV[2] ~= '0' then
+  local holder = redis.call('GET', KEYS[1] .. ':u:' .. digits)
+  local state = holder and redis.pcall('HGET', record_of(KEYS[1], holder), 'state')
+  local is_held = type(state) == 'string' and not ENDED[state]
+  if not is_held then
+    next_in_order(KEYS[1], 'o' .. string.gsub(digits, '..', function(byte)
+      return string.char(tonumber(byte, 16))
+    end))
+  end
+  local left = redis.call('LLEN', KEYS[3])
+  if left == 0 then
+    redis.call('SREM', KEYS[4], ARGV[1])
+  end
+  return { parked - left }
+end
 local found = redis.call('LRANGE', KEYS[3], 0, tonumber(ARGV[2]) - 1)
 if ARGV[2] == '0' then
   found = {}
@@ -42,6 +59,7 @@ for first = 0, math.min(parked, FURTHEST) - 1, STEP do
   end
 end
 redis.call('SREM', KEYS[4], ' ') -- nobody's name: the first write needs no memory
+redis.call('LREM', KEYS[3], 1, ' ') -- nobody's message: the right to take out what is pushed
 for i = #found, 1, -1 do
   redis.call('LPUSH', KEYS[1], found[i])
   redis.call('LPUSH', KEYS[2], '1')

@@ -57,7 +57,7 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
-    /// The timetable of the queue already has a call with this id.
+    /// The timetable of the queue already has a call with this id: of a call of Python or Go, whose messages have no field for an id.
     #[error(
         "a call with the id {id} is already scheduled in {queue}: this call was not enqueued; use another id"
     )]
@@ -67,7 +67,7 @@ pub enum Error {
         /// The queue.
         queue: QueueName,
     },
-    /// A call with this id exists: it keeps a record, or is scheduled.
+    /// A call with this id exists: it has not ended, or keeps a record.
     #[error(
         "a call with the id {id} exists in {queue} and is {state}: this call was not enqueued; use another id"
     )]

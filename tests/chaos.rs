@@ -125,12 +125,14 @@ fn wait_settled(fleet: &Fleet) -> Result<(), String> {
         let rest = keys.iter().all(|it| {
             it.waiting.is_empty() && it.processing.is_empty() && it.later.is_empty() && it.tokens == 0
         });
-        if rest {
+        let parked: usize =
+            redis::Commands::scard(&mut redis, format!("{}_parked", fleet::OURS)).expect("Redis is there");
+        if rest && parked == 0 {
             return Ok(());
         }
         let numbers =
             |it: &support::redis::State| (it.waiting.len(), it.processing.clone(), it.later.len(), it.tokens);
-        Err(format!("not at rest after {PATIENCE:?}: {:?}", keys.each_ref().map(numbers)))
+        Err(format!("not at rest after {PATIENCE:?}: {parked} parked, {:?}", keys.each_ref().map(numbers)))
     })
 }
 

@@ -1,4 +1,5 @@
--- record: the record of a tracked call, and the lock of a unique one.
+-- record: the record of a tracked call, and the lock of a unique or an ordered one. Include it after `tracked` where calls
+-- end.
 
 local LIFE = 2592000000 -- milliseconds for which an unfinished call is known: 30 days
 local LOCK_LIFE = 86400000 -- for how long a lock holds without news of its call: a day
@@ -20,12 +21,19 @@ local function key_of_lock(queue, lock)
   return queue .. ':u:' .. hex(lock, 2)
 end
 
--- Frees a lock (mode and digest) if the call holds it.
+-- Frees a lock (mode and digest) if the call holds it. Returns whether it is free.
 local function unlock(queue, id, lock)
   local key = key_of_lock(queue, lock)
-  if redis.pcall('GET', key) == id then
+  local holder = redis.pcall('GET', key)
+  if holder == id then
     redis.pcall('UNLINK', key) -- without the right, it stays until it expires
   end
+  return holder == id or not holder
+end
+
+-- The calls that wait behind an ordered one: the limit under whose name they are parked.
+local function order_of(lock)
+  return 'order:' .. hex(lock, 2)
 end
 
 -- Whether a key holds a ZSET of this library, and not another program's.
@@ -48,11 +56,31 @@ local function note_state(queue, id, state, ...)
   end
 end
 
--- Records that a call has ended, notifies its waiters, and frees its lock unless that holds for a fixed time. The
--- record is kept for `keep` milliseconds. The fields are pairs; waiters get the state and the fields.
+-- Moves the next of some ordered calls, which share a lock that is free, to the tail of the queue.
+local function next_in_order(queue, lock)
+  local order = order_of(lock)
+  local waiters = queue .. ':l:' .. order
+  local message = redis.pcall('LINDEX', waiters, 0)
+  local options = type(message) == 'string' and options_of(message)
+  if options and not redis.pcall('LTRIM', waiters, 0, -1).err -- the right to take it out
+    and type(redis.pcall('RPUSH', queue, message)) == 'number' then
+    redis.pcall('RPUSH', queue .. '_noti', '1') -- else a sweeper makes it
+    redis.pcall('LTRIM', waiters, 1, -1)
+    redis.pcall('SET', key_of_lock(queue, lock), options.i, 'PX', LOCK_LIFE)
+    if redis.pcall('EXISTS', waiters) == 0 then
+      redis.pcall('SREM', queue .. '_parked', order)
+    end
+    note_state(queue, options.i, 'waiting', 'limit', '')
+  end
+end
+
+-- Records that a call has ended, notifies its waiters, and frees its lock unless that holds for a fixed time: then the
+-- next of some ordered calls may run. The record is kept for `keep` milliseconds. The fields are pairs; waiters get the state and the fields.
 local function note_end(queue, id, keep, lock, now, state, ...)
   if lock and string.sub(lock, 1, 1) ~= 'p' then
-    unlock(queue, id, lock)
+    if unlock(queue, id, lock) and string.sub(lock, 1, 1) == 'o' then
+      next_in_order(queue, lock)
+    end
   end
   if not keep then
     return

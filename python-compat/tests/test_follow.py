@@ -6,6 +6,7 @@ The ends here are cancellations, which need no worker; `tests/interop` has those
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import pickle
 import threading
 from collections.abc import Callable, Iterator
@@ -152,6 +153,36 @@ def test_an_id_is_enqueued_once(face: Face, conn: redis.Redis) -> None:
     with pytest.raises(CallExistsError, match="is waiting"):
         face.enqueue(later(id=ID))
     assert (conn.llen("mail"), conn.hlen("mail_later")) == (1, 0)
+
+
+def test_an_id_without_any_other_option_is_enqueued_once(face: Face, conn: redis.Redis) -> None:
+    handle = face.enqueue(RustTask(PATH, (1,), id=ID))
+    assert handle.state() is CallState.WAITING
+    with pytest.raises(CallExistsError, match=f"{ID} is waiting in mail already"):
+        face.enqueue(RustTask(PATH, (2,), id=ID))
+    with pytest.raises(EnqueueError, match="1 of 2") as caught:
+        face.enqueue_many([RustTask(PATH, (3,), id=ID), RustTask(PATH, (4,), id=UUID(int=4))])
+    assert caught.value.fates == [Fate.NOT_APPLIED, Fate.APPLIED]
+    assert conn.llen("mail") == 2
+    with pytest.raises(
+        InvalidTaskError, match="has options that cannot be enqueued by the original"
+    ):
+        RustTask(PATH, (1,), id=ID).serialize()
+
+
+def test_ordered_calls_wait_for_their_turn(face: Face, conn: redis.Redis) -> None:
+    _, second = (face.enqueue(RustTask(PATH, (n,), ordered="customer:42")) for n in (1, 2))
+    assert second.state() is CallState.WAITING
+    (message,) = conn.lrange("mail", 0, -1)
+    lock = msgpack.unpackb(message)[2]["u"]
+    assert lock == b"o" + hashlib.sha1(b"\1customer:42").digest()[:16]
+    assert conn.llen(f"mail:l:order:{lock[1:].hex()}") == 1
+    assert conn.get(f"mail:u:{lock[1:].hex()}") == msgpack.unpackb(message)[2]["i"]
+    for wrong in ({"after": 1}, {"unique": "until_done"}):
+        with pytest.raises(InvalidTaskError, match="ordered goes with neither"):
+            RustTask(PATH, (1,), ordered="k", **wrong)
+    with pytest.raises(InvalidTaskError, match="ordered is"):
+        RustTask(PATH, (1,), ordered=7)  # type: ignore[arg-type]
 
 
 def test_a_text_is_an_id(face: Face, conn: redis.Redis) -> None:
@@ -360,6 +391,7 @@ def test_a_call_snoozed_while_it_is_looked_for_is_removed(
     redis_socket: Path, conn: redis.Redis
 ) -> None:
     Queue("mail", conn).enqueue(RustTask(PATH, (1,), id=ID))
+    conn.delete(f"mail:c:{ID.hex}")  # a call without a record is looked for longest
     message: Any = conn.lpop("mail")
     conn.hset("mail_processing", "mail:a2b7a2b7a2b7a2b7:3", message)
 

@@ -94,7 +94,7 @@ def encoded(task: RustTask) -> bytes:
 
 def meta(**options: Any) -> Any:
     """Return what the message of a call with these options says beside path and arguments."""
-    path, payload, meta = msgpack.unpackb(RustTask(PATH, (1,), **options).serialize())
+    path, payload, meta = msgpack.unpackb(RustTask(PATH, (1,), **options)._data)
     assert (path, payload, meta.pop("k")) == (PATH, b"\x91\x01", {})
     return meta
 
@@ -102,14 +102,14 @@ def meta(**options: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"id": ID}, {"i": ID.bytes}),
-        ({"id": ID.bytes}, {"i": ID.bytes}),
-        ({"id": str(ID).upper()}, {"i": ID.bytes}),
-        ({"id": ID.hex}, {"i": ID.bytes}),
+        ({"id": ID}, {"i": ID.bytes, "s": 0}),
+        ({"id": ID.bytes}, {"i": ID.bytes, "s": 0}),
+        ({"id": str(ID).upper()}, {"i": ID.bytes, "s": 0}),
+        ({"id": ID.hex}, {"i": ID.bytes, "s": 0}),
         ({"retry": 0}, {"r": 0}),
         ({"max_attempts": 1}, {"r": 0}),
         ({"max_attempts": 0}, {"r": 0}),
-        ({"max_attempts": 2**32 - 1, "id": ID}, {"r": 2**32 - 2, "i": ID.bytes}),
+        ({"max_attempts": 2**32 - 1, "id": ID}, {"r": 2**32 - 2, "i": ID.bytes, "s": 0}),
         ({"timeout": 0.0011}, {"t": 2}),
         ({"timeout": 0}, {"t": 1}),
         ({"timeout": 30}, {"t": 30_000}),
@@ -130,7 +130,7 @@ def meta(**options: Any) -> Any:
         ({"traceparent": PARENT}, {"w": [PARENT]}),
         ({"traceparent": PARENT, "tracestate": "a=b"}, {"w": [PARENT, "a=b"]}),
         ({"traceparent": f"cc{PARENT[2:]}-x", "tracestate": ""}, {"w": [f"cc{PARENT[2:]}-x"]}),
-        ({"id": ID, "traceparent": "", "tracestate": "a=b"}, {"i": ID.bytes}),
+        ({"id": ID, "traceparent": "", "tracestate": "a=b"}, {"i": ID.bytes, "s": 0}),
         ({"backoff": "none"}, {"b": "none"}),
         ({"backoff": Backoff.none()}, {"b": "none"}),
         ({"backoff": Backoff.fixed(90)}, {"b": "fixed:1m30s"}),

@@ -136,12 +136,14 @@ def test_cancel_says_in_which_state_the_call_was(face: Face, conn: redis.Redis) 
         assert face.cancel(id) is CallState.SCHEDULED
     assert list(timetable(conn)) == [ID]
     waits = RustTask(PATH, id=ID)
-    face.enqueue(waits)
+    with pytest.raises(AlreadyScheduledError):
+        face.enqueue(waits)
     assert conn.zcard("mail_cancelled") == 0
     assert face.cancel(str(ID)) is CallState.SCHEDULED
+    face.enqueue(waits)
     assert face.cancel(waits) is CallState.WAITING
     assert conn.zrange("mail_cancelled", 0, -1) == [ID.bytes]
-    assert conn.lrange("mail", 0, -1) == [waits.serialize()]
+    assert conn.lrange("mail", 0, -1) == [waits._message()]
 
 
 def test_cancel_needs_an_id(face: Face) -> None:

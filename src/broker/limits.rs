@@ -113,10 +113,15 @@ impl Broker {
     }
 
     /// Moves parked messages of a queue that may already run, after a crash of the process that should have moved them.
-    /// Returns how many were moved although their limits do not know them.
+    /// Returns how many were moved although their limits do not know them, or
+    /// the ordered calls before them have ended without moving them.
     pub(crate) async fn sweep_parked(&self, keys: &QueueKeys) -> Result<u64, BrokerError> {
         let mut strays = 0;
         for name in self.parked(keys, SWEPT).await? {
+            if name.is_order() {
+                strays += self.unpark(keys, &name, 1, &[]).await?.0;
+                continue;
+            }
             // Counted first, so that a message parked meanwhile counts as waiting.
             let parked = self.parked_count(keys, &name).await?;
             let limit = LimitKeys::new(&name);

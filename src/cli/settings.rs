@@ -62,7 +62,7 @@ const fn setting(key: &'static str, variable: &'static str, kind: Kind) -> Setti
 }
 
 /// All settings, in the order of the file.
-pub(super) const ALL: [Setting; 39] = [
+pub(super) const ALL: [Setting; 40] = [
     setting("redis.url", "DELAYED_REDIS_URL", Kind::Text),
     setting("redis.timeout", "DELAYED_REDIS_TIMEOUT", Kind::Text),
     setting("redis.tls_ca", "DELAYED_REDIS_TLS_CA", Kind::Text),
@@ -71,6 +71,7 @@ pub(super) const ALL: [Setting; 39] = [
     setting("client.max_message", "DELAYED_MAX_MESSAGE", Kind::Number),
     setting("client.patience", "DELAYED_PATIENCE", Kind::Text),
     setting("worker.queues", "DELAYED_QUEUES", Kind::List),
+    setting("worker.queue_limits", "DELAYED_QUEUE_LIMITS", Kind::List),
     setting("worker.concurrency", "DELAYED_CONCURRENCY", Kind::Number),
     setting("worker.prefetch", "DELAYED_PREFETCH", Kind::Text),
     setting("worker.lease", "DELAYED_LEASE", Kind::Text),
@@ -256,6 +257,7 @@ fn flags(args: &Args) -> Vec<Flag> {
     flag("log.format", "--json", args.command.logs_json().then(|| Value::String("json".into())));
     if let Some(worker) = args.command.worker_flags() {
         flag("worker.queues", "--queue", list(worker.queues.clone()));
+        flag("worker.queue_limits", "--queue-limit", list(worker.queue_limits.clone()));
         flag("worker.concurrency", "--concurrency", number(worker.concurrency));
         flag("worker.prefetch", "--prefetch", text(&worker.prefetch));
         flag("worker.lease", "--lease", time(worker.lease));

@@ -5,6 +5,7 @@ mod log;
 mod prefetch;
 mod prefork;
 mod queue;
+mod queue_limit;
 mod server;
 mod sweeper;
 mod text;
@@ -18,6 +19,7 @@ pub use self::log::{LogConfig, LogFormat};
 pub use self::prefetch::Prefetch;
 pub use self::prefork::PreforkConfig;
 pub use self::queue::QueueWeight;
+pub use self::queue_limit::QueueLimit;
 pub use self::server::RedisConfig;
 pub use self::sweeper::{DeadConfig, SweeperConfig};
 #[doc(hidden)]

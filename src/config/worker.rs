@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::Backoff;
 use super::prefetch::Prefetch;
 use super::queue::QueueWeight;
+use super::queue_limit::QueueLimit;
 use super::{ConfigError, LONGEST, limits, text};
 use crate::isolation::{Isolation, Limits, Timeouts};
 
@@ -18,6 +19,9 @@ use crate::isolation::{Isolation, Limits, Timeouts};
 pub struct WorkerConfig {
     /// The queues that it serves, in order of preference. Default: `default`.
     pub queues: Vec<QueueWeight>,
+    /// The limits of queues, such as `mail=github`: each call of the queue is limited by it, beside those that the call and its task
+    /// name. Workers without this setting do not limit the calls. Default: none.
+    pub queue_limits: Vec<QueueLimit>,
     /// How many calls run at the same time: 1 to 4096. Default: 10.
     pub concurrency: usize,
     /// How many calls are claimed in addition to those that run, so that the next begins as soon as one ends: up to 4096
@@ -61,6 +65,7 @@ impl Default for WorkerConfig {
     fn default() -> Self {
         Self {
             queues: vec![QueueWeight::default()],
+            queue_limits: Vec::new(),
             concurrency: 10,
             prefetch: Prefetch::Auto,
             lease: Duration::from_secs(6),
@@ -131,6 +136,12 @@ impl WorkerConfig {
         for (i, entry) in self.queues.iter().enumerate() {
             if self.queues[..i].iter().any(|before| before.queue == entry.queue) {
                 return refuse("worker.queues", format!("the queue {:?} is listed twice", entry.queue));
+            }
+        }
+        for entry in &self.queue_limits {
+            if !self.queues.iter().any(|served| served.queue == entry.queue) {
+                let problem = format!("the worker does not serve the queue {:?} of {entry}", entry.queue);
+                return refuse("worker.queue_limits", problem);
             }
         }
         let weighted = self.queues.iter().filter(|entry| entry.weight.is_some()).count();

@@ -81,8 +81,8 @@ struct Target {
 }
 
 impl Inspector {
-    /// Ends a running call for good: it is not retried, and its dead letter names `by`. `id` is the id of the call, or of the slot
-    /// that runs it; it is searched in `queues`, or in all queues if that is empty.
+    /// Ends a running call for good: it is not retried, and its dead letter names `by`. `id` is the id of the call, the text that its
+    /// sender gave it as one, or the id of the slot that runs it; it is searched in `queues`, or in all queues if that is empty.
     ///
     /// The worker reads the request with its next heartbeat, at most a quarter of its lease later. An isolated run is
     /// killed immediately. An inline run whose task takes a [`Context`](crate::Context) is asked to end and has its
@@ -187,7 +187,10 @@ impl Inspector {
             [] => self.queue_names().await?.into_iter().collect(),
             queues => queues.to_vec(),
         };
-        let call_id = CallId::parse(id).ok();
+        if id.is_empty() {
+            return Err(KillError::Malformed { id: String::new() });
+        }
+        let call_id = (!is_slot(id)).then(|| CallId::from(id));
         let (mut ours, mut foreign) = (Vec::<Target>::new(), None);
         for queue in &queues {
             for (wire_id, message) in self.owned_by_id(queue, id, call_id).await? {
@@ -214,10 +217,7 @@ impl Inspector {
                 }
             }
         }
-        match call_id.is_some() || is_slot(id) {
-            true => Err(KillError::NotRunning { id: id.to_owned() }),
-            false => Err(KillError::Malformed { id: id.chars().take(MAX_BY).collect() }),
-        }
+        Err(KillError::NotRunning { id: id.chars().take(MAX_BY).collect() })
     }
 
     /// The messages that slots of a queue own and that have this id, or whose slot has this wire id.

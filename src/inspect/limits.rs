@@ -91,7 +91,10 @@ impl Inspector {
     pub(super) async fn check_limits(&self) -> Result<Vec<Finding>, Error> {
         let limits = self.limits().await?;
         let numbers = |limit: &LimitStatus| [limit.concurrency, limit.rate, limit.period_ms, limit.burst];
-        let is_shut = |limit: &&LimitStatus| numbers(limit).contains(&Some(0));
+        let is_shut = |limit: &&LimitStatus| {
+            let has_no_period = limit.rate.is_some() && limit.period_ms.is_none();
+            numbers(limit).contains(&Some(0)) || has_no_period
+        };
         let mut findings: Vec<Finding> = (limits.iter().filter(is_shut))
             .map(|limit| {
                 let LimitStatus { name, waiting, .. } = limit;

@@ -63,6 +63,14 @@ impl LimitName {
         if is_valid { Ok(Self(name.into())) } else { Err(LimitError::Name { name: name.into() }) }
     }
 
+    /// Whether this is no limit, but the calls of a queue that wait behind an ordered one.
+    #[cfg_attr(not(feature = "broker"), allow(dead_code))]
+    pub(crate) fn is_order(&self) -> bool {
+        let digits = self.0.strip_prefix("order:");
+        digits
+            .is_some_and(|digits| digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    }
+
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -14,6 +14,8 @@ pub enum LockMode {
     Period,
     /// Until the call is due: a newer one takes its place in the timetable.
     Replace,
+    /// Until the call has ended: others wait for their turn, instead of being refused.
+    Ordered,
 }
 
 /// The lock of a unique call: its mode and a digest.
@@ -32,7 +34,7 @@ pub struct Tracking {
 }
 
 impl LockMode {
-    const ALL: [Self; 4] = [Self::UntilStarted, Self::UntilDone, Self::Period, Self::Replace];
+    const ALL: [Self; 5] = [Self::UntilStarted, Self::UntilDone, Self::Period, Self::Replace, Self::Ordered];
 
     const fn letter(self) -> u8 {
         match self {
@@ -40,6 +42,7 @@ impl LockMode {
             Self::UntilDone => b'd',
             Self::Period => b'p',
             Self::Replace => b'r',
+            Self::Ordered => b'o',
         }
     }
 }
@@ -58,6 +61,12 @@ impl Lock {
     #[must_use]
     pub fn of_key(mode: LockMode, task: &str, key: &str) -> Self {
         Self::new(mode, task, 1, key.as_bytes())
+    }
+
+    /// The lock of calls of any task that run in their order.
+    #[must_use]
+    pub fn of_order(key: &str) -> Self {
+        Self::of_key(LockMode::Ordered, "", key)
     }
 
     /// The first 16 bytes of the SHA-1 of the path, a byte that says what follows, and that.

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::broker::{Broker, LeaseKeeper, Target};
 #[cfg(feature = "client")]
 use crate::client::Client;
-use crate::config::{Backoff, Config, ConfigError, Prefetch, QueueWeight, RedisConfig, Unknown};
+use crate::config::{Backoff, Config, ConfigError, Prefetch, QueueLimit, QueueWeight, RedisConfig, Unknown};
 use crate::error::Error;
 use crate::isolation::{Isolation, Limits};
 use crate::protocol::names::{QueueName, WorkerId};
@@ -31,6 +31,7 @@ pub struct WorkerBuilder {
     config: Config,
     /// Queues given to the builder; if empty, those of the configuration.
     queues: Vec<Result<QueueWeight, ConfigError>>,
+    queue_limits: Vec<Result<QueueLimit, ConfigError>>,
     registry: Option<Registry>,
     states: States,
     program_version: Option<String>,
@@ -47,6 +48,7 @@ impl WorkerBuilder {
         Self {
             config,
             queues: Vec::new(),
+            queue_limits: Vec::new(),
             registry: None,
             states: States::new(),
             program_version: None,
@@ -64,6 +66,21 @@ impl WorkerBuilder {
     #[must_use]
     pub fn queue(mut self, queue: &str) -> Self {
         self.queues.push(queue.parse());
+        self
+    }
+
+    /// Limits all calls of a queue, which this worker serves, by this limit, beside those that the calls and their tasks name. A name can
+    /// be given for several queues, and several for one queue. An invalid name is an error of [`connect`](Self::connect).
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), delayed::Error> {
+    /// let worker = delayed::Worker::builder("redis://127.0.0.1:6379").queue("mail").queue_limit("mail", "smtp");
+    /// # drop(worker);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn queue_limit(mut self, queue: &str, limit: &str) -> Self {
+        self.queue_limits.push(format!("{queue}={limit}").parse());
         self
     }
 
@@ -234,6 +251,8 @@ impl WorkerBuilder {
         if !self.queues.is_empty() {
             self.config.worker.queues = self.queues.into_iter().collect::<Result<_, _>>()?;
         }
+        let limits: Vec<QueueLimit> = self.queue_limits.into_iter().collect::<Result<_, _>>()?;
+        self.config.worker.queue_limits.extend(limits);
         self.config.validate()?;
         let registry = match self.registry {
             Some(registry) => registry,

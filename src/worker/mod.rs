@@ -176,7 +176,12 @@ impl Worker {
         let (zygote, signals, handle) = (self.zygote.take(), self.signals.take(), self.handle.clone());
         let config = &self.config.worker;
         let queues: Vec<Arc<ServedQueue>> = (config.queues.iter())
-            .map(|entry| Arc::new(ServedQueue::new(entry.queue.clone(), &self.id, config.slots() + SPARES)))
+            .map(|entry| {
+                let limits = config.queue_limits.iter().filter(|limit| limit.queue == entry.queue);
+                let limits = limits.map(|entry| entry.limit.clone()).collect();
+                let queue = ServedQueue::new(entry.queue.clone(), &self.id, config.slots() + SPARES);
+                Arc::new(queue.limited(limits))
+            })
             .collect();
         tokio::select! {
             biased;

@@ -7,8 +7,8 @@ use redis::Commands;
 use super::faults::Faults;
 use super::fleet::{Fleet, MIXED, OURS};
 use super::plan::Kind;
-use super::producers::Sent;
-use super::spans::{Dues, Span, early, overlapping};
+use super::producers::{MOST, Sent};
+use super::spans::{Dues, Span, beyond, early, out_of_order, overlapping};
 
 /// How often each call was begun and ended, and by whom.
 #[derive(Debug, Default)]
@@ -105,19 +105,29 @@ impl Count {
         mistakes.extend(unexplained.iter().map(|n| format!("run too often: {}", whereabouts(n))));
         let key = |n| sent.iter().find_map(|(_, sent)| sent.keys.get(&n)).map(String::as_str);
         let was_hit = |n| faults.in_flight.iter().any(|calls| calls.contains(&n));
-        let (early, overlapping) = (early(&runs.spans, dues), overlapping(&runs.spans, key, was_hit));
+        let order = |n| sent.iter().find_map(|(_, sent)| sent.orders.get(&n)).map(String::as_str);
+        let keys = |n| key(n).or_else(|| order(n));
+        let (early, overlapping) = (early(&runs.spans, dues), overlapping(&runs.spans, keys, was_hit));
+        let is_limited = |n| sent.iter().any(|(_, sent)| sent.limited.contains(&n));
+        let beyond = beyond(&runs.spans, MOST as usize, is_limited, was_hit);
+        let out_of_order = out_of_order(&runs.spans, order, |n| acknowledged.contains(&n));
         let row_of = |found: &[String]| found.len().to_string();
         let rows = [
             ("run before they were due", row_of(&early)),
-            ("unique, run beside each other", row_of(&overlapping)),
+            ("unique or ordered, run beside each other", row_of(&overlapping)),
+            ("limited, run beyond the limit", row_of(&beyond)),
+            ("ordered, run out of their order", row_of(&out_of_order)),
         ];
-        mistakes.extend(early.into_iter().chain(overlapping));
+        let all_of =
+            |pick: fn(&Sent) -> usize| sent.iter().map(|(_, sent)| pick(sent)).sum::<usize>().to_string();
+        let (limited, ordered) = (all_of(|sent| sent.limited.len()), all_of(|sent| sent.orders.len()));
+        mistakes.extend(early.into_iter().chain(overlapping).chain(beyond).chain(out_of_order));
         let out_of_place = left.len() + strange.len();
         mistakes.extend(left);
         let row = |name: &str, value: String| (name.to_owned(), value);
         let sum =
             |pick: fn(&Sent) -> usize| sent.iter().map(|(_, sent)| pick(sent)).sum::<usize>().to_string();
-        let [early, beside] = rows.map(|(name, value)| row(name, value));
+        let [early, beside, beyond, out_of_order] = rows.map(|(name, value)| row(name, value));
         let table = vec![
             row("acknowledged", format!("{} ({who})", acknowledged.len())),
             row("not acknowledged", format!("{}, of which {ran} ran", uncertain.len() + refused.len())),
@@ -128,8 +138,11 @@ impl Count {
             row("scheduled", dues.len().to_string()),
             row("not sent, since another held the lock", sum(|sent| sent.held)),
             row("cancelled while they waited", sum(|sent| sent.dropped)),
+            row("limited, and ordered", format!("{limited}, and {ordered}")),
             early,
             beside,
+            beyond,
+            out_of_order,
             row("could not start, because Redis could not be reached", faults.could_not_start.to_string()),
             row("out of place", out_of_place.to_string()),
             row("longest response time of Redis", format!("{:.0?}", faults.slowest)),
@@ -229,7 +242,11 @@ pub(crate) fn stray_keys(fleet: &Fleet) -> Vec<String> {
             [*queue, &format!("{queue}_noti"), &format!("{queue}_processing"), &format!("{queue}_dead")]
                 .contains(&key.as_str())
         });
-        let stays = key == "delayed_queues" || key.ends_with("_workers");
+        // A holder whose lease has ended is dropped by the next call that asks.
+        let of_limit =
+            [":policy", ":state", ":holders"].iter().any(|end| key == format!("{{delayed:few}}{end}"));
+        let stays =
+            key == "delayed_queues" || key == "delayed_limits" || key.ends_with("_workers") || of_limit;
         if lists || !(expires || stays) || key == format!("{OURS}_deaths") {
             stray.push(format!("left in Redis: {key}"));
         }

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use delayed::config::{Config, RedisConfig};
-use delayed::{Call, CallId, Cancelled, Client, GoTask};
+use delayed::{Call, CallId, Cancelled, Client, GoTask, Limit};
 use tokio::runtime::Runtime;
 
 use super::fleet::{Fleet, MIXED, OURS, PATH, TIMEOUT};
@@ -29,6 +29,11 @@ const KEEP: Duration = Duration::from_secs(86_400);
 /// When a scheduled call is due, and one that is cancelled before.
 const SOON: Duration = Duration::from_millis(200);
 const LATER: Duration = Duration::from_secs(2);
+/// The limit of some calls, and how many of them run at a time.
+const LIMIT: &str = "few";
+pub(crate) const MOST: u32 = 3;
+/// How many keys ordered calls share.
+const ORDERS: u64 = 4;
 /// How many calls of a producer are sent while such a time passes: those that are unique among them share one key.
 const RIVALS: u64 = 24;
 /// After which a call is not to run: a day, which no clock of the fleet is off by.
@@ -46,6 +51,10 @@ pub(crate) struct Sent {
     pub(crate) kept: Vec<(u64, CallId)>,
     /// The keys of unique calls.
     pub(crate) keys: HashMap<u64, String>,
+    /// Calls that share the limit.
+    pub(crate) limited: HashSet<u64>,
+    /// The keys of calls that run in the order of their numbers.
+    pub(crate) orders: HashMap<u64, String>,
     /// How many were not sent, since another held their lock, and how many were cancelled while they waited.
     pub(crate) held: usize,
     pub(crate) dropped: usize,
@@ -91,6 +100,10 @@ impl Producers {
 /// Calls until each Rust worker has been full, so that it has all that it needs for its runs.
 pub(crate) fn warm_up(fleet: &Fleet) -> Sent {
     let client = Client::connect_blocking(&fleet.server.url()).expect("Redis is there at first");
+    let runtime = Runtime::new().expect("a runtime to set a limit in");
+    let set =
+        async { Client::connect(&fleet.server.url()).await?.set_limit(LIMIT, Limit::concurrent(MOST)).await };
+    runtime.block_on(set).expect("Redis is there at first");
     let calls = (0..WARM).map(|n| GoTask::new("trial.span").arg(n.to_string()).arg(WARM_LENGTH).queue(OURS));
     client.enqueue_many_blocking(calls).expect("Redis is there at first");
     for at in fleet.places(|role| matches!(role, Role::Rust(_))) {
@@ -121,17 +134,34 @@ enum Kind {
     CancelledEarly,
     /// Cancelled as soon as it waits.
     CancelledLate,
+    /// Runs while a limit lets it.
+    Limited,
+    /// Runs in its order.
+    Ordered,
 }
 
 impl Kind {
     fn of(n: u64) -> Self {
-        let kinds = [Self::Plain, Self::Kept, Self::Shared, Self::Scheduled, Self::CancelledEarly];
-        kinds.get((n % 6) as usize).copied().unwrap_or(Self::CancelledLate)
+        let kinds = [
+            Self::Plain,
+            Self::Kept,
+            Self::Shared,
+            Self::Scheduled,
+            Self::CancelledEarly,
+            Self::Limited,
+            Self::Ordered,
+        ];
+        kinds.get((n % 8) as usize).copied().unwrap_or(Self::CancelledLate)
     }
 
     fn is_cancelled(self) -> bool {
         matches!(self, Self::CancelledEarly | Self::CancelledLate)
     }
+}
+
+/// The key of a call that runs in its order.
+fn order(n: u64) -> Option<String> {
+    (Kind::of(n) == Kind::Ordered).then(|| format!("order {}", n / 8 % ORDERS))
 }
 
 /// The key of a call that is unique.
@@ -149,9 +179,13 @@ fn ours(n: u64) -> Call {
     if let Some(key) = key(n) {
         call = call.unique_key(key);
     }
+    if let Some(key) = order(n) {
+        call = call.ordered(key);
+    }
     match Kind::of(n) {
         Kind::Plain => call,
-        Kind::Kept | Kind::Shared | Kind::CancelledLate => call.keep(KEEP),
+        Kind::Limited => call.keep(KEEP).limit(LIMIT),
+        Kind::Kept | Kind::Shared | Kind::Ordered | Kind::CancelledLate => call.keep(KEEP),
         Kind::Scheduled => call.keep(KEEP).after(SOON),
         Kind::CancelledEarly => call.keep(KEEP).after(LATER),
     }
@@ -164,6 +198,8 @@ fn rust(client: &Client, queue: &'static str, first: u64, stop: &AtomicBool) -> 
         let call = if queue == MIXED { GoTask::new(PATH).arg(n).queue(MIXED) } else { ours(n) };
         if queue == OURS {
             sent.keys.extend(key(n).map(|key| (n, key)));
+            sent.orders.extend(order(n).map(|key| (n, key)));
+            sent.limited.extend((Kind::of(n) == Kind::Limited).then_some(n));
         }
         let fate = match client.enqueue_blocking(call) {
             Ok(handle) if !handle.is_new() => {

@@ -281,6 +281,21 @@ fn text_is_the_id_of_a_call_in_each_command() {
 }
 
 #[test]
+fn ordered_calls_run_one_after_the_other() {
+    let redis = TestRedis::start();
+    let send =
+        |n: &str, words: &[&str]| on(&redis, WORKER, &[&["enqueue", &task("record"), n][..], words].concat());
+    for n in ["[1]", "[2]", "[3]"] {
+        send(n, &["--ordered", "customer:42"]).expect(0);
+    }
+    send("[4]", &["--ordered", "a", "--after", "1h"]).expect(2).says("--after");
+    let waiting = snapshot(&mut redis.connection(), "default").waiting.len();
+    assert_eq!((waiting, states(&redis, &[]).len()), (1, 3), "expected the others to wait for their turn");
+    on(&redis, WORKER, &["worker", "--burst", "--concurrency", "4"]).expect(0).says("succeeded=3");
+    assert_eq!(std::fs::read_to_string(redis.directory().join("record")).unwrap(), "1\n2\n3\n");
+}
+
+#[test]
 fn dead_call_that_was_requeued_is_shown_as_waiting() {
     let redis = TestRedis::start();
     let id = keep(&redis, "followed.fail", r#"["no way"]"#, &[]);

@@ -56,6 +56,21 @@ fn a_run_is_killed_by_its_slot_as_workers_shows_it() {
 }
 
 #[test]
+fn run_is_killed_by_the_text_that_is_its_id() {
+    let redis = TestRedis::start();
+    let _worker = start(&redis, &["worker"]);
+    on(&redis, WORKER, &["enqueue", &task("never_ends"), "--id", "order:7"]).expect(0);
+    wait::until("a run", PATIENCE, || {
+        !on(&redis, DELAYED, &["workers", "--json"]).json()[0]["running"][0].is_null()
+    });
+    on(&redis, DELAYED, &["tasks", "kill", "order:8"]).expect(6).says("no running call has the id order:8");
+    let killed = on(&redis, DELAYED, &["tasks", "kill", "order:7", "--json"]).json();
+    let id = "33fe6d75-c3fc-59bb-bf42-d06fc16bdf64";
+    assert_eq!((&killed["fate"], &killed["call_id"]), (&"killed".into(), &id.into()));
+    assert_eq!(snapshot(&mut redis.connection(), "default").dead.len(), 1);
+}
+
+#[test]
 fn a_function_that_blocks_is_said_to_go_on() {
     let redis = TestRedis::start();
     let (mut worker, run) = running(&redis, "never_ends_blocking");
@@ -72,7 +87,8 @@ fn a_function_that_blocks_is_said_to_go_on() {
 fn what_is_not_to_be_killed_has_its_codes() {
     let redis = TestRedis::start();
     on(&redis, DELAYED, &["tasks", "kill"]).expect(2);
-    on(&redis, DELAYED, &["tasks", "kill", "x"]).expect(2).says("neither the id of a call");
+    on(&redis, DELAYED, &["tasks", "kill", ""]).expect(2).says("neither the id of a call");
+    on(&redis, DELAYED, &["tasks", "kill", "x"]).expect(6).says("no running call has the id x");
     on(&redis, DELAYED, &["tasks", "kill", "x", "--by", "a\nb"]).expect(2).says("printable text");
     on(&redis, DELAYED, &["tasks", "kill", "x", "--queue", "a b"]).expect(2);
     on(&redis, DELAYED, &["tasks", "kill", "q:abcdefghijklmn27:0"])

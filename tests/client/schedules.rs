@@ -54,7 +54,10 @@ fn call_with_an_id_that_is_scheduled_is_refused() {
     let id = CallId::new();
     client.enqueue_blocking(native(0).id(id).after(HOUR)).unwrap();
     let error = client.enqueue_blocking(native(1).id(id).after(HOUR)).unwrap_err();
-    assert!(matches!(error, Error::AlreadyScheduled { id: known, .. } if known == id), "{error}");
+    assert!(
+        matches!(&error, Error::Exists { id: known, state, .. } if *known == id && state == "scheduled"),
+        "{error}"
+    );
     assert!(!error.may_have_been_applied());
     assert_eq!(trial.state().later.len(), 1);
     let error = client.enqueue_blocking(marking(2).after(HOUR * 24 * 365 * 200)).unwrap_err();
@@ -114,7 +117,7 @@ fn bulk_schedules_what_is_to_run_later_and_tells_of_each() {
     client.enqueue_blocking(native(0).id(id).after(HOUR)).unwrap();
     let calls = [marking(1), native(2).id(id).after(HOUR), marking(3).after(HOUR), marking(4)];
     let error = client.enqueue_many_blocking(calls).unwrap_err();
-    assert!(matches!(error.error(), Error::AlreadyScheduled { .. }), "{error}");
+    assert!(matches!(error.error(), Error::Exists { .. }), "{error}");
     assert_eq!(error.fates(), [Fate::Applied, Fate::NotApplied, Fate::Applied, Fate::Applied]);
 }
 

@@ -104,6 +104,11 @@ fn cancel_before_a_pick_up_is_heard_ends_the_run() {
     let (proxy, gate) = (site.trial.server.proxy(), site.trial.gate("gate"));
     let pick_up = proxy.trap(Side::Reply, Requests::script("pick_up"), Fault::Hold);
     let mut worker = site.worker_behind(&proxy);
+    // Else it may still claim without a wait.
+    wait::until("the worker to wait", PATIENCE, || {
+        let clients: String = redis::cmd("INFO").arg("clients").query(&mut site.trial.redis).unwrap();
+        clients.contains("blocked_clients:1\r")
+    });
     let handle = site.enqueue(tasks::gated::call(gate));
     arrive(&pick_up);
     assert_eq!(site.runtime.block_on(handle.cancel()).unwrap(), Cancelled::Running);

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use delayed::{CallId, CallState, Error, WaitError};
+use delayed::{CallId, CallState, Error, Fate, WaitError};
 use redis::Commands;
 
 use super::tasks::{self, Receipt};
 use super::{NOT_LONG, Site};
-use crate::support::trial::{PATIENCE, mark};
+use crate::support::trial::{PATIENCE, mark, open};
 use crate::support::wait;
 
 #[test]
@@ -163,6 +163,33 @@ fn same_id_enqueued_by_fifty_senders_is_taken_once() {
     assert!(matches!(&error, Error::Exists { state, .. } if state == "succeeded"), "{error}");
     let handle = site.client.handle_of::<Receipt>(&"q".parse().unwrap(), "order:7");
     assert_eq!((handle.id(), site.state(&handle)), (Some(id), Some(CallState::Succeeded)));
+    site.trial.stop(&mut worker);
+}
+
+#[test]
+fn given_id_is_refused_until_its_call_has_ended() {
+    let mut site = Site::new();
+    let gate = site.trial.gate("gate");
+    let call = || tasks::stubborn::call("7".into(), gate.clone()).id("order:7");
+    let refused = |site: &Site, expected: &str| match site.try_enqueue(call()).unwrap_err() {
+        Error::Exists { id, state, .. } => assert_eq!((id, &*state), ("order:7".into(), expected)),
+        error => panic!("expected it to exist: {error}"),
+    };
+    let handle = site.enqueue(call());
+    refused(&site, "waiting");
+    let mut worker = site.trial.worker(&[]);
+    site.wait_state(&handle, CallState::Running);
+    refused(&site, "running");
+    let many =
+        site.runtime.block_on(site.client.enqueue_many([call().untyped(), call().with_id().untyped()]));
+    assert_eq!(many.unwrap_err().fates(), [Fate::NotApplied, Fate::Applied], "expected a new id to be taken");
+    open(&gate);
+    site.trial.wait_settled();
+    let left: Vec<String> = site.trial.redis.keys("q:c:*").unwrap();
+    assert_eq!(left, Vec::<String>::new(), "expected no record to stay");
+    let again = site.enqueue(call());
+    assert_eq!((again.is_new(), again.id()), (true, handle.id()));
+    site.trial.wait_settled();
     site.trial.stop(&mut worker);
 }
 

@@ -115,3 +115,41 @@ fn limit_without_a_policy_warns_once_and_limits_nothing() {
     site.trial.stop(&mut worker);
     assert_eq!(worker.printed().matches("limit has no policy").count(), 1);
 }
+
+#[test]
+fn limit_of_a_queue_holds_for_each_of_its_calls() {
+    let mut site = Site::new();
+    site.set("smtp", Limit::concurrent(2));
+    let name = |n: u64| n.to_string();
+    site.enqueue((0..30).map(|n| tasks::free_span::call(name(n), 3)));
+    site.enqueue((30..60).map(|n| tasks::free_span::call(name(n), 3).limit("smtp").limit("other")));
+    let words = ["--concurrency", "16", "--queue-limit", "q=smtp"];
+    let mut workers = [site.trial.worker(&words), site.trial.worker(&words)];
+    site.trial.wait_runs(120);
+    assert_eq!(most(&site.trial.ledger.lines()), 2);
+    site.trial.ledger.assert_each_once((0..60).flat_map(|n| [format!("+{n}"), format!("-{n}")]));
+    site.assert_free("smtp");
+    site.trial.wait_settled();
+    workers.iter_mut().for_each(|worker| drop(site.trial.stop(worker)));
+    for (limit, says) in
+        [("smtp", "such as `mail=github`"), ("r=smtp", "does not serve the queue"), ("q=a b", "a b")]
+    {
+        let mut refused = site.trial.start(&["--queue-limit", limit]);
+        let code = refused.wait_exit(PATIENCE).code();
+        assert!(
+            code != Some(0) && refused.printed().contains(says),
+            "{limit}: {code:?} {}",
+            refused.printed()
+        );
+    }
+}
+
+#[test]
+fn builder_refuses_limits_of_queues_that_it_cannot_have() {
+    let site = Site::new();
+    for (queue, limit, says) in [("q", "a b", "a b"), ("other", "smtp", "does not serve the queue")] {
+        let worker = delayed::Worker::builder(&site.trial.server.url()).queue("q").queue_limit(queue, limit);
+        let error = site.runtime.block_on(worker.connect()).unwrap_err();
+        assert!(error.to_string().contains(says), "{queue}={limit}: {error}");
+    }
+}

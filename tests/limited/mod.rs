@@ -7,7 +7,9 @@ mod concurrency;
 mod faults;
 mod figures;
 mod operated;
+mod ordered;
 mod rate;
+mod rights;
 
 use delayed::{Client, Limit};
 use tokio::runtime::Runtime;

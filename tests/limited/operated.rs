@@ -92,9 +92,20 @@ fn limits_are_listed_set_and_removed() {
     site.trial.assert_only(&[]);
     assert!(limits(&site, &["remove", "few"]).contains("few is no limit"));
 
-    let () = redis::Commands::hset(&mut site.trial.redis, "{delayed:shut}:policy", "concurrency", 0).unwrap();
     let () = redis::Commands::sadd(&mut site.trial.redis, KEYS[0], "shut").unwrap();
-    let findings = site.runtime.block_on(inspector.check()).unwrap();
-    let found = findings.iter().find(|finding| finding.check == "limits").expect("a finding about limits");
-    assert!(found.text.contains("nothing can run under the limit shut"), "{}", found.text);
+    let policies: [&[(&str, u64)]; 4] = [
+        &[("concurrency", 0)],
+        &[("rate", 0), ("period", 1000)],
+        &[("concurrency", 1), ("rate", 1), ("period", 1000), ("burst", 0)],
+        &[("rate", 1)],
+    ];
+    for policy in policies {
+        let () = redis::Commands::del(&mut site.trial.redis, "{delayed:shut}:policy").unwrap();
+        let () =
+            redis::Commands::hset_multiple(&mut site.trial.redis, "{delayed:shut}:policy", policy).unwrap();
+        let findings = site.runtime.block_on(inspector.check()).unwrap();
+        let found =
+            findings.iter().find(|finding| finding.check == "limits").expect("a finding about limits");
+        assert!(found.text.contains("nothing can run under the limit shut"), "{policy:?}: {}", found.text);
+    }
 }

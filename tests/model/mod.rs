@@ -5,8 +5,12 @@
 mod against_redis;
 pub(crate) mod deaths;
 mod life;
+mod life_against_redis;
 mod life_rules;
 mod life_steps;
+mod life_world;
+mod limits;
+mod limits_against_redis;
 pub(crate) mod pair;
 mod properties;
 pub(crate) mod protections;

@@ -73,3 +73,38 @@ pub(crate) async fn stamp(fails: bool, ctx: Context) -> Result<(), TaskError> {
     note(&now.as_millis().to_string());
     if fails && ctx.attempt() == 1 { Err(TaskError::retry("not yet")) } else { Ok(()) }
 }
+
+/// Runs for a while, without a limit of its own.
+#[delayed::task(name = "limited.free_span", queue = "q")]
+pub(crate) async fn free_span(n: String, ms: u64) {
+    note(&format!("+{n}"));
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+    note(&format!("-{n}"));
+}
+
+/// Runs until the file is there, or it is asked to end, without a limit of its own.
+#[delayed::task(name = "limited.free_gated", queue = "q")]
+pub(crate) async fn free_gated(n: String, gate: PathBuf, ctx: Context) -> Result<(), TaskError> {
+    note(&format!("+{n}"));
+    while !gate.exists() {
+        if ctx.is_cancelled() {
+            return Err(TaskError::fatal("it was asked to end"));
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    note(&format!("-{n}"));
+    Ok(())
+}
+
+/// Fails at its first attempt, without a limit of its own.
+#[delayed::task(name = "limited.free_flaky", queue = "q", retry = 1)]
+pub(crate) async fn free_flaky(n: String, ctx: Context) -> Result<(), TaskError> {
+    note(&format!("{n} {}", ctx.attempt()));
+    if ctx.attempt() == 1 { Err(TaskError::retry("not yet")) } else { Ok(()) }
+}
+
+/// Always fails.
+#[delayed::task(name = "limited.free_fails", queue = "q", retry = 0)]
+pub(crate) async fn free_fails() -> Result<(), TaskError> {
+    Err(TaskError::fatal("no"))
+}

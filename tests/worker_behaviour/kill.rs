@@ -304,9 +304,10 @@ fn what_cannot_be_ended_is_told_and_left_alone() {
     assert!(matches!(waiting, KillError::Waiting { position: 1, .. }));
     assert!(matches!(says(&CallId::new().to_string(), "no running call"), KillError::NotRunning { .. }));
     assert!(matches!(says("q:abcdefghijklmn27:9", "`workers` shows"), KillError::NotRunning { .. }));
-    for wrong in ["", "x", "q:abc:0", "4712", "q:abcdefghijklmn27:kill"] {
-        assert!(matches!(says(wrong, "neither the id of a call"), KillError::Malformed { .. }));
+    for text in ["x", "q:abc:0", "4712", "q:abcdefghijklmn27:kill"] {
+        assert!(matches!(says(text, "no running call"), KillError::NotRunning { .. }));
     }
+    assert!(matches!(says("", "neither the id of a call"), KillError::Malformed { .. }));
     assert_eq!(trial.state(), before, "expected nothing to be written");
 }
 

@@ -79,8 +79,8 @@ class Request:
 class Bulk:
     """Tasks for one queue that were checked and serialised, and what became of each so far.
 
-    What is enqueued at once is sent first, in its order; then what is scheduled; then what keeps a
-    record, is unique, or has `front` or `max_len`.
+    What is enqueued at once is sent first, in its order; then what is scheduled; then what has an
+    id of its sender, keeps a record, is unique, or has `front` or `max_len`.
 
     Raises:
         InvalidTaskError: When a task cannot be sent, or the name of the queue is none in which
@@ -168,7 +168,10 @@ class Bulk:
     ) -> CallExistsError | QueueFullError | None:
         """Note what `lua/submit.lua` says of a call, and return the error where it was refused."""
         if became == 1:
-            return CallExistsError(_uuid(id), self._queue, CallState.parse(about))
+            state = CallState.parse(about)
+            is_scheduled = state is CallState.SCHEDULED
+            error = AlreadyScheduledError if is_scheduled else CallExistsError
+            return error(_uuid(id), self._queue, state)
         if became == 2:
             self.conflict = _uuid(about), Held(CallState.parse(state))
         elif became == 3:

@@ -61,8 +61,8 @@ class Queue(OriginalQueue):
 
         Raises:
             redis.RedisError: When Redis failed while a task without such options was enqueued.
-            CallExistsError: When there is a call with the id of one that keeps a record or is
-                unique; `AlreadyScheduledError` when the timetable has the id of a scheduled one.
+            CallExistsError: When there is a call with its id: an `AlreadyScheduledError` when that
+                one is scheduled.
             QueueFullError: When `max_len` messages wait, unless `overflow` makes room.
             EnqueueError: When Redis failed while a call was scheduled or submitted; `in_doubt` is 1
                 where that may have happened. To enqueue the same `RustTask` again never enqueues it
@@ -83,7 +83,8 @@ class Queue(OriginalQueue):
         """Enqueue all `tasks`, a chunk at a time, and return how many they were.
 
         Those without options of a script are enqueued first, in their order; then the others are
-        scheduled; then those are sent that keep a record, are unique, or have `front` or `max_len`.
+        scheduled; then those are sent that have the id that they were given, keep a record, are
+        unique, or have `front` or `max_len`.
         A unique call that comes second is no error.
 
         Every task is serialised before anything is sent, so that a bad one leaves the queue as it

@@ -15,7 +15,7 @@ from .backoff import Backoff, backoff_text
 from .call_id import CallId, new_id, parse_id
 from .errors import InvalidTaskError, shown
 from .times import Duration, Moment, delay_ms, moment_ms, span_ms, timeout_ms
-from .unique import REPLACES, Unique, lock_of, mode_of
+from .unique import REPLACES, Unique, lock_of, lock_of_order, mode_of
 
 __all__ = ["RustTask"]
 
@@ -76,8 +76,9 @@ class RustTask:
         after: How long after it was enqueued it is due, by the clock of Redis; 0 or more.
         at: When it is due, by the clock of Redis; at once where that has passed.
         id: The call's id: a UUID, its 16 bytes or its text, or any other text, such as `order:7`,
-            which is the same id in each language. A call without one that is scheduled, keeps a
-            record or is unique gets one.
+            which is the same id in each language. Another call with it is refused from the enqueue
+            of this one to its end, and as long as its record is kept. A call without one that is
+            scheduled, keeps a record or is unique gets one.
         headers: Texts that the Rust task reads by name and that are no arguments, such as a tenant:
             at most 32 with 4096 bytes, names and values together.
         traceparent: The trace that the call belongs to, as W3C Trace Context writes it.
@@ -90,6 +91,9 @@ class RustTask:
             while it is scheduled. The task's own `unique` and `keep` are known to Rust only.
         unique_key: Compares unique calls of the task by this text instead of by their arguments.
             Without `unique` it holds until the call has ended.
+        ordered: Calls of the queue with this text run one after the other, in the order of their
+            enqueue: each begins when the one before it has ended. Neither with `unique` nor with
+            `after` or `at`.
         front: Whether it goes to the head of its queue; not while it is scheduled.
         max_len: It is refused when so many messages wait in its queue; not when it is scheduled.
         overflow: With `bury_oldest` the oldest message becomes a dead letter then, with the reason
@@ -123,6 +127,7 @@ class RustTask:
         keep: Duration | None = None,
         unique: Unique | None = None,
         unique_key: str | None = None,
+        ordered: str | None = None,
         front: bool = False,
         max_len: int | None = None,
         overflow: Overflow | None = None,
@@ -133,7 +138,10 @@ class RustTask:
             self._retry = _retries(retry, max_attempts)
             self._due = due_of(after, at)
             lock, period = _lock(path, places, keywords, unique, unique_key)
-            keep_ms = span_ms(keep, "keep") if keep is not None else 0 if lock else None
+            if ordered is not None:
+                lock = _order(ordered, bool(lock), self._due is not None)
+            is_followed = bool(lock) or id is not None
+            keep_ms = span_ms(keep, "keep") if keep is not None else 0 if is_followed else None
             bound = bound_of(max_len, overflow)
             self._submission = submission(keep_ms, lock, period, front, bound)
             self._id = None if id is None else parse_id(id)
@@ -180,16 +188,16 @@ class RustTask:
 
     @property
     def needs_script(self) -> bool:
-        """Whether only the queues of this package can enqueue it: it is scheduled, keeps a record,
-        is unique, or has `front` or `max_len`."""
+        """Whether only the queues of this package can enqueue it: it is scheduled, has the `id`
+        that it was given, keeps a record, is unique, or has `front` or `max_len`."""
         return self._due is not None or self._submission is not None
 
     def serialize(self) -> bytes:
         """Return the message, as `delayed.queue.Queue.enqueue` wants it.
 
         Raises:
-            InvalidTaskError: When the call is scheduled, keeps a record, is unique, or has `front`
-                or `max_len`: the original would just enqueue it.
+            InvalidTaskError: When the call is scheduled, has the `id` that it was given, keeps a
+                record, is unique, or has `front` or `max_len`: the original would just enqueue it.
         """
         if self.needs_script:
             what = "is scheduled, and" if self._due is not None else "has options that"
@@ -322,6 +330,15 @@ def _lock(
         )
     letter, period = mode
     return lock_of(letter, path, standard_payload(places), key), period
+
+
+def _order(key: Any, is_unique: bool, is_scheduled: bool) -> bytes:
+    """Return the lock of a call that runs in its order."""
+    if not isinstance(key, str):
+        raise InvalidTaskError(f"ordered is a {kind_of(key)}; give a str")
+    if is_unique or is_scheduled:
+        raise InvalidTaskError("ordered goes with neither unique nor after nor at; leave one out")
+    return lock_of_order(key)
 
 
 def bound_of(max_len: Any, overflow: Any) -> Bound:

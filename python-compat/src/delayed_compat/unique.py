@@ -9,7 +9,7 @@ from typing import Any, Literal, Union
 from .errors import InvalidTaskError, shown
 from .times import span_ms
 
-__all__ = ["REPLACES", "Unique", "lock_of", "mode_of"]
+__all__ = ["REPLACES", "Unique", "lock_of", "lock_of_order", "mode_of"]
 
 Unique = Union[Literal["until_started", "until_done", "replace"], timedelta, float]
 """For how long a call is unique: until it begins to run; until it has ended; for a duration from
@@ -20,6 +20,7 @@ its place.
 REPLACES = b"r"
 _MODES = {"until_started": b"s", "until_done": b"d", "replace": REPLACES}
 _PERIOD = b"p"
+_ORDERED = b"o"
 
 
 def mode_of(unique: Any, has_key: bool) -> tuple[bytes, int] | None:
@@ -51,3 +52,11 @@ def lock_of(mode: bytes, path: str, payload: bytes, key: str | None) -> bytes:
     except UnicodeEncodeError:
         raise InvalidTaskError("unique_key is not valid Unicode") from None
     return mode + hashlib.sha1(path.encode() + rest, usedforsecurity=False).digest()[:16]
+
+
+def lock_of_order(key: str) -> bytes:
+    """Return the lock of calls of any task with this key that run one after the other."""
+    try:
+        return lock_of(_ORDERED, "", b"", key)
+    except InvalidTaskError:
+        raise InvalidTaskError("ordered is not valid Unicode") from None

@@ -35,7 +35,7 @@ Examples:
   {program} tasks kill 018bcfe5-687b-7b5c-8a3e-0123456789ab
   {program} tasks kill default:abcdefghijklmn27:0 --queue default --json")]
 pub(in crate::cli) struct Kill {
-    /// The id of the call, or of the slot that runs it, as shown by `workers`
+    /// The id of the call, the text that its sender gave it as an id, or the id of the slot that runs it, as shown by `workers`
     pub(in crate::cli) id: String,
     /// A queue to search; may be repeated; default: all
     #[arg(long = "queue", value_name = "QUEUE")]

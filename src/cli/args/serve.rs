@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use clap::ValueEnum;
 
 use crate::cli::args::Json;
-use crate::config::{Backoff, Prefetch, QueueWeight, Unknown, parse_size};
+use crate::config::{Backoff, Prefetch, QueueLimit, QueueWeight, Unknown, parse_size};
 use crate::isolation::Isolation;
 use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
@@ -35,6 +35,9 @@ pub(in crate::cli) struct WorkerFlags {
     /// Queues to serve, `default,mail`, or with weights, `default=1,mail=3`, in order of preference; may be repeated
     #[arg(long = "queue", value_name = "QUEUE", value_delimiter = ',', value_parser = queue_weight)]
     pub(in crate::cli) queues: Vec<String>,
+    /// The limit of all calls of a queue, such as `mail=smtp`; may be repeated
+    #[arg(long = "queue-limit", value_name = "QUEUE=LIMIT", value_delimiter = ',', value_parser = queue_limit)]
+    pub(in crate::cli) queue_limits: Vec<String>,
     /// How many calls run at the same time
     #[arg(long, value_name = "N")]
     pub(in crate::cli) concurrency: Option<u32>,
@@ -219,6 +222,9 @@ pub(in crate::cli) struct Enqueue {
     /// Compare calls by this key instead of by their arguments
     #[arg(long, value_name = "KEY")]
     pub(in crate::cli) unique_key: Option<String>,
+    /// Run the calls of the queue with this key one after the other, in the order in which they were enqueued
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["unique", "unique_key", "after", "at", "front"])]
+    pub(in crate::cli) ordered: Option<String>,
     /// Put the call at the head of its queue
     #[arg(long)]
     pub(in crate::cli) front: bool,
@@ -263,6 +269,10 @@ pub(in crate::cli) enum Language {
 fn queue_weight(text: &str) -> Result<String, String> {
     let checked: Result<QueueWeight, _> = text.parse();
     checked.map(|_| text.to_owned()).map_err(|error| error.problem)
+}
+
+fn queue_limit(text: &str) -> Result<String, String> {
+    text.parse::<QueueLimit>().map(|_| text.to_owned()).map_err(|error| error.problem)
 }
 
 fn prefetch(text: &str) -> Result<String, String> {

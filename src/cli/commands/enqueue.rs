@@ -202,6 +202,7 @@ fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {
         ("a record: leave out --wait", args.wait.is_some()),
         ("a lock: leave out --unique", args.unique.is_some()),
         ("a lock: leave out --unique-key", args.unique_key.is_some()),
+        ("an order: leave out --ordered", args.ordered.is_some()),
         ("a timeout: leave out --timeout", args.timeout.is_some()),
         ("an expiry: leave out --expires", args.expires.is_some()),
     ];

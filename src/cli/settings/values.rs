@@ -22,6 +22,7 @@ pub(in crate::cli) fn value(config: &Config, key: &str) -> Value {
         "client.max_message" => config.client.max_message.into(),
         "client.patience" => config.client.patience.map(output::duration).into(),
         "worker.queues" => config.worker.queues.iter().map(queue).collect(),
+        "worker.queue_limits" => config.worker.queue_limits.iter().map(ToString::to_string).collect(),
         "worker.concurrency" => config.worker.concurrency.into(),
         "worker.prefetch" => match config.worker.prefetch {
             Prefetch::Auto => "auto".into(),

@@ -10,7 +10,7 @@ use crate::inspect::kill::MAX_BY;
 pub enum KillError {
     /// It is neither the id of a call nor of a slot.
     #[error(
-        "{id:?} is neither the id of a call (32 hexadecimal digits) nor that of a slot (such as \
+        "{id:?} is neither the id of a call (a UUID, or a text such as `order:7`) nor that of a slot (such as \
         default:abcdefghijklmn27:0): `workers` shows running calls and their slots"
     )]
     Malformed {

@@ -83,6 +83,24 @@ impl<R> Call<R> {
         })
     }
 
+    /// Runs the calls of a queue that have this key one after the other, in the order of their enqueue, whatever their tasks are and
+    /// however many workers there are. A call begins when the one before it has ended: succeeded, become a dead letter, expired, or
+    /// been cancelled. It keeps its place while it waits for a retry, and when its worker dies. Calls with other keys do not wait.
+    ///
+    /// It takes the place of [`unique`](Self::unique). No effect on a scheduled call, and on a [`PyTask`](crate::PyTask) or a
+    /// [`GoTask`](crate::GoTask), whose messages have no field for it. A call that [`revive`](crate::Inspector::revive_dead) brings
+    /// back from the dead letters is refused while another one holds its key.
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn apply(customer: u64, change: String) {} }
+    /// let first = tasks::apply::call(42, "moved".into()).ordered("customer:42");
+    /// let second = tasks::apply::call(42, "paid".into()).ordered("customer:42");
+    /// # drop((first, second));
+    /// ```
+    pub fn ordered(self, key: impl Into<String>) -> Self {
+        self.with(|options| options.ordered = Some(key.into()))
+    }
+
     /// Puts the call at the head of its queue: it runs before those that wait. No effect on a scheduled call.
     pub fn front(self) -> Self {
         self.with(|options| options.is_front = true)
@@ -171,9 +189,10 @@ impl<R> Call<R> {
     /// is [the same id](CallId) in each language.
     ///
     /// A call with an id that exists is rejected, together with the state of the existing call:
-    /// [`Error::Exists`](crate::Error::Exists). An id exists while it is in the timetable, and as long as its record is
-    /// [kept](Self::keep). Without `keep` or [`unique`](Self::unique), the ids of calls that wait or run are not
-    /// compared.
+    /// [`Error::Exists`](crate::Error::Exists). An id exists from the enqueue of its call to its end, and for as long
+    /// after that as its record is [kept](Self::keep). If a worker of another language takes the call, its id is free
+    /// after 30 days. Like a [unique](Self::unique) call, a call with an id costs Redis more than a plain one;
+    /// [`with_id`](Self::with_id) sets a new id, which is not compared with others.
     ///
     /// A [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask) has an id only while it is [scheduled](Self::after): its message has no
     /// field for it.
@@ -186,12 +205,12 @@ impl<R> Call<R> {
     /// assert_eq!(call.call_id(), Some("order:7".into()));
     /// ```
     pub fn id(self, id: impl Into<CallId>) -> Self {
-        self.with(|options| options.meta.id = Some(id.into()))
+        self.with(|options| (options.meta.id, options.has_given_id) = (Some(id.into()), true))
     }
 
-    /// Sets a new id: see [`call_id`](Self::call_id).
+    /// Sets a new id, which is not compared with others: see [`call_id`](Self::call_id).
     pub fn with_id(self) -> Self {
-        self.id(CallId::new())
+        self.with(|options| (options.meta.id, options.has_given_id) = (Some(CallId::new()), false))
     }
 
     /// The id, if the call has one.

@@ -19,9 +19,13 @@ pub(super) struct CallOptions {
     pub(super) expires: Option<Expiry>,
     pub(super) unique: Option<Unique>,
     pub(super) unique_key: Option<String>,
+    /// The key of calls that run one after the other.
+    pub(super) ordered: Option<String>,
     pub(super) is_front: bool,
     pub(super) max_len: Option<u64>,
     pub(super) overflow: Overflow,
+    /// Its sender has given it its id: another call with this id is refused until it has ended.
+    pub(super) has_given_id: bool,
     /// Of our own form alone, as are the annotations.
     pub(super) meta: Meta,
     pub(super) annotations: Annotations,
@@ -63,12 +67,20 @@ impl CallOptions {
         Ok(encode::annotated(task, payload, &meta, &self.annotations))
     }
 
-    /// For how long the record is kept; a unique call has one until its end.
+    /// For how long the record is kept; a call that is unique or was given its id has one until its end.
     pub(super) fn keep_ms(&self, lock: Option<Lock>) -> Option<u64> {
-        self.meta.keep_ms.or(lock.map(|_| 0))
+        self.meta.keep_ms.or((lock.is_some() || self.has_given_id).then_some(0))
+    }
+
+    /// The key of calls that run one after the other; a scheduled call is none of them.
+    pub(super) fn order(&self) -> Option<&str> {
+        self.ordered.as_deref().filter(|_| self.due.is_none())
     }
 
     pub(super) fn lock(&self, task: &str, payload: &[u8]) -> Option<Lock> {
+        if let Some(key) = self.order() {
+            return Some(Lock::of_order(key));
+        }
         let mode = match self.unique? {
             Unique::UntilStarted => LockMode::UntilStarted,
             Unique::UntilDone => LockMode::UntilDone,

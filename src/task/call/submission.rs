@@ -37,9 +37,12 @@ impl<R> Call<R> {
         keep_ms.map(|keep_ms| Tracking { id, keep_ms: Some(keep_ms), lock })
     }
 
-    /// Whether the call keeps a record or is unique, and so has an id.
+    /// Whether the call keeps a record, is unique or ordered, or was given its id.
     pub(crate) fn is_tracked(&self) -> bool {
-        let tracked = |options: &CallOptions| options.meta.keep_ms.is_some() || options.unique.is_some();
+        let tracked = |options: &CallOptions| {
+            let is_locked = options.unique.is_some() || options.order().is_some();
+            options.meta.keep_ms.is_some() || is_locked || options.has_given_id
+        };
         self.is_native() && self.options.as_deref().is_some_and(tracked)
     }
 

@@ -67,7 +67,7 @@ impl EventLoop {
 
     /// Removes a cancelled call from the waiting lines of its limits, because it will not claim its turn.
     pub(super) fn leave_lines(&mut self, queue: usize, message: &[u8]) {
-        let limits = self.executor.limits_of(message);
+        let limits = self.executor.limits_of(queue, message);
         if !limits.is_empty() {
             let entry = format!("{} {}", digest(message), self.queues.name(queue));
             self.permits.leave_lines(limits, &entry);

@@ -222,9 +222,11 @@ impl Executor {
     }
 
     /// The limits of a call.
-    pub(super) fn limits_of(&self, message: &[u8]) -> Vec<LimitName> {
+    pub(super) fn limits_of(&self, queue: usize, message: &[u8]) -> Vec<LimitName> {
         let Ok(message) = Message::decode(message) else { return Vec::new() };
-        self.tasks.find(message.task()).map_or(Vec::new(), |task| self.tasks.get(task).limits_of(&message))
+        let of_queue = &self.queues[queue].limits;
+        let limits = |task| self.tasks.get(task).limits_of(&message, of_queue);
+        self.tasks.find(message.task()).map_or(Vec::new(), limits)
     }
 
     /// Notes that the limits of the call in a slot are being asked. Returns its position in the order of claims, which

@@ -117,8 +117,9 @@ impl Executor {
             return (None, None, Started::Ended(Outcome::Unknown));
         };
         let entry = self.tasks.get(task);
-        if !is_permitted && (message.names_limits() || entry.limit.is_some()) {
-            let limits = entry.limits_of(&message);
+        let of_queue = &self.queues[queue].limits;
+        if !is_permitted && (message.names_limits() || entry.limit.is_some() || !of_queue.is_empty()) {
+            let limits = entry.limits_of(&message, of_queue);
             if !limits.is_empty() {
                 return (Some(task), None, Started::Limited(limits));
             }

@@ -56,8 +56,9 @@ impl TaskEntry {
     }
 
     /// The limits of a call, sorted, so that every worker asks them in the same order.
-    pub(super) fn limits_of(&self, message: &Message<'_>) -> Vec<LimitName> {
+    pub(super) fn limits_of(&self, message: &Message<'_>, of_queue: &[LimitName]) -> Vec<LimitName> {
         let mut limits = message.limits();
+        limits.extend_from_slice(of_queue);
         limits.extend(self.limit.clone());
         limits.sort_unstable();
         limits.dedup();

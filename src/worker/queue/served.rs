@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::broker::{ForeignLists, LeaseKeys};
 use crate::protocol::keys::{self, QueueKeys};
+use crate::protocol::limit::LimitName;
 use crate::protocol::names::{QueueName, WorkerId};
 
 /// One queue of a worker, shared by the event loop and the heartbeat thread.
@@ -19,6 +20,8 @@ pub(in crate::worker) struct ServedQueue {
     /// Key of the HASH of kill requests for the runs of its slots.
     pub(in crate::worker) orders_key: String,
     pub(in crate::worker) worker: WorkerId,
+    /// The limits of all of its calls.
+    pub(in crate::worker) limits: Vec<LimitName>,
     began: Instant,
     /// The number of slots, including spares.
     pub(in crate::worker) slot_count: usize,
@@ -60,6 +63,7 @@ impl ServedQueue {
             worker_key: keys::worker(&queue, worker),
             orders_key: keys::orders(&queue, worker),
             worker: worker.clone(),
+            limits: Vec::new(),
             began: Instant::now(),
             slot_count: slots,
             slots: (0..slots.div_ceil(TOGETHER)).map(|_| OnceLock::new()).collect(),
@@ -71,6 +75,11 @@ impl ServedQueue {
             is_paused: AtomicBool::new(false),
             queue,
         }
+    }
+
+    /// The same queue with limits of all of its calls.
+    pub(in crate::worker) fn limited(self, limits: Vec<LimitName>) -> Self {
+        Self { limits, ..self }
     }
 
     fn slot(&self, slot: usize) -> &ServedSlot {

@@ -2,7 +2,8 @@
 --
 -- A call that loses against another one changes nothing, and the reply names the other one. If the call that holds a
 -- lock has ended or is unknown, the lock is taken over, unless it holds for a fixed time. A call that replaces takes
--- the place of the holder's message in the timetable, with its id.
+-- the place of the holder's message in the timetable, with its id. An ordered call waits, parked, until those before it
+-- have ended.
 --
 -- If the queue is full, the new call is refused, or the oldest waiting call becomes a dead letter, and up to 100 more
 -- if too many wait. A waiting call that is marked as cancelled is dropped instead. If the key of the dead letters
@@ -122,7 +123,8 @@ local function options_of(message)
   end
   return options.i and options
 end
--- record: the record of a tracked call, and the lock of a unique one.
+-- record: the record of a tracked call, and the lock of a unique or an ordered one. Include it after `tracked` where calls
+-- end.
 
 local LIFE = 2592000000 -- milliseconds for which an unfinished call is known: 30 days
 local LOCK_LIFE = 86400000 -- for how long a lock holds without news of its call: a day
@@ -144,12 +146,19 @@ local function key_of_lock(queue, lock)
   return queue .. ':u:' .. hex(lock, 2)
 end
 
--- Frees a lock (mode and digest) if the call holds it.
+-- Frees a lock (mode and digest) if the call holds it. Returns whether it is free.
 local function unlock(queue, id, lock)
   local key = key_of_lock(queue, lock)
-  if redis.pcall('GET', key) == id then
+  local holder = redis.pcall('GET', key)
+  if holder == id then
     redis.pcall('UNLINK', key) -- without the right, it stays until it expires
   end
+  return holder == id or not holder
+end
+
+-- The calls that wait behind an ordered one: the limit under whose name they are parked.
+local function order_of(lock)
+  return 'order:' .. hex(lock, 2)
 end
 
 -- Whether a key holds a ZSET of this library, and not another program's.
@@ -172,11 +181,31 @@ local function note_state(queue, id, state, ...)
   end
 end
 
--- Records that a call has ended, notifies its waiters, and frees its lock unless that holds for a fixed time. The
--- record is kept for `keep` milliseconds. The fields are pairs; waiters get the state and the fields.
+-- Moves the next of some ordered calls, which share a lock that is free, to the tail of the queue.
+local function next_in_order(queue, lock)
+  local order = order_of(lock)
+  local waiters = queue .. ':l:' .. order
+  local message = redis.pcall('LINDEX', waiters, 0)
+  local options = type(message) == 'string' and options_of(message)
+  if options and not redis.pcall('LTRIM', waiters, 0, -1).err -- the right to take it out
+    and type(redis.pcall('RPUSH', queue, message)) == 'number' then
+    redis.pcall('RPUSH', queue .. '_noti', '1') -- else a sweeper makes it
+    redis.pcall('LTRIM', waiters, 1, -1)
+    redis.pcall('SET', key_of_lock(queue, lock), options.i, 'PX', LOCK_LIFE)
+    if redis.pcall('EXISTS', waiters) == 0 then
+      redis.pcall('SREM', queue .. '_parked', order)
+    end
+    note_state(queue, options.i, 'waiting', 'limit', '')
+  end
+end
+
+-- Records that a call has ended, notifies its waiters, and frees its lock unless that holds for a fixed time: then the
+-- next of some ordered calls may run. The record is kept for `keep` milliseconds. The fields are pairs; waiters get the state and the fields.
 local function note_end(queue, id, keep, lock, now, state, ...)
   if lock and string.sub(lock, 1, 1) ~= 'p' then
-    unlock(queue, id, lock)
+    if unlock(queue, id, lock) and string.sub(lock, 1, 1) == 'o' then
+      next_in_order(queue, lock)
+    end
   end
   if not keep then
     return
@@ -280,6 +309,29 @@ local function make_room()
   end
 end
 
+-- Parks an ordered call behind others.
+local function await_turn(id, keep, lock, task, message, is_held)
+  local order, record, failed = order_of(lock), record_of(KEYS[1], id), false
+  local function try(...)
+    local reply = not failed and redis.pcall(...)
+    failed = failed or (type(reply) == 'table' and reply.err and reply)
+  end
+  try('SADD', KEYS[1] .. '_parked', order) -- before the message, so that it is found
+  if keep ~= '' then
+    try('HSET', record, 'state', 'waiting', 'task', task, 'queued', now, 'limit', order)
+    try('PEXPIRE', record, LIFE)
+  end
+  try('RPUSH', KEYS[1] .. ':l:' .. order, message)
+  if failed then
+    redis.pcall('UNLINK', record)
+    return failed
+  end
+  if not is_held then -- the lock has expired, or its holder is not known any more
+    next_in_order(KEYS[1], lock)
+  end
+  return { 0, 0 }
+end
+
 local function submit(id, due, head, keep, lock, life, at, task, message)
   local state = state_of(id)
   if state then
@@ -299,11 +351,12 @@ local function submit(id, due, head, keep, lock, life, at, task, message)
     redis.pcall('PEXPIRE', lock_key, due - now + LOCK_LIFE)
     return { 3, holder, due }
   end
-  if holder and mode ~= 'r' then
-    local of_holder = state_of(holder)
-    if mode == 'p' or (of_holder and not ENDED[of_holder]) then
-      return { 2, holder, of_holder or 'unknown' }
-    end
+  local of_holder = holder and mode ~= 'r' and state_of(holder)
+  local is_held = of_holder and not ENDED[of_holder]
+  if mode == 'o' and (is_held or redis.call('LLEN', KEYS[1] .. ':l:' .. order_of(lock)) > 0) then
+    return await_turn(id, keep, lock, task, message, is_held)
+  elseif holder and mode ~= 'r' and (mode == 'p' or is_held) then
+    return { 2, holder, of_holder or 'unknown' }
   end
   local before = waiting
   if due == '' and most > 0 and waiting >= most then
@@ -363,6 +416,7 @@ if #ARGV > FIRST + FIELDS then -- what may raise does so before the first write
     state_of(ARGV[i])
     if ARGV[i + 4] ~= '' then
       redis.call('GET', key_of_lock(KEYS[1], ARGV[i + 4]))
+      redis.call('LLEN', KEYS[1] .. ':l:' .. order_of(ARGV[i + 4]))
     end
   end
 end

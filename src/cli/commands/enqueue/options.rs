@@ -19,6 +19,8 @@ pub(super) struct Options {
     keep: Option<Duration>,
     unique: Option<Unique>,
     key: Option<String>,
+    ordered: Option<String>,
+    has_given_id: bool,
     /// When it expires, in milliseconds since 1970.
     pub(super) expires_ms: Option<u64>,
     pub(super) front: bool,
@@ -40,6 +42,8 @@ impl Options {
             keep,
             unique: args.unique.or_else(|| of_task?.unique).or(by_key),
             key: args.unique_key.clone(),
+            ordered: args.ordered.clone(),
+            has_given_id: args.id.is_some(),
             expires_ms: expires.map(|expires| expires.ms(due)),
             front: args.front,
             bound: Bound::new(args.max_len, args.overflow.unwrap_or_default(), dead),
@@ -48,12 +52,14 @@ impl Options {
 
     /// Whether the call has a record, and so an id.
     pub(super) fn is_tracked(&self) -> bool {
-        self.keep.is_some() || self.unique.is_some()
+        self.keep_ms().is_some()
     }
 
-    /// For how many milliseconds the record is kept; a unique call has one until its end.
+    /// For how many milliseconds the record is kept; a call that is unique or was given its id has one until its end.
     pub(super) fn keep_ms(&self) -> Option<u64> {
-        self.keep.map(meta::milliseconds).or_else(|| self.unique.map(|_| 0))
+        self.keep
+            .map(meta::milliseconds)
+            .or((self.unique.is_some() || self.ordered.is_some() || self.has_given_id).then_some(0))
     }
 
     /// For how long its lock holds, where it holds for a time.
@@ -66,6 +72,9 @@ impl Options {
 
     /// The lock of a unique call. The payload has the arguments by place; none where they are by name.
     pub(super) fn lock(&self, task: &str, payload: Option<&[u8]>) -> Result<Option<Lock>, Failure> {
+        if let Some(key) = &self.ordered {
+            return Ok(Some(Lock::of_order(key)));
+        }
         let Some(unique) = self.unique else { return Ok(None) };
         let mode = match unique {
             Unique::UntilStarted => LockMode::UntilStarted,
