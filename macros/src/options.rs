@@ -20,7 +20,7 @@ const ATTEMPTS: &str = "write `max_attempts = 4`";
 const TWICE: &str = "`retry = 3` and `max_attempts = 4` say the same: keep one of them";
 
 /// As in `src/protocol/names.rs` of `delayed`, whose tests hold the two together.
-const SUFFIXES: [&str; 16] = [
+const SUFFIXES: [&str; 17] = [
     "_noti",
     "_hand",
     "_processing",
@@ -33,6 +33,7 @@ const SUFFIXES: [&str; 16] = [
     "_timetable",
     "_paused",
     "_parked",
+    "_periodic",
     "_scheduled",
     "_cancelled",
     "_done",
