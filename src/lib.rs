@@ -41,6 +41,7 @@
 //! | read the attempt and the headers, notice that a run should end | [`Context`] |
 //! | surround each run or enqueue with code of your own | [`App::layer`], [`Client::layer`] |
 //! | enqueue calls | [`Client`], [`Call`] |
+//! | make a call at the times of a cron expression | `cron = "…"` in the [attribute](macro@task), [`Periodic`] |
 //! | call functions of Python and Go | [`PyTask`], [`GoTask`] |
 //! | run a worker in a `main` of your own | [`Worker`], [`Registry`], and [`Zygote`] for isolated tasks |
 //! | requeue the calls of dead workers | [`Sweeper`]; each worker also does so for its own queues |
@@ -57,6 +58,7 @@
 //! | `worker` | yes | [`Worker`], [`Zygote`] |
 //! | `sweeper` | yes | [`Sweeper`] |
 //! | `cli` | yes | [`delayed::main`](main()), [`App`] and the command line; includes `client`, `worker`, `sweeper` and `inspect` |
+//! | `periodic` | yes | [`Periodic`]: calls at the times of a cron expression; included in `cli` |
 //! | `tls` | yes | addresses that begin with `rediss://` |
 //! | `inspect` | with `cli` | [`Inspector`] |
 //! | `testing` | no | `delayed::testing`; includes `client`, `worker` and `inspect` |
@@ -156,6 +158,7 @@ pub use crate::protocol::call_state::{CallState, Cancelled};
 pub use crate::protocol::encode::EncodeError;
 pub use crate::protocol::limit::{Limit, LimitError, LimitName, Period};
 pub use crate::protocol::names::{NameError, PathError, QueueName};
+pub use crate::protocol::periodic::{Missed, Overlap, PeriodicError, PolicyError};
 pub use crate::protocol::timestamp::{Timestamp, TimestampRangeError};
 #[cfg(feature = "worker")]
 pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};
@@ -165,6 +168,10 @@ pub use crate::task::{
     Call, Context, GoTask, IntoCall, MissingState, Next, Overflow, PyTask, QueueChoice, Registry,
     RegistryError, State, States, Task, TaskError, Unique,
 };
+#[cfg(feature = "periodic")]
+pub use crate::protocol::cron::ScheduleError;
+#[cfg(feature = "periodic")]
+pub use crate::task::Periodic;
 #[cfg(feature = "worker")]
 #[doc(inline)]
 pub use crate::worker::Worker;
@@ -198,14 +205,16 @@ pub mod __private {
         Answer, Answered, Failure, Handler, Returned, RunFuture, SettleError, SettleResult, SettleValue,
         boxed,
     };
-    pub use crate::task::{Cancellation, Registration, Scope, StateType, TaskOptions};
+    pub use crate::task::{Cancellation, Registration, Scope, StateType, TaskCron, TaskOptions};
     pub use inventory;
 
     /// The wire protocol.
     pub mod protocol {
+        #[cfg(feature = "periodic")]
+        pub use crate::protocol::cron;
         pub use crate::protocol::{
             VERSION, annotations, arguments, backoff, call_id, decode, encode, info, keys, limit, message,
-            names, timestamp, tracking, value,
+            names, periodic, timestamp, tracking, value,
         };
     }
 }

@@ -49,7 +49,7 @@ pub(crate) use self::kill_requests::{KillAnswer, KillRequest, digest};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};
 pub(crate) use self::limits::LimitState;
 #[cfg(feature = "periodic")]
-pub(crate) use self::periodic::StoredTask;
+pub(crate) use self::periodic::{PutTask, StoredTask};
 pub(crate) use self::read::StreamEntry;
 pub(crate) use self::record::{Record, RecordEnd, RecordEnds, RecordListener};
 pub(crate) use self::scan::{Pace, ScannedQueues};
@@ -67,7 +67,7 @@ pub(crate) use self::transitions::{
     Submitted, Verdict, Waking,
 };
 #[cfg(feature = "periodic")]
-pub(crate) use self::transitions::{Change, Changed, MAX_DEFINED, MAX_TICK_CALLS, Tick, Ticked};
+pub(crate) use self::transitions::{Change, Changed, MAX_TICK_CALLS, Tick, Ticked};
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]
 use self::without_tls as tls;

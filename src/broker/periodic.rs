@@ -1,12 +1,16 @@
-//! Reads the periodic tasks of a queue: their definitions, when they are due, and their histories.
+//! Stores the periodic tasks of a queue, and reads them: their definitions, when they are due, and their histories.
 
 use std::collections::BTreeMap;
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
-use crate::broker::transitions::Paused;
+use crate::broker::transitions::{Change, Changed, MAX_DEFINED, Paused};
+use crate::protocol::cron::Schedule;
 use crate::protocol::keys::{self, QueueKeys};
-use crate::protocol::periodic::{DEFINITION_FIELD, Definition, PAUSED_FIELD, TickEntry};
+use crate::protocol::limit::{Limit, LimitName};
+use crate::protocol::names::QueueName;
+use crate::protocol::periodic::{DEFINITION_FIELD, Definition, Overlap, PAUSED_FIELD, TickEntry, overlap_limit};
+use crate::task::PeriodicEntry;
 
 /// How many definitions one command reads.
 const PAGE: usize = 500;
@@ -93,5 +97,76 @@ impl Broker {
 impl StoredTask {
     fn new(bytes: Vec<u8>) -> Self {
         Self { definition: Definition::decode(&bytes), bytes, paused: None, due: None }
+    }
+}
+
+/// How often the next tick is computed again because it has passed meanwhile.
+const TRIES: u32 = 5;
+
+impl Broker {
+    /// Creates or replaces periodic tasks of one queue, or resumes them; `text` says what is stored. Their limits are set
+    /// first, so that no call of theirs runs without it. Returns for each what became of it.
+    pub(crate) async fn put_periodic(
+        &self,
+        keys: &QueueKeys,
+        change: Change,
+        tasks: &[PutTask<'_>],
+    ) -> Result<Vec<Changed>, BrokerError> {
+        for limit in tasks.iter().filter_map(|task| task.limit) {
+            self.set_limit(limit, &Limit::concurrent(1)).await?;
+        }
+        let mut changed = vec![Changed::Late; tasks.len()];
+        for attempt in 1..=TRIES {
+            let late: Vec<usize> = (0..tasks.len()).filter(|index| changed[*index] == Changed::Late).collect();
+            for part in late.chunks(MAX_DEFINED) {
+                let now = self.server_time().await?.as_millis() as u64;
+                let due = |index: &usize| {
+                    let PutTask { name, text, schedule, .. } = &tasks[*index];
+                    // There are dates until the year 5000.
+                    (*name, *text, schedule.after(now).unwrap_or(u64::MAX >> 12))
+                };
+                let entries: Vec<(&str, &[u8], u64)> = part.iter().map(due).collect();
+                let words = self.define(keys, change, attempt == TRIES, &entries).await?;
+                for (index, word) in part.iter().zip(words) {
+                    changed[*index] = word;
+                }
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// A periodic task that is stored or resumed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PutTask<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) text: &'a [u8],
+    pub(crate) schedule: &'a Schedule,
+    pub(crate) limit: Option<&'a LimitName>,
+}
+
+impl<'a> PutTask<'a> {
+    /// One that was checked.
+    pub(crate) fn of(entry: &'a PeriodicEntry) -> Self {
+        let PeriodicEntry { name, definition, schedule, limit, .. } = entry;
+        Self { name, text: definition, schedule, limit: limit.as_ref() }
+    }
+}
+
+impl Broker {
+    /// Removes a periodic task with its history and its limit. Returns whether there was one.
+    pub(crate) async fn remove_periodic(
+        &self,
+        keys: &QueueKeys,
+        queue: &QueueName,
+        name: &str,
+    ) -> Result<bool, BrokerError> {
+        let task = self.periodic_task(keys, name).await?;
+        let removed = self.define(keys, Change::Remove, false, &[(name, b"", 0)]).await?;
+        let has_limit = task.and_then(|task| task.definition).is_some_and(|task| task.overlap == Overlap::Queue);
+        if has_limit && let Ok(limit) = overlap_limit(queue, name) {
+            self.remove_limit(&limit).await?;
+        }
+        Ok(removed == [Changed::Removed])
     }
 }

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::from_slice;
-use crate::protocol::encode;
+use crate::protocol::encode::{self, EncodeError};
 use crate::protocol::message::{Form, Message};
+use crate::protocol::limit::{LimitError, LimitName};
 use crate::protocol::meta;
-use crate::protocol::names::is_hidden;
-use crate::protocol::tracking::{Lock, LockMode, Tracking};
+use crate::protocol::names::{NameError, QueueName, is_hidden};
+use crate::protocol::tracking::Tracking;
 
 /// The longest name of a periodic task, in bytes.
 pub const MAX_PERIODIC_NAME: usize = 200;
@@ -104,6 +105,18 @@ pub enum PeriodicError {
     Unique {
         /// Its name.
         name: String,
+    },
+    /// The queue has no valid name.
+    #[error(transparent)]
+    Queue(#[from] NameError),
+    /// The call cannot be written.
+    #[error("the call of the periodic task {name:?} cannot be written")]
+    Encode {
+        /// Its name.
+        name: String,
+        /// The reason.
+        #[source]
+        source: EncodeError,
     },
     /// The task needs arguments.
     #[error("the periodic task {name:?} needs arguments, and a tick has none: make them optional")]
@@ -283,7 +296,9 @@ impl Definition {
         }
         let expires = self.expires_ms.map(|time| encode::integer(tick.saturating_add(time)));
         let usual = until_next.unwrap_or(u64::MAX).saturating_mul(KEPT_TICKS).min(KEPT_LONGEST_MS);
-        let keep = message.pairs().find(b"s").is_none().then(|| encode::integer(usual));
+        // A unique call that does not say for how long has a record until its end.
+        let kept = message.pairs().find(b"s").and_then(meta::keep).filter(|kept| *kept > 0);
+        let keep = kept.is_none().then(|| encode::integer(usual));
         let mut encoded = Vec::with_capacity(18);
         encode::bytes(&mut encoded, id.as_bytes());
         let mut pairs = vec![(meta::ID, encoded.as_slice())];
@@ -301,10 +316,18 @@ pub fn tick_id(name: &str, tick: u64) -> CallId {
     CallId::from(format!("{name}@{tick}"))
 }
 
-/// The lock of the calls of a periodic task whose ticks are skipped while one of them has not ended.
+/// The key of the lock of the calls of a periodic task whose ticks are skipped while one of them has not ended.
 #[must_use]
-pub fn overlap_lock(name: &str, task: &str) -> Lock {
-    Lock::of_key(LockMode::UntilDone, task, &format!("periodic:{name}"))
+pub fn overlap_key(name: &str) -> String {
+    format!("periodic:{name}")
+}
+
+/// The limit that lets one call of a periodic task run at a time.
+///
+/// # Errors
+/// The names are too long together.
+pub fn overlap_limit(queue: &QueueName, name: &str) -> Result<LimitName, LimitError> {
+    LimitName::parse(&format!("periodic:{queue}:{name}"))
 }
 
 /// Checks the name of a periodic task.

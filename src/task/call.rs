@@ -6,6 +6,8 @@ mod due;
 mod expiry;
 mod into_call;
 mod options;
+#[cfg(feature = "periodic")]
+mod periodic;
 mod queue_choice;
 mod submission;
 

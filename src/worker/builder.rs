@@ -16,6 +16,8 @@ use crate::isolation::{Isolation, Limits};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::Zygote;
 use crate::task::{Layers, Registry, States};
+#[cfg(feature = "periodic")]
+use crate::worker::periodic::Declared;
 use crate::worker::executor::task_table::first_isolated;
 use crate::worker::heartbeat::Heartbeat;
 use crate::worker::hooks::Hooks;
@@ -249,6 +251,9 @@ impl WorkerBuilder {
         {
             return Err(Error::NoZygote { task, isolation });
         }
+        #[cfg(feature = "periodic")]
+        let periodic =
+            Declared::new(&registry, self.config.worker.queues.iter().map(|entry| &entry.queue))?;
         let counters = Arc::new(Counters::default());
         let handle = WorkerHandle::new(self.config.worker.shutdown, Arc::clone(&counters));
         // Before anything that waits, so that no signal is missed.
@@ -276,6 +281,8 @@ impl WorkerBuilder {
             signals,
             owns_process: self.owns_process,
             zygote: self.zygote,
+            #[cfg(feature = "periodic")]
+            periodic,
             observer: self.observer,
             counters,
             config: self.config,
