@@ -9,11 +9,12 @@ use syn::Token;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 
+use crate::cron::Cron;
 use crate::mistakes::Mistakes;
 use crate::values::{Backoff, Item};
 
 const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `unique`, `keep`, `expires`, `limit`, \
-     `isolation`, `timeout`, `grace`, and for a process of its own `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, \
+     `cron`, `tz`, `overlap`, `missed`, `isolation`, `timeout`, `grace`, and for a process of its own `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, \
      `private_network` and `private_mounts`";
 const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry for ever";
 const ATTEMPTS: &str = "write `max_attempts = 4`";
@@ -58,6 +59,7 @@ pub(crate) struct Options {
     limit: Option<String>,
     keep: Option<Duration>,
     expires: Option<Duration>,
+    pub(crate) cron: Cron,
     isolation: Option<Isolation>,
     timeout: Option<Duration>,
     grace: Option<Duration>,
@@ -122,6 +124,7 @@ impl Options {
             }
         }
         options.check_limits(mistakes);
+        options.cron.check(options.unique.is_some(), mistakes);
         options
     }
 
@@ -151,6 +154,7 @@ impl Options {
             "isolation" => self.isolation = item.text("isolation = \"fork\"", isolation, mistakes),
             "timeout" => self.timeout = item.time("30s", mistakes),
             "grace" => self.grace = item.time("2s", mistakes),
+            _ if self.cron.read(item, mistakes) => {}
             option => match limit(option, item, mistakes) {
                 Some(value) => {
                     self.limits.extend(value.map(|value| Limit { key: item.key.clone(), value }));
@@ -197,6 +201,7 @@ impl Options {
         let unique = self.unique.map(unique_tokens);
         let unique = unique.iter();
         let limit = self.limit.iter();
+        let cron = self.cron.tokens();
         let times = [("with_timeout", self.timeout), ("with_grace", self.grace)];
         let times: Vec<_> = (times.into_iter())
             .filter_map(|(method, time)| {
@@ -224,6 +229,7 @@ impl Options {
                 #(.with_expires(#expires))*
                 #(.with_unique(#unique))*
                 #(.with_limit(#limit))*
+                #cron
                 #(.with_isolation(::delayed::__private::Isolation::#isolation))*
                 #timeouts
                 #limits
