@@ -155,6 +155,8 @@ pub use crate::inspect::Inspector;
 pub use crate::protocol::annotations::{HeaderError, TraceError};
 pub use crate::protocol::call_id::{CallId, CallIdError};
 pub use crate::protocol::call_state::{CallState, Cancelled};
+#[cfg(feature = "periodic")]
+pub use crate::protocol::cron::ScheduleError;
 pub use crate::protocol::encode::EncodeError;
 pub use crate::protocol::limit::{Limit, LimitError, LimitName, Period};
 pub use crate::protocol::names::{NameError, PathError, QueueName};
@@ -164,14 +166,12 @@ pub use crate::protocol::timestamp::{Timestamp, TimestampRangeError};
 pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};
 #[cfg(feature = "sweeper")]
 pub use crate::sweeper::{SweepReport, Sweeper};
+#[cfg(feature = "periodic")]
+pub use crate::task::Periodic;
 pub use crate::task::{
     Call, Context, GoTask, IntoCall, MissingState, Next, Overflow, PyTask, QueueChoice, Registry,
     RegistryError, State, States, Task, TaskError, Unique,
 };
-#[cfg(feature = "periodic")]
-pub use crate::protocol::cron::ScheduleError;
-#[cfg(feature = "periodic")]
-pub use crate::task::Periodic;
 #[cfg(feature = "worker")]
 #[doc(inline)]
 pub use crate::worker::Worker;

@@ -120,13 +120,17 @@ impl Cron {
 fn expression(text: &str) -> Result<String, String> {
     use croner::parser::{CronParser, Seconds, Year};
 
-    const FIX: &str = "write five fields, such as \"0 3 * * *\", six with seconds first, \"@daily\", or \"@every 90s\"";
+    const FIX: &str =
+        "write five fields, such as \"0 3 * * *\", six with seconds first, \"@daily\", or \"@every 90s\"";
     let text = text.trim();
     let (word, interval) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     if word.eq_ignore_ascii_case("@every") {
         let second = std::time::Duration::from_secs(1);
         return match humantime::parse_duration(interval.trim()) {
-            Ok(time) if (second..=366 * 24 * 3600 * second).contains(&time) && time.subsec_nanos() % 1_000_000 == 0 => {
+            Ok(time)
+                if (second..=366 * 24 * 3600 * second).contains(&time)
+                    && time.subsec_nanos() % 1_000_000 == 0 =>
+            {
                 Ok(text.to_owned())
             }
             _ => Err(format!("`cron = {text:?}` has no interval from 1s to 366d: write \"@every 90s\"")),
@@ -149,7 +153,11 @@ fn expression(_text: &str) -> Result<String, String> {
 
 fn zone(name: &str) -> Result<String, String> {
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_/+-".contains(c));
-    if is_name { Ok(name.to_owned()) } else { Err(format!("`tz = {name:?}` is no time zone: write a name such as \"Europe/Berlin\"")) }
+    if is_name {
+        Ok(name.to_owned())
+    } else {
+        Err(format!("`tz = {name:?}` is no time zone: write a name such as \"Europe/Berlin\""))
+    }
 }
 
 fn overlap(text: &str) -> Result<Overlap, String> {
@@ -170,6 +178,8 @@ fn missed(text: &str) -> Result<Missed, String> {
         _ => text.strip_prefix("all:").and_then(number).map(Missed::All),
     };
     found.ok_or_else(|| {
-        format!("`missed = {text:?}` is none of \"skip\", \"once\", \"all\" and \"all:N\", with N from 1 to 1000")
+        format!(
+            "`missed = {text:?}` is none of \"skip\", \"once\", \"all\" and \"all:N\", with N from 1 to 1000"
+        )
     })
 }

@@ -9,7 +9,9 @@ use crate::protocol::cron::Schedule;
 use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::limit::{Limit, LimitName};
 use crate::protocol::names::QueueName;
-use crate::protocol::periodic::{DEFINITION_FIELD, Definition, Overlap, PAUSED_FIELD, TickEntry, overlap_limit};
+use crate::protocol::periodic::{
+    DEFINITION_FIELD, Definition, Overlap, PAUSED_FIELD, TickEntry, overlap_limit,
+};
 use crate::task::PeriodicEntry;
 
 /// How many definitions one command reads.
@@ -29,7 +31,10 @@ pub(crate) struct StoredTask {
 
 impl Broker {
     /// The periodic tasks of a queue, by name.
-    pub(crate) async fn periodic(&self, keys: &QueueKeys) -> Result<BTreeMap<String, StoredTask>, BrokerError> {
+    pub(crate) async fn periodic(
+        &self,
+        keys: &QueueKeys,
+    ) -> Result<BTreeMap<String, StoredTask>, BrokerError> {
         let (mut tasks, mut pauses) = (BTreeMap::new(), BTreeMap::new());
         let mut cursor = 0_u64;
         loop {
@@ -76,13 +81,20 @@ impl Broker {
         name: &str,
     ) -> Result<Option<StoredTask>, BrokerError> {
         let mut command = redis::cmd("HMGET");
-        command.arg(&keys.periodic).arg(format!("{DEFINITION_FIELD}{name}")).arg(format!("{PAUSED_FIELD}{name}"));
+        command
+            .arg(&keys.periodic)
+            .arg(format!("{DEFINITION_FIELD}{name}"))
+            .arg(format!("{PAUSED_FIELD}{name}"));
         let (bytes, paused): (Option<Vec<u8>>, Option<Vec<u8>>) = self.read("periodic", &command).await?;
         let Some(bytes) = bytes else { return Ok(None) };
         let due: Option<f64> =
             self.read("periodic", redis::cmd("ZSCORE").arg(&keys.due).arg(format!("p{name}"))).await?;
         let due = due.map(|due| due.max(0.0) as u64);
-        Ok(Some(StoredTask { due, paused: paused.and_then(|text| Paused::parse(&text)), ..StoredTask::new(bytes) }))
+        Ok(Some(StoredTask {
+            due,
+            paused: paused.and_then(|text| Paused::parse(&text)),
+            ..StoredTask::new(bytes)
+        }))
     }
 
     /// The last ticks of a periodic task, newest first. Skips entries that cannot be read.
@@ -117,7 +129,8 @@ impl Broker {
         }
         let mut changed = vec![Changed::Late; tasks.len()];
         for attempt in 1..=TRIES {
-            let late: Vec<usize> = (0..tasks.len()).filter(|index| changed[*index] == Changed::Late).collect();
+            let late: Vec<usize> =
+                (0..tasks.len()).filter(|index| changed[*index] == Changed::Late).collect();
             for part in late.chunks(MAX_DEFINED) {
                 let now = self.server_time().await?.as_millis() as u64;
                 let due = |index: &usize| {
@@ -163,7 +176,8 @@ impl Broker {
     ) -> Result<bool, BrokerError> {
         let task = self.periodic_task(keys, name).await?;
         let removed = self.define(keys, Change::Remove, false, &[(name, b"", 0)]).await?;
-        let has_limit = task.and_then(|task| task.definition).is_some_and(|task| task.overlap == Overlap::Queue);
+        let has_limit =
+            task.and_then(|task| task.definition).is_some_and(|task| task.overlap == Overlap::Queue);
         if has_limit && let Ok(limit) = overlap_limit(queue, name) {
             self.remove_limit(&limit).await?;
         }

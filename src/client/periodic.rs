@@ -65,7 +65,9 @@ impl Client {
         let until = link.until();
         let session = link.session(until).await?;
         let keys = keys(queue);
-        Ok(until.retry(async |end| session.broker().by(end).remove_periodic(&keys, queue, name).await).await?)
+        Ok(until
+            .retry(async |end| session.broker().by(end).remove_periodic(&keys, queue, name).await)
+            .await?)
     }
 }
 
@@ -74,12 +76,15 @@ impl Session {
         let mut rest: Vec<&PeriodicEntry> = entries.iter().collect();
         while let Some(first) = rest.first() {
             let queue = first.queue.clone();
-            let (of_queue, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|entry| entry.queue == queue);
+            let (of_queue, others): (Vec<_>, Vec<_>) =
+                rest.into_iter().partition(|entry| entry.queue == queue);
             rest = others;
             self.register(&queue, until).await?;
             let keys = keys(&queue);
             let tasks: Vec<PutTask<'_>> = of_queue.into_iter().map(PutTask::of).collect();
-            until.retry(async |end| self.broker().by(end).put_periodic(&keys, Change::Put, &tasks).await).await?;
+            until
+                .retry(async |end| self.broker().by(end).put_periodic(&keys, Change::Put, &tasks).await)
+                .await?;
         }
         Ok(())
     }

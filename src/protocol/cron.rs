@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, Zoned};
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::{SignedDuration, Timestamp, Zoned};
 
 use crate::protocol::call_id::CallId;
 
@@ -63,8 +64,14 @@ pub struct Schedule(Kind);
 #[derive(Debug, Clone)]
 enum Kind {
     /// Each time that is `offset` more than a multiple of `period`, both in milliseconds.
-    Every { period: u64, offset: u64 },
-    Cron { cron: Box<Cron>, zone: TimeZone },
+    Every {
+        period: u64,
+        offset: u64,
+    },
+    Cron {
+        cron: Box<Cron>,
+        zone: TimeZone,
+    },
 }
 
 impl Schedule {
@@ -80,14 +87,19 @@ impl Schedule {
         let text = text.trim();
         if let Some(interval) = interval(text) {
             let period = humantime::parse_duration(interval.trim()).ok();
-            let period = period.filter(|period| INTERVALS.contains(period) && period.subsec_nanos() % 1_000_000 == 0);
+            let period =
+                period.filter(|period| INTERVALS.contains(period) && period.subsec_nanos() % 1_000_000 == 0);
             let period = period.ok_or_else(|| ScheduleError::Interval { text: interval.trim().into() })?;
             let period = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
-            return Ok(Self(Kind::Every { period, offset: CallId::from(name.to_owned() + "@every").seed() % period }));
+            return Ok(Self(Kind::Every {
+                period,
+                offset: CallId::from(name.to_owned() + "@every").seed() % period,
+            }));
         }
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
         let refused = |reason: String| ScheduleError::Expression { text: text.into(), reason };
-        let cron = parser.parse(text).map_err(|error| refused(error.to_string().trim_end_matches('.').into()))?;
+        let cron =
+            parser.parse(text).map_err(|error| refused(error.to_string().trim_end_matches('.').into()))?;
         let schedule = Self(Kind::Cron { cron: Box::new(cron), zone });
         match schedule.after(0) {
             Some(_) => Ok(schedule),
@@ -105,8 +117,8 @@ impl Schedule {
             }
             Kind::Cron { cron, zone } => {
                 let second = Timestamp::from_second(i64::try_from(ms / 1000).ok()?).ok()?;
-                let next = cron.find_next_occurrence(&Zoned::new(second, zone.clone()), false).ok()?;
-                u64::try_from(next.timestamp().as_millisecond()).ok()
+                let next = after(cron, &Zoned::new(second, zone.clone()))?;
+                u64::try_from(next.as_millisecond()).ok()
             }
         }
     }
@@ -135,6 +147,39 @@ impl Schedule {
             }
             window = window.saturating_mul(16);
         }
+    }
+}
+
+/// The first moment after this one that matches.
+///
+/// An expression without a fixed hour has a tick wherever the clock on the wall matches: in both of two equal hours, and none
+/// in an hour that is left out. One with fixed hours has a tick for each time of the day: where that occurs twice, at the
+/// first, and where it does not occur, at the end of the gap.
+fn after(cron: &Cron, now: &Zoned) -> Option<Timestamp> {
+    if cron.pattern.hours.from_wildcard {
+        return Some(cron.find_next_occurrence(now, false).ok()?.timestamp());
+    }
+    let mut local = now.datetime();
+    loop {
+        local = cron.find_next_occurrence(&local, false).ok()?;
+        let moment = moment_of(local, now.time_zone())?;
+        // In the second of two equal hours, the next times of the clock have been there already.
+        if moment > now.timestamp() {
+            return Some(moment);
+        }
+    }
+}
+
+/// When the clock on the wall shows this time first, or would have if no hour was left out.
+fn moment_of(local: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+    let ambiguous = zone.to_ambiguous_timestamp(local);
+    match ambiguous.offset() {
+        AmbiguousOffset::Gap { before, .. } => {
+            let behind = before.to_timestamp(local).ok()?;
+            let behind = behind.checked_add(SignedDuration::from_secs(1)).ok()?;
+            zone.preceding(behind).next().map(|transition| transition.timestamp())
+        }
+        _ => ambiguous.earlier().ok(),
     }
 }
 
@@ -206,7 +251,10 @@ mod tests {
         assert_eq!(of("0 2 * * *"), ["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
         assert_eq!(of("15,45 2 * * *")[..1], ["2026-03-29T01:00:00Z"]);
         let of = |text, count| ticks(text, "Europe/Berlin", "2026-03-29T00:20:00Z", count);
-        assert_eq!(of("*/30 * * * *", 3), ["2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"]);
+        assert_eq!(
+            of("*/30 * * * *", 3),
+            ["2026-03-29T00:30:00Z", "2026-03-29T01:00:00Z", "2026-03-29T01:30:00Z"]
+        );
         assert_eq!(of("15,45 2 * * *", 2), ["2026-03-29T01:00:00Z", "2026-03-30T00:15:00Z"]);
     }
 
@@ -216,6 +264,8 @@ mod tests {
         let of = |text, count| ticks(text, "Europe/Berlin", "2026-10-24T12:00:00Z", count);
         assert_eq!(of("30 2 * * *", 2), ["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]);
         assert_eq!(of("0 3 * * *", 1), ["2026-10-25T02:00:00Z"]);
+        let listed = ["2026-10-25T00:15:00Z", "2026-10-25T00:45:00Z", "2026-10-26T01:15:00Z"];
+        assert_eq!(of("15,45 2 * * *", 3), listed);
         // Also where one asks between the two.
         let between = ticks("30 2 * * *", "Europe/Berlin", "2026-10-25T01:10:00Z", 1);
         assert_eq!(between, ["2026-10-26T01:30:00Z"]);
@@ -244,18 +294,29 @@ mod tests {
             ("*/7 * * * *", "Europe/Berlin"),
             ("30 2 * * *", "Europe/Berlin"),
             ("*/10 1-3 * * *", "America/New_York"),
+            ("15,45 1,2 * * *", "America/New_York"),
+            ("0 */2 * * *", "Europe/Berlin"),
             ("0 0 * * *", "America/Sao_Paulo"),
             ("20 2 * * *", "Australia/Lord_Howe"),
             ("@every 7m", "UTC"),
         ] {
             let schedule = schedule(text, zone);
-            for around in ["2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z", "2026-03-08T07:00:00Z", "2026-11-01T06:00:00Z"] {
+            for around in [
+                "2026-03-29T01:00:00Z",
+                "2026-10-25T01:00:00Z",
+                "2026-03-08T07:00:00Z",
+                "2026-11-01T06:00:00Z",
+            ] {
                 let (begin, end) = (ms(around) - 14_400_000, ms(around) + 14_400_000);
                 let mut next = schedule.after(begin).unwrap();
                 for asked in (begin..end).step_by(30_000) {
                     let found = schedule.after(asked).unwrap();
                     if found > next {
-                        assert_eq!(schedule.after(next), Some(found), "{text} in {zone}: a tick was skipped at {asked}");
+                        assert_eq!(
+                            schedule.after(next),
+                            Some(found),
+                            "{text} in {zone}: a tick was skipped at {asked}"
+                        );
                         assert!(next <= asked, "{text} in {zone}: {next} was left out at {asked}");
                         next = found;
                     }
@@ -291,15 +352,22 @@ mod tests {
     #[test]
     fn what_has_no_ticks_is_refused_with_the_reason() {
         let refused = |text, zone| Schedule::parse(text, zone, "name").unwrap_err().to_string();
-        for text in ["", "* * * *", "61 * * * *", "* * * * * * *", "0 0 * * XXX", "@often", "0 0 32 1 *", "every 5m"] {
+        for text in
+            ["", "* * * *", "61 * * * *", "* * * * * * *", "0 0 * * XXX", "@often", "0 0 32 1 *", "every 5m"]
+        {
             assert!(refused(text, None).contains("is not valid: "), "{text}: {}", refused(text, None));
         }
         for text in ["0 0 30 2 *", "0 0 31 4,6,9,11 *"] {
-            assert_eq!(refused(text, None), format!("the cron expression {text:?} has no tick: no date matches it"));
+            assert_eq!(
+                refused(text, None),
+                format!("the cron expression {text:?} has no tick: no date matches it")
+            );
         }
         for text in ["@every", "@every soon", "@every 10ms", "@every 2000d", "@every 1s 1us"] {
             assert!(refused(text, None).starts_with("the interval "), "{text}");
         }
-        assert!(refused("@daily", Some("Europe/Bärlin")).starts_with("there is no time zone \"Europe/Bärlin\""));
+        assert!(
+            refused("@daily", Some("Europe/Bärlin")).starts_with("there is no time zone \"Europe/Bärlin\"")
+        );
     }
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::from_slice;
 use crate::protocol::encode::{self, EncodeError};
-use crate::protocol::message::{Form, Message};
 use crate::protocol::limit::{LimitError, LimitName};
+use crate::protocol::message::{Form, Message};
 use crate::protocol::meta;
 use crate::protocol::names::{NameError, QueueName, is_hidden};
 use crate::protocol::tracking::Tracking;
@@ -66,7 +66,9 @@ pub enum Missed {
 #[non_exhaustive]
 pub enum PeriodicError {
     /// The name is empty or too long, or has spaces or hidden characters.
-    #[error("the name {name:?} of a periodic task is not valid: use 1 to {MAX_PERIODIC_NAME} bytes of printable text without spaces")]
+    #[error(
+        "the name {name:?} of a periodic task is not valid: use 1 to {MAX_PERIODIC_NAME} bytes of printable text without spaces"
+    )]
     Name {
         /// The name.
         name: String,
@@ -101,7 +103,9 @@ pub enum PeriodicError {
         name: String,
     },
     /// The call is unique in a way of its own.
-    #[error("the call of the periodic task {name:?} is unique already: leave out `unique`, or use the overlap `allow`")]
+    #[error(
+        "the call of the periodic task {name:?} is unique already: leave out `unique`, or use the overlap `allow`"
+    )]
     Unique {
         /// Its name.
         name: String,

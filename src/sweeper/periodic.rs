@@ -62,7 +62,8 @@ impl Planner {
         due: Vec<DueTask>,
     ) -> Result<Made, BrokerError> {
         let known: Vec<Arc<Known>> = due.iter().map(|task| self.known(keys, task)).collect();
-        let ticks: Vec<Tick<'_>> = due.iter().zip(&known).map(|(task, known)| tick(keys, task, known, now)).collect();
+        let ticks: Vec<Tick<'_>> =
+            due.iter().zip(&known).map(|(task, known)| tick(keys, task, known, now)).collect();
         let mut chunks: Vec<&[Tick<'_>]> = Vec::new();
         let mut rest = &ticks[..];
         while !rest.is_empty() {
@@ -85,7 +86,12 @@ impl Planner {
                     Ticked::LeftAlone => {}
                     Ticked::Refused(error) => {
                         made.has_failed = true;
-                        tracing::error!(queue = keys.queue, periodic = tick.name, error, "tick failed; retrying");
+                        tracing::error!(
+                            queue = keys.queue,
+                            periodic = tick.name,
+                            error,
+                            "tick failed; retrying"
+                        );
                     }
                 }
             }
@@ -205,7 +211,10 @@ mod tests {
         let of = |missed| made("0 * * * *", missed, 60 * MINUTE, 150 * MINUTE);
         let next = Some(180 * MINUTE);
         assert_eq!(of(Missed::Skip), Plan { ticks: vec![], missed: Some((60 * MINUTE, 2)), next });
-        assert_eq!(of(Missed::Once), Plan { ticks: vec![120 * MINUTE], missed: Some((60 * MINUTE, 1)), next });
+        assert_eq!(
+            of(Missed::Once),
+            Plan { ticks: vec![120 * MINUTE], missed: Some((60 * MINUTE, 1)), next }
+        );
     }
 
     #[test]

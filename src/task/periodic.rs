@@ -1,12 +1,12 @@
 //! Describes a periodic task: a call that is made at the times of a cron expression.
 
+use crate::protocol::arguments::Presence;
 use crate::protocol::cron::Schedule;
 use crate::protocol::limit::LimitName;
 use crate::protocol::names::QueueName;
 use crate::protocol::periodic::{Definition, Missed, Overlap, PeriodicError, check_name, overlap_limit};
 use crate::task::registration::Registration;
 use crate::task::{Call, IntoCall};
-use crate::protocol::arguments::Presence;
 
 /// A call that is made at the times of a cron expression. [`Client::define_periodic`](crate::Client::define_periodic) stores
 /// it; from then on, the workers and sweepers of its queue make its calls, whether or not this program runs.
@@ -112,18 +112,11 @@ impl Periodic {
     /// Checks it.
     pub(crate) fn into_entry(self) -> Result<PeriodicEntry, PeriodicError> {
         let Self { name, cron, tz, overlap, missed, call, code } = self;
-        check_name(&name)?;
         let queue = call.queue_name()?;
-        let schedule = Schedule::parse(&cron, tz.as_deref(), &name)
-            .map_err(|source| PeriodicError::Schedule { name: name.clone(), source })?;
-        let limit = match overlap {
-            Overlap::Queue => Some(overlap_limit(&queue, &name).map_err(|source| PeriodicError::Encode {
-                name: name.clone(),
-                source: source.into(),
-            })?),
-            Overlap::Allow | Overlap::Skip => None,
+        let call = match overlap {
+            Overlap::Queue => call.limit(limit_of(&queue, &name)?.as_str()),
+            Overlap::Allow | Overlap::Skip => call,
         };
-        let call = limit.iter().fold(call, |call, limit| call.limit(limit.as_str()));
         let template = call.into_template(&name, overlap)?;
         let definition = Definition {
             tz,
@@ -134,6 +127,30 @@ impl Periodic {
             code,
             ..Definition::new(cron.trim(), template.message, template.ours)
         };
-        Ok(PeriodicEntry { queue, name, definition: definition.encode(), schedule, limit })
+        PeriodicEntry::new(queue, name, &definition)
     }
+}
+
+impl PeriodicEntry {
+    /// Checks the name and the schedule of a definition.
+    pub(crate) fn new(
+        queue: QueueName,
+        name: String,
+        definition: &Definition,
+    ) -> Result<Self, PeriodicError> {
+        check_name(&name)?;
+        let schedule = Schedule::parse(&definition.cron, definition.tz.as_deref(), &name)
+            .map_err(|source| PeriodicError::Schedule { name: name.clone(), source })?;
+        let limit = match definition.overlap {
+            Overlap::Queue => Some(limit_of(&queue, &name)?),
+            Overlap::Allow | Overlap::Skip => None,
+        };
+        Ok(Self { queue, name, definition: definition.encode(), schedule, limit })
+    }
+}
+
+/// The limit that lets one call of a periodic task run at a time.
+fn limit_of(queue: &QueueName, name: &str) -> Result<LimitName, PeriodicError> {
+    overlap_limit(queue, name)
+        .map_err(|source| PeriodicError::Encode { name: name.to_owned(), source: source.into() })
 }

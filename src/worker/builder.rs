@@ -16,12 +16,12 @@ use crate::isolation::{Isolation, Limits};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::Zygote;
 use crate::task::{Layers, Registry, States};
-#[cfg(feature = "periodic")]
-use crate::worker::periodic::Declared;
 use crate::worker::executor::task_table::first_isolated;
 use crate::worker::heartbeat::Heartbeat;
 use crate::worker::hooks::Hooks;
 use crate::worker::observe::EndedRun;
+#[cfg(feature = "periodic")]
+use crate::worker::periodic::Declared;
 use crate::worker::phase::WorkerHandle;
 use crate::worker::signals::Signals;
 use crate::worker::stats::Counters;
@@ -252,8 +252,7 @@ impl WorkerBuilder {
             return Err(Error::NoZygote { task, isolation });
         }
         #[cfg(feature = "periodic")]
-        let periodic =
-            Declared::new(&registry, self.config.worker.queues.iter().map(|entry| &entry.queue))?;
+        let periodic = Declared::new(&registry, self.config.worker.queues.iter().map(|entry| &entry.queue))?;
         let counters = Arc::new(Counters::default());
         let handle = WorkerHandle::new(self.config.worker.shutdown, Arc::clone(&counters));
         // Before anything that waits, so that no signal is missed.

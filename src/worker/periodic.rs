@@ -31,7 +31,9 @@ impl Declared {
         let mut all: BTreeMap<QueueName, Vec<PeriodicEntry>> =
             queues.map(|queue| (queue.clone(), Vec::new())).collect();
         for task in registry.iter() {
-            let Some(entry) = Periodic::of_task(task)?.map(Periodic::into_entry).transpose()? else { continue };
+            let Some(entry) = Periodic::of_task(task)?.map(Periodic::into_entry).transpose()? else {
+                continue;
+            };
             if let Some(entries) = all.get_mut(&entry.queue) {
                 entries.push(entry);
             }

@@ -81,7 +81,8 @@ impl Broker {
     ) -> Result<Vec<Changed>, BrokerError> {
         let script_keys = [keys.due.as_str(), &keys.periodic, &keys.timetable];
         let bytes: usize = tasks.iter().map(|(name, text, _)| name.len() + text.len() + 48).sum();
-        let mut command = script::DEFINE.command(&script_keys, 4 + 3 * tasks.len(), bytes + 2 * keys.queue.len() + 16);
+        let mut command =
+            script::DEFINE.command(&script_keys, 4 + 3 * tasks.len(), bytes + 2 * keys.queue.len() + 16);
         command.arg(&keys.queue).arg(&keys.due_channel).arg(change.word()).arg(u8::from(takes_late));
         for (name, text, due) in tasks {
             command.arg(*name).arg(*text).arg(*due);

@@ -65,7 +65,9 @@ impl Broker {
 
 /// Reads a member of the timetable, when it is due, and its definition. `None` for an entry of another kind.
 fn due_task(entry: &[Value]) -> Option<DueTask> {
-    let [Value::BulkString(member), Value::Int(due), Value::BulkString(definition)] = entry else { return None };
+    let [Value::BulkString(member), Value::Int(due), Value::BulkString(definition)] = entry else {
+        return None;
+    };
     let name = std::str::from_utf8(member.strip_prefix(b"p")?).ok()?.to_owned();
     Some(DueTask { name, due: due.unsigned_abs(), definition: definition.clone() })
 }

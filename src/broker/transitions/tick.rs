@@ -44,7 +44,11 @@ pub(crate) enum Ticked {
 
 impl Broker {
     /// Makes up to [`MAX_TICK_CALLS`] calls of periodic tasks. Returns for each task what became of it.
-    pub(crate) async fn tick(&self, keys: &QueueKeys, ticks: &[Tick<'_>]) -> Result<Vec<Ticked>, BrokerError> {
+    pub(crate) async fn tick(
+        &self,
+        keys: &QueueKeys,
+        ticks: &[Tick<'_>],
+    ) -> Result<Vec<Ticked>, BrokerError> {
         let QueueKeys { queue, notifications, due, periodic, .. } = keys;
         let calls = || ticks.iter().flat_map(|tick| &tick.calls);
         let bytes: usize = ticks.iter().map(|tick| tick.name.len() + 128).sum::<usize>()
@@ -54,7 +58,11 @@ impl Broker {
         let or_empty = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
         for tick in ticks {
             let (first, missed) = tick.missed.unwrap_or_default();
-            command.arg(tick.name).arg(or_empty(tick.due)).arg(sha1(tick.definition)).arg(or_empty(tick.next));
+            command
+                .arg(tick.name)
+                .arg(or_empty(tick.due))
+                .arg(sha1(tick.definition))
+                .arg(or_empty(tick.next));
             command.arg(first).arg(missed).arg(tick.calls.len());
             for TickCall { tick: moment, tracking, message } in &tick.calls {
                 let task = Message::decode(message).map(|message| message.task()).unwrap_or_default();

@@ -63,7 +63,8 @@ impl Call {
                 lock_ms = Some(meta::milliseconds(period));
             }
         }
-        let message = call.encode_as(None).map_err(|source| PeriodicError::Encode { name: name(), source })?;
+        let message =
+            call.encode_as(None).map_err(|source| PeriodicError::Encode { name: name(), source })?;
         Ok(Template { message, ours, expires_ms, lock_ms })
     }
 }
