@@ -15,7 +15,7 @@ use crate::protocol::info::WorkerInfo;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
-use crate::protocol::periodic::{Definition, Missed, Overlap, TickResult};
+use crate::protocol::periodic::{Definition, Missed, Overlap, PeriodicError, TickCall, TickResult};
 use crate::task::{Periodic, PeriodicEntry};
 
 /// How many ticks are shown ahead.
@@ -206,7 +206,7 @@ impl Inspector {
                 definition: &task.bytes,
                 next: None,
                 missed: None,
-                calls: vec![crate::protocol::periodic::TickCall { tick: 0, ..call }],
+                calls: vec![TickCall { tick: 0, ..call }],
                 lock_ms: definition.lock_ms.unwrap_or(0),
             };
             match self.broker.tick(&keys, &[tick]).await?.pop() {
@@ -260,7 +260,7 @@ impl Inspector {
 
 fn schedule(definition: &Definition, name: &str) -> Result<Schedule, Error> {
     let schedule = Schedule::parse(&definition.cron, definition.tz.as_deref(), name);
-    schedule.map_err(|source| crate::PeriodicError::Schedule { name: name.into(), source }.into())
+    schedule.map_err(|source| PeriodicError::Schedule { name: name.into(), source }.into())
 }
 
 impl PeriodicStatus {

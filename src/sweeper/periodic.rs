@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 
 use crate::broker::{Broker, BrokerError, DueTask, MAX_TICK_CALLS, Tick, Ticked};
 use crate::protocol::cron::Schedule;
-use crate::protocol::keys::QueueKeys;
+use crate::protocol::keys::{QueueKeys, history};
 use crate::protocol::periodic::{Definition, MISSED_AFTER_MS, Missed};
 
 /// How many definitions are kept, so that they need not be read again for each tick.
@@ -101,7 +101,7 @@ impl Planner {
 
     /// The definition of a task, read at most once.
     fn known(&self, keys: &QueueKeys, task: &DueTask) -> Arc<Known> {
-        let key = crate::protocol::keys::history(&keys.queue, &task.name);
+        let key = history(&keys.queue, &task.name);
         // No foreign code runs under the lock, so a panic leaves nothing half done.
         let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get(&key).filter(|known| known.bytes == task.definition) {

@@ -237,7 +237,7 @@ impl Worker {
         let channels = queues.iter().flat_map(|queue| [&queue.keys.due_channel, &queue.keys.paused_channel]);
         let channels = Channels::Named(channels.cloned().collect());
         #[cfg(feature = "periodic")]
-        let declaring = self.declare(&broker).await;
+        let declaring = self.periodic.declare(&broker).await;
         // Some calls may be due by now.
         queues.iter().for_each(|queue| timetable.note(&queue.keys, Duration::ZERO));
         let listening = Owned::spawn(Arc::clone(&timetable).listen(channels, move |notice| {
@@ -349,9 +349,9 @@ impl Worker {
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
         let zygote_died = death.is_some_and(|death| death.0.is_finished());
-        drop((sweeps, burials, promoting, listening, signals));
         #[cfg(feature = "periodic")]
         drop(declaring);
+        drop((sweeps, burials, promoting, listening, signals));
         if let Some(all_gone) = all_gone {
             // Wait, or nobody reaps the children.
             all_gone.await;
@@ -428,18 +428,6 @@ impl Worker {
             found: Arc::default(),
             kills,
             pauses,
-        }
-    }
-
-    /// Stores the periodic tasks that the program declares; in the background, if Redis does not let it.
-    #[cfg(feature = "periodic")]
-    async fn declare(&self, broker: &Broker) -> Option<Owned<()>> {
-        if self.periodic.is_empty() || self.observer.is_some() {
-            return None;
-        }
-        match self.periodic.store(broker).await {
-            Ok(()) => None,
-            Err(_) => Some(Owned::spawn(self.periodic.clone().store_until_done(broker.clone()))),
         }
     }
 

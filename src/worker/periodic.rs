@@ -9,6 +9,7 @@ use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
 use crate::protocol::periodic::PeriodicError;
 use crate::task::{Periodic, PeriodicEntry, Registry};
+use crate::worker::Owned;
 
 /// The pause after an error.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -42,18 +43,21 @@ impl Declared {
         Ok(Self(Arc::new(all)))
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The names of those of a queue.
     pub(super) fn names(&self, queue: &QueueName) -> Vec<String> {
         let entries = self.0.get(queue).into_iter().flatten();
         entries.map(|entry| entry.name.clone()).collect()
     }
 
-    /// Stores them: a new version of the program replaces those of an older one.
-    pub(super) async fn store(&self, broker: &Broker) -> Result<(), BrokerError> {
+    /// Stores them; in the background, if Redis does not let it. A new version of the program replaces those of an older one.
+    pub(super) async fn declare(&self, broker: &Broker) -> Option<Owned<()>> {
+        match self.store(broker).await {
+            Ok(()) => None,
+            Err(_) => Some(Owned::spawn(self.clone().store_until_done(broker.clone()))),
+        }
+    }
+
+    async fn store(&self, broker: &Broker) -> Result<(), BrokerError> {
         for (queue, entries) in self.0.iter() {
             let tasks: Vec<PutTask<'_>> = entries.iter().map(PutTask::of).collect();
             broker.put_periodic(&QueueKeys::new(queue), Change::Put, &tasks).await?;
@@ -61,8 +65,7 @@ impl Declared {
         Ok(())
     }
 
-    /// Stores them, as soon as Redis lets it.
-    pub(super) async fn store_until_done(self, broker: Broker) {
+    async fn store_until_done(self, broker: Broker) {
         while let Err(error) = self.store(&broker).await {
             broker.outage().failed(DECLARE, "", &error);
             tokio::time::sleep(PAUSE).await;
