@@ -14,7 +14,8 @@
 -- ARGV[3]  what     `put`, `new` (only if there is none of this name), `remove`, `pause` or `resume`
 -- ARGV[4]  late     1 to take a time that has passed meanwhile, else 0
 -- ARGV[…]  for each task, at most 500: its name, a text (put, new: the definition; pause: by whom; else empty), and when it is
---          due next, in milliseconds since 1970 (remove, pause: 0)
+--          due next, in milliseconds since 1970; 0 (and for remove and pause) leaves it to the process that serves the
+--          timetable, which computes it at once
 --
 -- Returns an array: for each task a word: `new`, `changed`, `removed`, `paused`, `resumed`; `same` when nothing had to be
 -- changed; `exists` when there is one of this name; `absent` when there is none; `late` when the time has passed, and
@@ -37,6 +38,10 @@ local function put_due(name, due)
   earliest = math.min(earliest or due, due)
 end
 
+local function is_late(due)
+  return due > 0 and due <= now and ARGV[4] ~= '1'
+end
+
 local function put(name, definition, due)
   local known = redis.call('HGET', KEYS[2], 'd:' .. name)
   local is_paused = redis.call('HEXISTS', KEYS[2], 'p:' .. name) == 1
@@ -47,7 +52,7 @@ local function put(name, definition, due)
   if known == definition and is_due then
     return 'same'
   end
-  if due <= now and ARGV[4] ~= '1' then
+  if is_late(due) then
     return 'late'
   end
   redis.call('HSET', KEYS[2], 'd:' .. name, definition)
@@ -82,7 +87,7 @@ local function resume(name, due)
   if redis.call('HEXISTS', KEYS[2], 'p:' .. name) == 0 then
     return 'same'
   end
-  if due <= now and ARGV[4] ~= '1' then
+  if is_late(due) then
     return 'late'
   end
   put_due(name, due)

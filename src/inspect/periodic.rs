@@ -272,7 +272,8 @@ impl PeriodicStatus {
         let mut problem = None;
         let next_ms = match Schedule::parse(&definition.cron, definition.tz.as_deref(), &name) {
             Ok(schedule) if task.paused.is_none() => {
-                let first = task.due.unwrap_or_else(|| schedule.after(now).unwrap_or(now));
+                let first =
+                    task.due.filter(|due| *due > 0).unwrap_or_else(|| schedule.after(now).unwrap_or(now));
                 std::iter::successors(Some(first), |tick| schedule.after(*tick)).take(AHEAD).collect()
             }
             Ok(_) => Vec::new(),

@@ -155,6 +155,10 @@ fn tick<'a>(keys: &QueueKeys, task: &'a DueTask, known: &'a Known, now: u64) -> 
 
 /// Which ticks of a task are made at `now`, when it is due since `due`.
 fn plan(schedule: &Schedule, missed: Missed, due: u64, now: u64) -> Plan {
+    if due == 0 {
+        // It was defined by a program that computes no ticks.
+        return Plan { ticks: Vec::new(), missed: None, next: schedule.after(now) };
+    }
     let is_late = now > due.saturating_add(MISSED_AFTER_MS);
     let mut ticks = match missed {
         _ if !is_late => schedule.between(due, now, MAX_TICK_CALLS),
@@ -215,6 +219,12 @@ mod tests {
             of(Missed::Once),
             Plan { ticks: vec![120 * MINUTE], missed: Some((60 * MINUTE, 1)), next }
         );
+    }
+
+    #[test]
+    fn task_without_a_time_gets_its_next_tick() {
+        let plan = made("* * * * *", Missed::All(7), 0, 20 * MINUTE + 1);
+        assert_eq!(plan, Plan { ticks: vec![], missed: None, next: Some(21 * MINUTE) });
     }
 
     #[test]

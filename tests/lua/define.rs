@@ -69,6 +69,13 @@ fn time_that_has_passed_is_refused_until_it_is_insisted_on() {
 }
 
 #[test]
+fn task_without_a_time_is_never_late() {
+    let mut bench = Bench::new();
+    assert_eq!(put(&mut bench, &[("a", "one", 0)]), ["new"]);
+    assert_eq!(due(&mut bench, "a"), Some(0));
+}
+
+#[test]
 fn pause_takes_the_entry_and_keeps_the_definition() {
     let mut bench = Bench::new();
     put(&mut bench, &[("a", "one", FAR)]);

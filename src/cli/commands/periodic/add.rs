@@ -15,6 +15,7 @@ use crate::protocol::meta;
 use crate::protocol::names::{QueueName, check_path};
 use crate::protocol::periodic::{Definition, Overlap, PeriodicError, overlap_key, overlap_limit};
 use crate::protocol::tracking::{Lock, LockMode};
+use crate::task::error::chain;
 use crate::task::{PeriodicEntry, Registration, Registry, RegistryError};
 
 pub(super) async fn run(program: &Program, args: &PeriodicAdd) -> Result<(), Failure> {
@@ -79,7 +80,7 @@ fn entry(
         message_of_ours(&args.path, task, &given, meta, &annotations)?
     } else {
         if overlap != Overlap::Allow {
-            return Err(Error::from(PeriodicError::Foreign { name: args.name.clone() }).into());
+            return Err(refused(PeriodicError::Foreign { name: args.name.clone() }));
         }
         if args.timeout.is_some() || args.keep.is_some() || args.expires.is_some() {
             return Err(Failure::usage(
@@ -96,5 +97,10 @@ fn entry(
         expires_ms: expires.map(meta::milliseconds),
         ..Definition::new(args.cron.trim(), message, is_ours)
     };
-    PeriodicEntry::new(queue, args.name.clone(), &definition).map_err(|error| Error::from(error).into())
+    PeriodicEntry::new(queue, args.name.clone(), &definition).map_err(refused)
+}
+
+/// What was given cannot be a periodic task.
+fn refused(error: PeriodicError) -> Failure {
+    Failure::usage(chain(&error))
 }
