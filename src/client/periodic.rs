@@ -1,6 +1,7 @@
 //! Defines periodic tasks.
 
 use crate::broker::{Change, PutTask};
+use crate::client::link::Link;
 use crate::client::patience::Until;
 use crate::client::session::Session;
 use crate::client::{Client, keys};
@@ -36,8 +37,9 @@ impl Client {
     /// # Errors
     /// As [`define_periodic`](Self::define_periodic). All are checked before the first is defined.
     pub async fn define_all_periodic(&self, tasks: impl IntoIterator<Item = Periodic>) -> Result<(), Error> {
-        let entries = tasks.into_iter().map(Periodic::into_entry).collect::<Result<Vec<_>, _>>()?;
         let link = self.link.here();
+        let checked = |task: Periodic| link.check(task.into_entry()?);
+        let entries = tasks.into_iter().map(checked).collect::<Result<Vec<_>, _>>()?;
         let until = link.until();
         link.session(until).await?.define_periodic(&entries, until).await
     }
@@ -50,8 +52,8 @@ impl Client {
     /// # Panics
     /// On a thread that runs async code: await [`define_periodic`](Self::define_periodic) there.
     pub fn define_periodic_blocking(&self, task: Periodic) -> Result<(), Error> {
-        let entry = task.into_entry()?;
         let link = self.link.here();
+        let entry = link.check(task.into_entry()?)?;
         let (until, ground) = (link.until(), link.ground().map_err(Error::Io)?);
         ground.handle.block_on(async { ground.session(until).await?.define_periodic(&[entry], until).await })
     }
@@ -68,6 +70,14 @@ impl Client {
         Ok(until
             .retry(async |end| session.broker().by(end).remove_periodic(&keys, queue, name).await)
             .await?)
+    }
+}
+
+impl Link {
+    /// Refuses a definition that is larger than a message may be.
+    fn check(&self, entry: PeriodicEntry) -> Result<PeriodicEntry, Error> {
+        let (size, limit) = (entry.definition.len(), self.config.client.max_message);
+        if size > limit { Err(Error::TooLarge { task: entry.name, size, limit }) } else { Ok(entry) }
     }
 }
 

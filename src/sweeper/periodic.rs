@@ -109,6 +109,7 @@ impl Planner {
         }
         let read = Definition::decode(&task.definition).and_then(|definition| {
             let schedule = Schedule::parse(&definition.cron, definition.tz.as_deref(), &task.name).ok()?;
+            definition.call(&task.name, task.due, None)?;
             Some((definition, schedule))
         });
         let known = Arc::new(Known { bytes: task.definition.clone(), task: read });

@@ -311,6 +311,38 @@ fn attribute_declares_a_task_and_a_new_version_replaces_it() {
     trial.stop(&mut late);
 }
 
+#[test]
+fn example_makes_the_calls_of_its_tasks() {
+    let trial = Trial::new();
+    let program = crate::support::example::example("periodic");
+    let mut example = Program::start(program.to_str().unwrap(), [trial.server.url()]);
+    let status = example.wait_exit(PATIENCE);
+    let printed = example.last_words();
+    assert!(status.success(), "{printed}");
+    assert!(printed.contains("polled the mails\n") && printed.contains("removed: true"), "{printed}");
+    assert!(printed.contains("calls that failed: 0"), "{printed}");
+}
+
+/// It computes no ticks: the worker does.
+#[test]
+fn task_that_python_defines_is_called() {
+    let mut trial = Trial::new();
+    let mut worker = trial.worker(&[]);
+    let mut command = std::process::Command::new(crate::support::python::interpreter());
+    let program = "import sys, redis; from delayed_compat import Queue, RustTask\n\
+        queue = Queue('q', redis.Redis.from_url(sys.argv[1]))\n\
+        assert queue.periodic.add('a', '* * * * * *', RustTask('periodic.mark', ('python',)), overlap='skip')";
+    command.args(["-c", program, &trial.server.url()]).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("PYTHONPATH", crate::support::root().join("python-compat/src"));
+    let mut python = Program::spawn(&mut command);
+    assert!(python.wait_exit(PATIENCE).success(), "{}", python.printed());
+    wait_count(&mut trial, "a", is_enqueued, 3);
+    trial.wait_runs(3);
+    assert!(trial.ledger.lines().iter().all(|line| line == "python"));
+    assert_every_second(&mut trial, QUEUE, "a");
+    trial.stop(&mut worker);
+}
+
 /// How long an idle queue with periodic tasks that are far ahead lets a worker rest.
 #[test]
 fn task_that_is_far_ahead_costs_an_idle_worker_nothing() {
