@@ -35,7 +35,7 @@ pub enum Error {
     Name(#[from] NameError),
     /// A periodic task cannot be defined.
     #[error(transparent)]
-    Periodic(#[from] PeriodicError),
+    Periodic(Box<PeriodicError>),
     /// There are no tasks, two tasks have one name, or a state is missing.
     #[error(transparent)]
     Registry(#[from] RegistryError),
@@ -126,6 +126,12 @@ pub enum Error {
     /// A request to the operating system failed.
     #[error("the operating system refused")]
     Io(#[source] std::io::Error),
+}
+
+impl From<PeriodicError> for Error {
+    fn from(error: PeriodicError) -> Self {
+        Self::Periodic(Box::new(error))
+    }
 }
 
 /// As a program that returns it from `main` prints it.

@@ -60,14 +60,14 @@ pub(crate) use self::server::ServerFacts;
 pub(crate) use self::target::Target;
 pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
-    Bound, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, DueTask, Entry, FinishedCall,
+    Bound, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishedCall,
     ForeignLists, KillAdded, MAX_ACQUIRED, MAX_BATCH, MAX_DEFERRED, MAX_FINISHED, MAX_SCHEDULED,
     MAX_SUBMITTED, MAX_WAKING, NewKillRequest, Owned, Paused, PickUpRequest, Place, Promoted, Ready,
     ReconcileRequest, Reconciled, RetryLaterRequest, Revived, RunNotes, Scheduled, Started, Submission,
     Submitted, Verdict, Waking,
 };
 #[cfg(feature = "periodic")]
-pub(crate) use self::transitions::{Change, Changed, MAX_TICK_CALLS, Tick, Ticked};
+pub(crate) use self::transitions::{Change, Changed, DueTask, MAX_TICK_CALLS, Tick, Ticked};
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]
 use self::without_tls as tls;

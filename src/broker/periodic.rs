@@ -17,6 +17,9 @@ use crate::task::PeriodicEntry;
 /// How many definitions one command reads.
 const PAGE: usize = 500;
 
+/// Fields and their values.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// A periodic task, as it is stored.
 #[derive(Debug)]
 pub(crate) struct StoredTask {
@@ -40,7 +43,7 @@ impl Broker {
         loop {
             let mut command = redis::cmd("HSCAN");
             command.arg(&keys.periodic).arg(cursor).arg("COUNT").arg(PAGE);
-            let (next, fields): (u64, Vec<(Vec<u8>, Vec<u8>)>) = self.read("periodic", &command).await?;
+            let (next, fields): (u64, Pairs) = self.read("periodic", &command).await?;
             for (field, value) in fields {
                 let Ok(field) = String::from_utf8(field) else { continue };
                 if let Some(name) = field.strip_prefix(DEFINITION_FIELD) {

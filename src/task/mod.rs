@@ -12,7 +12,9 @@ pub(crate) mod handler;
 #[cfg_attr(not(feature = "worker"), allow(dead_code))]
 mod layer;
 mod overflow;
+// Clients define them, workers declare those of their programs, and the command line checks others.
 #[cfg(feature = "periodic")]
+#[cfg_attr(not(all(feature = "client", feature = "worker", feature = "cli")), allow(dead_code))]
 mod periodic;
 pub(crate) mod progress;
 mod registration;

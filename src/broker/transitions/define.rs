@@ -38,7 +38,7 @@ impl Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Changed {
     New,
-    Changed,
+    Replaced,
     Removed,
     Paused,
     Resumed,
@@ -56,7 +56,7 @@ impl Changed {
     fn parse(word: &[u8]) -> Option<Self> {
         Some(match word {
             b"new" => Self::New,
-            b"changed" => Self::Changed,
+            b"changed" => Self::Replaced,
             b"removed" => Self::Removed,
             b"paused" => Self::Paused,
             b"resumed" => Self::Resumed,

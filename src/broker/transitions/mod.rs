@@ -54,7 +54,9 @@ pub(crate) use self::note::RunNotes;
 pub(crate) use self::pause::Paused;
 pub(crate) use self::pick_up::PickUpRequest;
 pub(super) use self::pick_up::pick_up;
-pub(crate) use self::promote::{DueTask, Promoted};
+#[cfg(feature = "periodic")]
+pub(crate) use self::promote::DueTask;
+pub(crate) use self::promote::Promoted;
 pub(crate) use self::put_back::Place;
 pub(crate) use self::reconcile::{Owned, ReconcileRequest, Reconciled};
 pub(crate) use self::requeue_lost::DeathLimits;

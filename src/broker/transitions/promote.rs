@@ -24,6 +24,7 @@ pub(crate) struct Promoted {
 }
 
 /// A periodic task that is due.
+#[cfg_attr(not(feature = "periodic"), allow(dead_code))]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DueTask {
     pub(crate) name: String,
