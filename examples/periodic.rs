@@ -2,6 +2,8 @@
 //!
 //! Run it with the address of a Redis: `cargo run --example periodic redis://127.0.0.1:6379`. It ends after three calls of each.
 
+#![expect(clippy::print_stdout, reason = "it shows what happens")]
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use delayed::{Client, Missed, Overlap, Periodic, Worker};
