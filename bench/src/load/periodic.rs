@@ -30,7 +30,8 @@ fn measure(runtime: &Runtime, tally: &std::path::Path, what: &str, cron: &str, t
     let server = Server::start();
     let mut connection = server.connect();
     let client = runtime.block_on(delayed::Client::connect(&server.url())).expect("connects");
-    let task = |number| Periodic::new(format!("task-{number}"), cron, tasks::echo::call(number).queue("bench"));
+    let task =
+        |number| Periodic::new(format!("task-{number}"), cron, tasks::echo::call(number).queue("bench"));
     let began = Instant::now();
     runtime.block_on(client.define_all_periodic((0..TASKS).map(task))).expect("defined");
     println!("{TASKS} tasks defined, {what}: {:.1} s", began.elapsed().as_secs_f64());
@@ -42,7 +43,8 @@ fn measure(runtime: &Runtime, tally: &std::path::Path, what: &str, cron: &str, t
     let (busy, passed) = (server.cpu() - busy, began.elapsed().as_secs_f64());
     let mut late: Vec<f64> = Vec::new();
     for number in 0..TASKS {
-        let entries: Vec<Vec<u8>> = connection.lrange(format!("bench:p:task-{number}"), 0, -1).expect("a history");
+        let entries: Vec<Vec<u8>> =
+            connection.lrange(format!("bench:p:task-{number}"), 0, -1).expect("a history");
         late.extend(entries.iter().filter_map(|entry| lateness(entry)));
     }
     late.sort_by(f64::total_cmp);
