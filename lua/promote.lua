@@ -2,20 +2,26 @@
 --
 -- One process at a time does this, as long as it knows of a call that is due within its lease. Other processes
 -- learn how long that lasts, and need not ask sooner. This only saves work: any process may move a call, and
--- moves it once. Entries of another kind, written by a newer version, stay. A due time without a message is
--- dropped.
+-- moves it once. A due time without a message is dropped.
+--
+-- Periodic tasks that are due stay: the process computes when they are due again, and calls `tick`. A process that
+-- cannot do that leaves the lease to others. Entries of another kind, written by a newer version, stay as well.
 --
 -- KEYS[1]  queue          LIST    waiting messages, oldest first
 -- KEYS[2]  notifications  LIST    one token for each waiting message
--- KEYS[3]  due            ZSET    the timetable: `c` and an id -> when the call is due, in milliseconds since 1970
+-- KEYS[3]  due            ZSET    the timetable: `c` and the id of a call, or `p` and the name of a periodic task -> when it
+--                                 is due, in milliseconds since 1970
 -- KEYS[4]  later          HASH    id -> the message of a call in the timetable
 -- KEYS[5]  timetable      STRING  the process that moves what is due; expires
+-- KEYS[6]  periodic       HASH    `d:` and a name -> the definition of a periodic task
 -- ARGV[1]  process  who asks
 -- ARGV[2]  lease    in milliseconds
--- ARGV[3]  count    how many calls to move at the most, up to 1000
+-- ARGV[3]  count    how many entries to look at, at the most, up to 1000
+-- ARGV[4]  ticks    1 when the process can make the calls of periodic tasks, else 0
 --
 -- Returns an array: how many calls were moved, and after how many milliseconds to ask again; -1 when the timetable is
--- empty.
+-- empty. When periodic tasks are due, also the time, in milliseconds since 1970, and an array: for each of them its member
+-- in the timetable, when it is due, and its definition.
 
 --! include now
 --! include record
@@ -23,12 +29,16 @@
 local lease, count = tonumber(ARGV[2]), tonumber(ARGV[3])
 local ENOUGH = 8388608 -- bytes that one call moves, and one message more
 local now = now_ms()
+-- Returns after how many milliseconds the first entry is due, and whether it is one for this process.
 local function first_due()
   local first = redis.call('ZRANGE', KEYS[3], 0, 0, 'WITHSCORES')
-  return first[2] and math.max(0, math.ceil(tonumber(first[2])) - now)
+  if first[2] then
+    local is_ours = ARGV[4] == '1' or string.sub(first[1], 1, 1) ~= 'p'
+    return math.max(0, math.ceil(tonumber(first[2])) - now), is_ours
+  end
 end
 
-local wait = first_due()
+local wait, is_ours = first_due()
 if not wait then
   return { 0, -1 }
 end
@@ -41,14 +51,25 @@ if is_text and holder ~= ARGV[1] and left >= 0 and left <= lease then -- a clock
   return { 0, math.max(wait, left, 1) }
 end
 
-local moved = 0
+local moved, ticks = 0, {}
 if wait == 0 then
   redis.call('ZREM', KEYS[3], ' ') -- nobody's entry: the first write needs no memory, and the last ones are allowed
   redis.call('HDEL', KEYS[4], ' ')
   local members, ids = {}, {}
-  for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, count)) do
-    if string.sub(member, 1, 1) == 'c' then
-      members[#members + 1], ids[#ids + 1] = member, string.sub(member, 2)
+  local due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'WITHSCORES', 'LIMIT', 0, count)
+  for i = 1, #due, 2 do
+    local kind, name = string.sub(due[i], 1, 1), string.sub(due[i], 2)
+    if kind == 'c' then
+      members[#members + 1], ids[#ids + 1] = due[i], name
+    elseif kind == 'p' then
+      local definition = redis.pcall('HGET', KEYS[6], 'd:' .. name)
+      if not definition then
+        redis.call('ZREM', KEYS[3], due[i])
+      elseif type(definition) == 'string' and ARGV[4] == '1' then
+        ticks[#ticks + 1] = due[i]
+        ticks[#ticks + 1] = tonumber(due[i + 1])
+        ticks[#ticks + 1] = definition
+      end
     end
   end
   local bytes, done = 0, 0
@@ -73,14 +94,17 @@ if wait == 0 then
     end
     done, moved = last, moved + #messages
   end
-  wait = first_due()
-  if wait == 0 and done == 0 then
+  wait, is_ours = first_due()
+  if wait == 0 and done == 0 and #ticks == 0 then
     wait = lease -- none of what is due is ours to move
   end
 end
-if wait and wait <= lease and (is_text or not holder) then
+if wait and is_ours and wait <= lease and (is_text or not holder) then
   redis.call('SET', KEYS[5], ARGV[1], 'PX', lease)
 elseif is_text then
   redis.call('UNLINK', KEYS[5])
+end
+if #ticks > 0 then
+  return { moved, wait or -1, now, ticks }
 end
 return { moved, wait or -1 }

@@ -9,6 +9,7 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::encode::EncodeError;
 use crate::protocol::limit::LimitError;
 use crate::protocol::names::{NameError, QueueName};
+use crate::protocol::periodic::PeriodicError;
 #[cfg(feature = "worker")]
 use crate::runner::ZygoteError;
 use crate::task::RegistryError;
@@ -32,6 +33,9 @@ pub enum Error {
     /// A queue name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// A periodic task cannot be defined.
+    #[error(transparent)]
+    Periodic(Box<PeriodicError>),
     /// There are no tasks, two tasks have one name, or a state is missing.
     #[error(transparent)]
     Registry(#[from] RegistryError),
@@ -122,6 +126,12 @@ pub enum Error {
     /// A system call failed.
     #[error("a system call failed")]
     Io(#[source] std::io::Error),
+}
+
+impl From<PeriodicError> for Error {
+    fn from(error: PeriodicError) -> Self {
+        Self::Periodic(Box::new(error))
+    }
 }
 
 /// As a program that returns it from `main` prints it.

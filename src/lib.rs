@@ -42,6 +42,7 @@
 //! | read the attempt and the headers, notice that a run should end | [`Context`] |
 //! | wrap each run or enqueue with your own code | [`App::layer`], [`Client::layer`] |
 //! | enqueue calls | [`Client`], [`Call`] |
+//! | make a call at the times of a cron expression | `cron = "…"` in the [attribute](macro@task), [`Periodic`] |
 //! | call functions of Python and Go | [`PyTask`], [`GoTask`] |
 //! | run a worker in your own `main` | [`Worker`], [`Registry`], and [`Zygote`] for isolated tasks |
 //! | requeue the calls of dead workers | [`Sweeper`]; each worker also does so for its own queues |
@@ -58,6 +59,7 @@
 //! | `worker` | yes | [`Worker`], [`Zygote`] |
 //! | `sweeper` | yes | [`Sweeper`] |
 //! | `cli` | yes | [`delayed::main`](main()), [`App`] and the command line; includes `client`, `worker`, `sweeper` and `inspect` |
+//! | `periodic` | yes | [`Periodic`]: calls at the times of a cron expression; included in `cli` |
 //! | `tls` | yes | addresses that begin with `rediss://` |
 //! | `inspect` | with `cli` | [`Inspector`] |
 //! | `testing` | no | `delayed::testing`; includes `client`, `worker` and `inspect` |
@@ -154,14 +156,19 @@ pub use crate::inspect::Inspector;
 pub use crate::protocol::annotations::{HeaderError, TraceError};
 pub use crate::protocol::call_id::{CallId, CallIdError};
 pub use crate::protocol::call_state::{CallState, Cancelled};
+#[cfg(feature = "periodic")]
+pub use crate::protocol::cron::ScheduleError;
 pub use crate::protocol::encode::EncodeError;
 pub use crate::protocol::limit::{Limit, LimitError, LimitName, Period};
 pub use crate::protocol::names::{NameError, PathError, QueueName};
+pub use crate::protocol::periodic::{Missed, Overlap, PeriodicError, PolicyError};
 pub use crate::protocol::timestamp::{Timestamp, TimestampRangeError};
 #[cfg(feature = "worker")]
 pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};
 #[cfg(feature = "sweeper")]
 pub use crate::sweeper::{SweepReport, Sweeper};
+#[cfg(feature = "periodic")]
+pub use crate::task::Periodic;
 pub use crate::task::{
     Call, Context, GoTask, IntoCall, MissingState, Next, Overflow, PyTask, QueueChoice, Registry,
     RegistryError, State, States, Task, TaskError, Unique,
@@ -199,14 +206,16 @@ pub mod __private {
         Answer, Answered, Failure, Handler, Returned, RunFuture, SettleError, SettleResult, SettleValue,
         boxed,
     };
-    pub use crate::task::{Cancellation, Registration, Scope, StateType, TaskOptions};
+    pub use crate::task::{Cancellation, Registration, Scope, StateType, TaskCron, TaskOptions};
     pub use inventory;
 
     /// The wire protocol.
     pub mod protocol {
+        #[cfg(feature = "periodic")]
+        pub use crate::protocol::cron;
         pub use crate::protocol::{
             VERSION, annotations, arguments, backoff, call_id, decode, encode, info, keys, limit, message,
-            names, timestamp, tracking, value,
+            names, periodic, timestamp, tracking, value,
         };
     }
 }

@@ -1,5 +1,7 @@
 //! Requeues the messages of dead workers, and repairs token counts and timetables.
 
+#[cfg(feature = "periodic")]
+mod periodic;
 mod timetable;
 
 use std::collections::BTreeSet;

@@ -18,6 +18,8 @@ mod kill;
 mod operate;
 #[path = "cli/pauses.rs"]
 mod pauses;
+#[path = "cli/periodic.rs"]
+mod periodic;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/settings.rs"]

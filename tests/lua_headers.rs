@@ -7,7 +7,7 @@ use delayed::__private::script_text;
 use crate::support::root;
 
 /// What may be unpacked, and why it is small enough: Lua's stack takes 8000 values.
-const UNPACKED: [(&str, &str, &str); 21] = [
+const UNPACKED: [(&str, &str, &str); 23] = [
     ("acquire", "wake_next(KEYS[3], KEYS[4], most - held, now)", "at most 100"),
     ("balance", "tokens", "1000 at a time"),
     ("bury", "letter", "six fields"),
@@ -26,6 +26,8 @@ const UNPACKED: [(&str, &str, &str); 21] = [
     ("promote", "tokens", "100 at a time"),
     ("reconcile", "owned", "at most as many as wire ids"),
     ("start", "ARGV, i, i + 3", "what belongs to one call"),
+    ("tick", "ARGV, i, i + TASK - 1", "what belongs to one task"),
+    ("tick", "ARGV, at + 1, at + CALL - 1", "what belongs to one call"),
     ("unpark", "absent", "at most 200"),
     ("wake", "entries", "at most 100"),
     ("submit", "ARGV, i, i + FIELDS - 1", "what belongs to one call"),

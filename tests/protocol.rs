@@ -6,6 +6,7 @@ mod wire {
     mod hostile;
     mod ids;
     mod native;
+    mod periodic;
     mod properties;
     mod python;
     mod types;

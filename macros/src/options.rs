@@ -9,18 +9,20 @@ use syn::Token;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 
+use crate::cron::Cron;
 use crate::mistakes::Mistakes;
 use crate::values::{Backoff, Item};
 
 const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `unique`, \
-    `keep`, `expires`, `limit`, `isolation`, `timeout`, `grace`, and for isolated tasks `memory`, `address_space`, \
-    `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, `private_network` and `private_mounts`";
+    `keep`, `expires`, `limit`, `cron`, `tz`, `overlap`, `missed`, `isolation`, `timeout`, `grace`, and for isolated \
+    tasks `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, `private_network` \
+    and `private_mounts`";
 const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry forever";
 const ATTEMPTS: &str = "write `max_attempts = 4`";
 const TWICE: &str = "`retry = 3` and `max_attempts = 4` mean the same: keep one of them";
 
 /// As in `src/protocol/names.rs` of `delayed`, whose tests hold the two together.
-const SUFFIXES: [&str; 16] = [
+const SUFFIXES: [&str; 17] = [
     "_noti",
     "_hand",
     "_processing",
@@ -33,6 +35,7 @@ const SUFFIXES: [&str; 16] = [
     "_timetable",
     "_paused",
     "_parked",
+    "_periodic",
     "_scheduled",
     "_cancelled",
     "_done",
@@ -57,6 +60,7 @@ pub(crate) struct Options {
     limit: Option<String>,
     keep: Option<Duration>,
     expires: Option<Duration>,
+    pub(crate) cron: Cron,
     isolation: Option<Isolation>,
     timeout: Option<Duration>,
     grace: Option<Duration>,
@@ -121,6 +125,7 @@ impl Options {
             }
         }
         options.check_limits(mistakes);
+        options.cron.check(options.unique.is_some(), mistakes);
         options
     }
 
@@ -150,6 +155,7 @@ impl Options {
             "isolation" => self.isolation = item.text("isolation = \"fork\"", isolation, mistakes),
             "timeout" => self.timeout = item.time("30s", mistakes),
             "grace" => self.grace = item.time("2s", mistakes),
+            _ if self.cron.read(item, mistakes) => {}
             option => match limit(option, item, mistakes) {
                 Some(value) => {
                     self.limits.extend(value.map(|value| Limit { key: item.key.clone(), value }));
@@ -196,6 +202,7 @@ impl Options {
         let unique = self.unique.map(unique_tokens);
         let unique = unique.iter();
         let limit = self.limit.iter();
+        let cron = self.cron.tokens();
         let times = [("with_timeout", self.timeout), ("with_grace", self.grace)];
         let times: Vec<_> = (times.into_iter())
             .filter_map(|(method, time)| {
@@ -223,6 +230,7 @@ impl Options {
                 #(.with_expires(#expires))*
                 #(.with_unique(#unique))*
                 #(.with_limit(#limit))*
+                #cron
                 #(.with_isolation(::delayed::__private::Isolation::#isolation))*
                 #timeouts
                 #limits

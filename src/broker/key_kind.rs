@@ -11,6 +11,7 @@ use crate::broker::transitions::Paused;
 use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
+use crate::protocol::periodic::{DEFINITION_FIELD, Definition, PAUSED_FIELD};
 
 /// The field with which every entry of the list of finished calls begins.
 pub(super) const FINISHED_FIELD: &[u8] = b"task";
@@ -33,11 +34,12 @@ pub(crate) enum KeyKind {
     Finished,
     Paused,
     Parked,
+    Periodic,
 }
 
 impl KeyKind {
     /// All kinds.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Notifications,
         Self::Hand,
         Self::Processing,
@@ -53,6 +55,7 @@ impl KeyKind {
         Self::Finished,
         Self::Paused,
         Self::Parked,
+        Self::Periodic,
     ];
 
     /// The suffix that is appended to the queue's name.
@@ -73,6 +76,7 @@ impl KeyKind {
             Self::Finished => "_finished",
             Self::Paused => "_paused",
             Self::Parked => "_parked",
+            Self::Periodic => "_periodic",
         }
     }
 
@@ -92,6 +96,7 @@ impl KeyKind {
             Self::Finished => "finished calls",
             Self::Paused => "since when the queue is paused",
             Self::Parked => "the names of limits",
+            Self::Periodic => "periodic tasks",
         }
     }
 
@@ -107,7 +112,7 @@ impl KeyKind {
                 pipe.cmd("LINDEX").arg(key).arg(0).cmd("LINDEX").arg(key).arg(-1);
                 return;
             }
-            Self::Processing | Self::Deaths | Self::Later => {
+            Self::Processing | Self::Deaths | Self::Later | Self::Periodic => {
                 pipe.cmd("HRANDFIELD").arg(key).arg(1).arg("WITHVALUES")
             }
             Self::Workers | Self::Due | Self::Cancelled | Self::Done => {
@@ -139,6 +144,7 @@ impl KeyKind {
             (Self::Parked, Value::Array(names)) => Some(names.first().is_some_and(is_limit)),
             (Self::Due, Value::Array(members)) => Some(members.first().is_some_and(is_entry)),
             (Self::Later, Value::Array(pair)) => Some(is_scheduled(pair)),
+            (Self::Periodic, Value::Array(pair)) => Some(is_periodic(pair)),
             (Self::Cancelled | Self::Done, Value::Array(ids)) => Some(ids.first().is_some_and(is_id)),
             _ => Some(false),
         }
@@ -185,6 +191,15 @@ fn is_entry(value: &Value) -> bool {
 
 fn is_id(value: &Value) -> bool {
     matches!(value, Value::BulkString(id) if id.len() == 16)
+}
+
+fn is_periodic(pair: &[Value]) -> bool {
+    let [Value::BulkString(field), Value::BulkString(value)] = pair else { return false };
+    match field.get(..2) {
+        Some(kind) if kind == DEFINITION_FIELD.as_bytes() => Definition::decode(value).is_some(),
+        Some(kind) if kind == PAUSED_FIELD.as_bytes() => Paused::parse(value).is_some(),
+        _ => false,
+    }
 }
 
 fn is_scheduled(pair: &[Value]) -> bool {
@@ -259,6 +274,7 @@ mod tests {
             (KeyKind::Done, texts(&["0123456789abcdef"]), texts(&["anna"])),
             (KeyKind::Finished, entry("task"), entry("message")),
             (KeyKind::Parked, texts(&["github"]), texts(&["two words"])),
+            (KeyKind::Periodic, texts(&["p:nightly", "17 anna"]), texts(&["nightly", "17 anna"])),
             (KeyKind::Paused, text("17 anna at home"), text("yes")),
         ] {
             assert_eq!(fits(kind, ours), Some(true), "{kind:?}");

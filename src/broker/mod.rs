@@ -14,6 +14,8 @@ mod kill_requests;
 mod lease;
 mod limits;
 mod outage;
+#[cfg(feature = "periodic")]
+mod periodic;
 mod raw_connection;
 mod read;
 mod reader;
@@ -46,6 +48,8 @@ pub(crate) use self::key_kind::KeyKind;
 pub(crate) use self::kill_requests::{KillAnswer, KillRequest, digest};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};
 pub(crate) use self::limits::LimitState;
+#[cfg(feature = "periodic")]
+pub(crate) use self::periodic::{PutTask, StoredTask};
 pub(crate) use self::read::StreamEntry;
 pub(crate) use self::record::{Record, RecordEnd, RecordEnds, RecordListener};
 pub(crate) use self::scan::{Pace, ScannedQueues};
@@ -62,6 +66,8 @@ pub(crate) use self::transitions::{
     ReconcileRequest, Reconciled, RetryLaterRequest, Revived, RunNotes, Scheduled, Started, Submission,
     Submitted, Verdict, Waking,
 };
+#[cfg(feature = "periodic")]
+pub(crate) use self::transitions::{Change, Changed, DueTask, MAX_TICK_CALLS, Tick, Ticked};
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]
 use self::without_tls as tls;

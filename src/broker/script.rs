@@ -118,6 +118,8 @@ scripts! {
     PARK = "park";
     UNPARK = "unpark";
     DEFER = "defer";
+    DEFINE = "define";
+    TICK = "tick";
 }
 
 /// Appends requests that load all scripts, so that no call has to be sent twice.

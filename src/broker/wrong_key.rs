@@ -6,7 +6,7 @@ use crate::broker::commands::{Calls, Numbered};
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 
 /// The types of the keys beside a queue, by their suffixes.
-const TYPES: [(&str, &str); 15] = [
+const TYPES: [(&str, &str); 16] = [
     ("_noti", "list"),
     ("_hand", "list"),
     ("_processing", "hash"),
@@ -19,6 +19,7 @@ const TYPES: [(&str, &str); 15] = [
     ("_timetable", "string"),
     ("_paused", "string"),
     ("_parked", "set"),
+    ("_periodic", "hash"),
     ("_cancelled", "zset"),
     ("_done", "zset"),
     ("_finished", "stream"),

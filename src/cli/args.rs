@@ -3,6 +3,7 @@
 mod calls;
 mod limits;
 mod operate;
+mod periodic;
 mod refused;
 mod serve;
 
@@ -19,6 +20,7 @@ pub(super) use self::operate::{
     Completions, Config, Dead, DeadDelete, DeadList, DeadMove, DeadShow, Kill, PauseQueue, Peek, Purge,
     Queues, QueuesVerb, Tasks, TasksVerb, Workers,
 };
+pub(super) use self::periodic::{Periodic, PeriodicAdd, PeriodicName};
 pub(super) use self::serve::{Dev, Enqueue, JsonLog, Language, Sweeper, SweeperFlags, Worker, WorkerFlags};
 use crate::cli::exit::CODES;
 use crate::cli::settings::default_of;
@@ -105,6 +107,14 @@ pub(super) enum Command {
                       {program} limits remove github"
     )]
     Limits(Limits),
+    /// Show periodic tasks, define, pause, resume, run and remove them
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  {program} periodic list\n  \
+                      {program} periodic add nightly '0 3 * * *' my_crate::tasks::report --tz Europe/Berlin\n  \
+                      {program} periodic history nightly"
+    )]
+    Periodic(Periodic),
     /// Show calls in every state, cancel them, run scheduled ones now, or wait for one to end
     #[command(
         subcommand,

@@ -106,6 +106,7 @@ impl From<Error> for Failure {
             Error::Config(_)
             | Error::Name(_)
             | Error::Limit(_)
+            | Error::Periodic(_)
             | Error::Registry(_)
             | Error::NoZygote { .. }
             | Error::Zygote(_) => Code::Configuration,

@@ -9,6 +9,8 @@ mod layer;
 mod limits;
 mod link;
 mod patience;
+#[cfg(feature = "periodic")]
+mod periodic;
 mod results;
 mod schedule;
 mod session;

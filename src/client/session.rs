@@ -159,7 +159,7 @@ impl Session {
     }
 
     /// Registers a queue for sweepers, once, and checks that calls can be enqueued there, once and after each error.
-    async fn register(&self, queue: &QueueName, until: Until) -> Result<(), Error> {
+    pub(super) async fn register(&self, queue: &QueueName, until: Until) -> Result<(), Error> {
         let known = self.registered().get(queue).copied();
         if known == Some(true) {
             return Ok(());

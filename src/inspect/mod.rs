@@ -11,6 +11,8 @@ mod limits;
 mod locks;
 mod messages;
 mod pause;
+#[cfg(feature = "periodic")]
+mod periodic;
 mod queues;
 mod unregistered;
 mod workers;
@@ -26,6 +28,8 @@ pub use self::kill::{Ending, KillError, Killed};
 pub use self::limits::LimitStatus;
 pub use self::messages::{MessageSummary, Waiting};
 pub use self::pause::{Pause, PauseChange};
+#[cfg(feature = "periodic")]
+pub use self::periodic::{PeriodicRun, PeriodicStatus, PeriodicTick};
 pub use self::queues::{QueueList, QueueStatus};
 pub use self::workers::{Running, WorkerKind, WorkerStatus};
 pub use crate::protocol::info::{WorkerInfo, WorkerPhase};

@@ -78,7 +78,7 @@ impl Inspector {
 }
 
 /// What is kept of a name.
-fn kept(by: &str) -> String {
+pub(super) fn kept(by: &str) -> String {
     let end = (0..=MAX_BY.min(by.len())).rev().find(|end| by.is_char_boundary(*end));
     by[..end.unwrap_or(0)].replace(char::is_control, " ")
 }

@@ -59,6 +59,13 @@ impl CallId {
         u64::from_be_bytes([a, b, c, d, e, f, g, h]) << 2
     }
 
+    /// A number that an id of [`hashed`](Self::hashed) text spreads evenly.
+    #[cfg(feature = "periodic")]
+    pub(crate) fn seed(&self) -> u64 {
+        let [a, b, c, d, e, f, ..] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+
     /// When it was made, in milliseconds since 1970; none when it is no UUID of version 7.
     #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
     pub(crate) fn made_ms(&self) -> Option<u64> {

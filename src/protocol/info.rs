@@ -31,6 +31,9 @@ pub struct WorkerInfo {
     pub queues: Vec<String>,
     /// The lease of its slots in milliseconds.
     pub lease_ms: u64,
+    /// The periodic tasks of this queue that its program declares.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub periodic: Vec<String>,
     /// Its longest runs of this queue that have lasted for a heartbeat or longer. Empty in a
     /// [`WorkerStatus`](crate::inspect::WorkerStatus), whose running messages have these times.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -25,7 +25,8 @@ pub struct QueueKeys {
     pub deaths: String,
     /// STRING: whose turn it is to sweep.
     pub sweep: String,
-    /// ZSET: the timetable: `c` and the id of a call → when it is due, in milliseconds since 1970.
+    /// ZSET: the timetable: `c` and the id of a call, or `p` and the name of a periodic task → when it is due, in
+    /// milliseconds since 1970.
     pub due: String,
     /// HASH: id → the message of a call in the timetable.
     pub later: String,
@@ -41,6 +42,8 @@ pub struct QueueKeys {
     pub paused: String,
     /// SET: the names of limits for which messages of the queue wait.
     pub parked: String,
+    /// HASH: `d:` and a name → the definition of a periodic task; `p:` and a name → since when it is paused.
+    pub periodic: String,
     /// The channel on which that process is told of a call that is due before all others.
     pub due_channel: String,
     /// The channel on which workers are told that the queue is paused or resumed.
@@ -68,6 +71,7 @@ impl QueueKeys {
             finished: format!("{queue}_finished"),
             paused: format!("{queue}_paused"),
             parked: format!("{queue}_parked"),
+            periodic: format!("{queue}_periodic"),
             due_channel: due_channel(queue.as_str()),
             paused_channel: format!("{queue}{PAUSED_CHANNEL}"),
         }
@@ -115,6 +119,12 @@ fn hex(bytes: &[u8]) -> String {
 #[must_use]
 pub fn waiters(queue: &str, limit: &LimitName) -> String {
     format!("{queue}:l:{limit}")
+}
+
+/// LIST: the history of a periodic task, newest first.
+#[must_use]
+pub fn history(queue: &str, name: &str) -> String {
+    format!("{queue}:p:{name}")
 }
 
 /// HASH: a worker of ours on a queue: `seq` and `info`, and of its last reconcile `fence` and `applied`.

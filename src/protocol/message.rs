@@ -259,6 +259,16 @@ impl<'a> Message<'a> {
         (keep_ms.is_some() || lock.is_some()).then_some(Tracking { id, keep_ms, lock })
     }
 
+    /// The bytes of the same message with these pairs in its meta, in place of its own of the same keys. For our form, and
+    /// for Go's, which becomes ours.
+    #[cfg_attr(not(feature = "periodic"), allow(dead_code))]
+    pub(crate) fn with_pairs(&self, pairs: &[meta::Pair<'_>]) -> Vec<u8> {
+        let replaced: Vec<&[u8]> = pairs.iter().filter_map(|(key, _)| meta::name(key)).collect();
+        let own = self.meta.without(&replaced);
+        let all = pairs.iter().copied().chain(own).collect();
+        encode::frame(self.task, self.payload, all)
+    }
+
     /// The bytes of the same message, its failed attempts and its expiry forgotten. Without any other meta it is what
     /// Go makes.
     #[must_use]

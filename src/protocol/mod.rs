@@ -5,6 +5,8 @@ pub mod arguments;
 pub mod backoff;
 pub mod call_id;
 pub(crate) mod call_state;
+#[cfg(feature = "periodic")]
+pub mod cron;
 pub mod decode;
 pub mod encode;
 pub mod info;
@@ -13,6 +15,7 @@ pub mod limit;
 pub mod message;
 pub(crate) mod meta;
 pub mod names;
+pub mod periodic;
 pub mod timestamp;
 pub mod tracking;
 pub mod value;

@@ -10,7 +10,7 @@ pub const QUEUES: &str = "delayed_queues";
 pub const MAX_QUEUE_NAME: usize = 200;
 
 /// What we append to a queue's name for keys of ours and of the ancestors; a queue's name ends in none of them.
-pub const SUFFIXES: [&str; 16] = [
+pub const SUFFIXES: [&str; 17] = [
     "_noti",
     "_hand",
     "_processing",
@@ -23,6 +23,7 @@ pub const SUFFIXES: [&str; 16] = [
     "_timetable",
     "_paused",
     "_parked",
+    "_periodic",
     "_scheduled",
     "_cancelled",
     "_done",

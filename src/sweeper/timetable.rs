@@ -1,5 +1,7 @@
 //! Moves due calls into their queues.
 //!
+//! Periodic tasks that are due are left to `periodic.rs`, which makes their calls.
+//!
 //! A process knows when the next call of a queue is due from the calls that it scheduled, from its sweeps, and from each
 //! reply to `promote`. It sleeps until then: nobody polls.
 
@@ -13,6 +15,8 @@ use tokio::sync::Notify;
 use crate::broker::{Broker, BrokerError, Channels, Notice, Promoted};
 use crate::protocol::keys::{DUE_CHANNEL, QueueKeys, queue_of};
 use crate::protocol::names::WorkerId;
+#[cfg(feature = "periodic")]
+use crate::sweeper::periodic::Planner;
 
 /// For how long one process has the timetable of a queue to itself, and by how much its death can delay a call.
 const LEASE: Duration = Duration::from_secs(1);
@@ -29,11 +33,20 @@ pub(crate) struct Timetable {
     /// By queue.
     next: Mutex<BTreeMap<String, (QueueKeys, Instant)>>,
     sooner: Notify,
+    #[cfg(feature = "periodic")]
+    planner: Planner,
 }
 
 impl Timetable {
     pub(crate) fn new(broker: Broker, process: WorkerId) -> Self {
-        Self { broker, process, next: Mutex::default(), sooner: Notify::new() }
+        Self {
+            broker,
+            process,
+            next: Mutex::default(),
+            sooner: Notify::new(),
+            #[cfg(feature = "periodic")]
+            planner: Planner::default(),
+        }
     }
 
     /// Notes that a call of this queue is due after that time, or that one may be.
@@ -117,12 +130,25 @@ impl Timetable {
         }
     }
 
-    /// Moves all due calls of one queue, and notes when the next one is due. Returns how many it moved.
+    /// Moves all due calls of one queue, makes those of its periodic tasks, and notes when the next one is due. Returns how
+    /// many it moved and made.
     pub(crate) async fn promote(&self, keys: &QueueKeys) -> Result<u64, BrokerError> {
         let mut total = 0;
         loop {
-            let Promoted { moved, next } = self.broker.promote(keys, self.process.as_str(), LEASE).await?;
+            let Promoted { moved, next, ticks } =
+                self.broker.promote(keys, self.process.as_str(), LEASE).await?;
             total += moved;
+            #[cfg(feature = "periodic")]
+            if let Some((now, due)) = ticks {
+                let made = self.planner.make(&self.broker, keys, now, due).await?;
+                total += made.calls;
+                if made.has_failed {
+                    self.note(keys, PAUSE);
+                    return Ok(total);
+                }
+            }
+            #[cfg(not(feature = "periodic"))]
+            let _ = ticks;
             match next {
                 None => return Ok(total),
                 Some(Duration::ZERO) => {}

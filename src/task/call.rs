@@ -6,6 +6,9 @@ mod due;
 mod expiry;
 mod into_call;
 mod options;
+#[cfg(feature = "periodic")]
+#[cfg_attr(not(all(feature = "client", feature = "worker", feature = "cli")), allow(dead_code))]
+mod periodic;
 mod queue_choice;
 mod submission;
 

@@ -12,6 +12,10 @@ pub(crate) mod handler;
 #[cfg_attr(not(feature = "worker"), allow(dead_code))]
 mod layer;
 mod overflow;
+// Clients define them, workers declare those of their programs, and the command line checks others.
+#[cfg(feature = "periodic")]
+#[cfg_attr(not(all(feature = "client", feature = "worker", feature = "cli")), allow(dead_code))]
+mod periodic;
 pub(crate) mod progress;
 mod registration;
 mod registry;
@@ -37,7 +41,11 @@ pub use self::foreign::{GoTask, PyTask};
 pub(crate) use self::layer::Layers;
 pub use self::layer::Next;
 pub use self::overflow::Overflow;
-pub use self::registration::{Registration, Task, TaskOptions};
+#[cfg(feature = "periodic")]
+pub use self::periodic::Periodic;
+#[cfg(feature = "periodic")]
+pub(crate) use self::periodic::PeriodicEntry;
+pub use self::registration::{Registration, Task, TaskCron, TaskOptions};
 pub use self::registry::{MissingState, Registry, RegistryError};
 pub use self::state::{State, StateType, States};
 pub use self::unique::Unique;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::isolation::{Isolation, Limits, Timeouts};
 use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
 use crate::protocol::backoff::Backoff;
+use crate::protocol::periodic::{Missed, Overlap};
 use crate::task::handler::Handler;
 use crate::task::state::StateType;
 use crate::task::unique::Unique;
@@ -38,6 +39,8 @@ pub struct TaskOptions {
     pub unique: Option<Unique>,
     /// The name of the limit of its calls.
     pub limit: Option<&'static str>,
+    /// When calls of it are made by themselves, if it is a periodic task.
+    pub cron: Option<TaskCron>,
     /// Where it runs; none is where the worker says.
     pub isolation: Option<Isolation>,
     /// How long it may run; where they say nothing, the worker's hold.
@@ -57,6 +60,7 @@ impl TaskOptions {
         expires: None,
         unique: None,
         limit: None,
+        cron: None,
         isolation: None,
         timeouts: Timeouts::NONE,
         limits: Limits::NONE,
@@ -110,6 +114,12 @@ impl TaskOptions {
         Self { limit: Some(limit), ..self }
     }
 
+    /// With `cron = "…"`.
+    #[must_use]
+    pub const fn with_cron(self, cron: TaskCron) -> Self {
+        Self { cron: Some(cron), ..self }
+    }
+
     /// With `isolation = "…"`.
     #[must_use]
     pub const fn with_isolation(self, isolation: Isolation) -> Self {
@@ -126,6 +136,46 @@ impl TaskOptions {
     #[must_use]
     pub const fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+}
+
+/// When calls of a periodic task are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskCron {
+    /// The cron expression.
+    pub text: &'static str,
+    /// The name of its time zone; none is UTC.
+    pub tz: Option<&'static str>,
+    /// What happens when an earlier call has not ended.
+    pub overlap: Overlap,
+    /// What happens to missed ticks.
+    pub missed: Missed,
+}
+
+impl TaskCron {
+    /// With this expression, in UTC.
+    #[must_use]
+    pub const fn new(text: &'static str) -> Self {
+        Self { text, tz: None, overlap: Overlap::Allow, missed: Missed::Once }
+    }
+
+    /// With `tz = "…"`.
+    #[must_use]
+    pub const fn with_tz(self, tz: &'static str) -> Self {
+        Self { tz: Some(tz), ..self }
+    }
+
+    /// With `overlap = "…"`.
+    #[must_use]
+    pub const fn with_overlap(self, overlap: Overlap) -> Self {
+        Self { overlap, ..self }
+    }
+
+    /// With `missed = "…"`.
+    #[must_use]
+    pub const fn with_missed(self, missed: Missed) -> Self {
+        Self { missed, ..self }
     }
 }
 

@@ -20,6 +20,8 @@ use crate::worker::executor::task_table::first_isolated;
 use crate::worker::heartbeat::Heartbeat;
 use crate::worker::hooks::Hooks;
 use crate::worker::observe::EndedRun;
+#[cfg(feature = "periodic")]
+use crate::worker::periodic::Declared;
 use crate::worker::phase::WorkerHandle;
 use crate::worker::signals::Signals;
 use crate::worker::stats::Counters;
@@ -269,6 +271,12 @@ impl WorkerBuilder {
         {
             return Err(Error::NoZygote { task, isolation });
         }
+        #[cfg(feature = "periodic")]
+        let periodic = match self.observer {
+            // A test looks at what it enqueues itself.
+            Some(_) => Declared::default(),
+            None => Declared::new(&registry, self.config.worker.queues.iter().map(|entry| &entry.queue))?,
+        };
         let counters = Arc::new(Counters::default());
         let handle = WorkerHandle::new(self.config.worker.shutdown, Arc::clone(&counters));
         // Before anything that waits, so that no signal is missed.
@@ -296,6 +304,8 @@ impl WorkerBuilder {
             signals,
             owns_process: self.owns_process,
             zygote: self.zygote,
+            #[cfg(feature = "periodic")]
+            periodic,
             observer: self.observer,
             counters,
             config: self.config,

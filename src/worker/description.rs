@@ -22,6 +22,8 @@ pub(super) struct Description {
     question: Arc<Question<Vec<LongRun>>>,
     /// The long runs, each with the index of its queue.
     runs: Vec<(usize, RunInfo)>,
+    /// The periodic tasks that the program declares, by queue.
+    periodic: Vec<Vec<String>>,
 }
 
 impl Description {
@@ -30,6 +32,7 @@ impl Description {
         program_version: Option<String>,
         handle: WorkerHandle,
         question: Arc<Question<Vec<LongRun>>>,
+        periodic: Vec<Vec<String>>,
     ) -> Self {
         let info = WorkerInfo {
             host: sys::host(),
@@ -43,9 +46,10 @@ impl Description {
             prefetch: (config.slots() - config.concurrency) as u64,
             queues: config.queues.iter().map(|entry| entry.queue.to_string()).collect(),
             lease_ms: u64::try_from(config.lease.as_millis()).unwrap_or(u64::MAX),
+            periodic: Vec::new(),
             runs: Vec::new(),
         };
-        Self { info, handle, question, runs: Vec::new() }
+        Self { info, handle, question, runs: Vec::new(), periodic }
     }
 
     /// Updates the description before a heartbeat, and asks for the long runs of the next one if the worker owns messages.
@@ -71,6 +75,7 @@ impl Description {
     pub(super) fn encode(&mut self, queue: usize) -> Vec<u8> {
         let runs = self.runs.iter().filter(|(of, _)| *of == queue);
         self.info.runs = runs.map(|(_, run)| run.clone()).collect();
+        self.info.periodic = self.periodic.get(queue).cloned().unwrap_or_default();
         self.info.encode()
     }
 }

@@ -17,6 +17,8 @@ mod notes;
 // Only tests read this.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
 mod observe;
+#[cfg(feature = "periodic")]
+mod periodic;
 mod permits;
 mod phase;
 mod prefetch_limiter;
@@ -108,6 +110,9 @@ pub struct Worker {
     signals: Option<Owned<()>>,
     owns_process: bool,
     zygote: Option<Zygote>,
+    /// The periodic tasks that the program declares.
+    #[cfg(feature = "periodic")]
+    periodic: periodic::Declared,
     /// For tests: receives each run. The timetable is then left to the test.
     observer: Option<UnboundedSender<EndedRun>>,
     handle: WorkerHandle,
@@ -236,6 +241,8 @@ impl Worker {
         let timetable = Arc::new(Timetable::new(broker.clone(), self.id.clone()));
         let channels = queues.iter().flat_map(|queue| [&queue.keys.due_channel, &queue.keys.paused_channel]);
         let channels = Channels::Named(channels.cloned().collect());
+        #[cfg(feature = "periodic")]
+        let declaring = self.periodic.declare(&broker).await;
         // Some calls may be due by now.
         queues.iter().for_each(|queue| timetable.note(&queue.keys, Duration::ZERO));
         let listening = Owned::spawn(Arc::clone(&timetable).listen(channels, move |notice| {
@@ -347,6 +354,8 @@ impl Worker {
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
         let zygote_died = death.is_some_and(|death| death.0.is_finished());
+        #[cfg(feature = "periodic")]
+        drop(declaring);
         drop((sweeps, burials, promoting, listening, signals));
         if let Some(all_gone) = all_gone {
             // Wait, or nobody reaps the children.
@@ -409,12 +418,16 @@ impl Worker {
     ) -> BeatParts {
         let config = &self.config.worker;
         let (version, question) = (self.program_version.clone(), Arc::clone(&questions.long_runs));
+        #[cfg(feature = "periodic")]
+        let periodic = queues.iter().map(|queue| self.periodic.names(&queue.queue)).collect();
+        #[cfg(not(feature = "periodic"))]
+        let periodic = Vec::new();
         BeatParts {
             queues: queues.iter().map(|queue| BeatingQueue::new(Arc::clone(queue))).collect(),
             worker: self.id.clone(),
             lease: config.lease,
             period: config.beat_period(),
-            description: Description::new(config, version, self.handle.clone(), question),
+            description: Description::new(config, version, self.handle.clone(), question, periodic),
             permits,
             runtime: tokio::runtime::Handle::current(),
             found: Arc::default(),

@@ -9,6 +9,7 @@ mod bury;
 mod cancel;
 mod claim;
 mod defer;
+mod define;
 mod denied;
 mod finish;
 mod foreign;
@@ -33,6 +34,7 @@ mod run_now;
 mod schedule;
 mod start;
 mod submit;
+mod tick;
 mod unpark;
 mod wake;
 
@@ -54,6 +56,7 @@ pub(crate) const DEATHS: &str = "q_deaths";
 pub(crate) const DUE: &str = "q_due";
 pub(crate) const LATER: &str = "q_later";
 pub(crate) const CANCELLED: &str = "q_cancelled";
+pub(crate) const PERIODIC: &str = "q_periodic";
 pub(crate) const TIMETABLE: &str = "q_timetable";
 pub(crate) const WORKERS: &str = "q_workers";
 /// The keys of a limit, in the order in which scripts take them.

@@ -5,9 +5,34 @@ const US: &str = "abcdefghijklmn27";
 /// Moves up to `count` calls. Gives how many were moved, and after how many milliseconds to ask again.
 fn promote(bench: &mut Bench, process: &str, count: usize) -> RedisResult<(u64, i64)> {
     bench.call("promote", |call| {
-        call.key(QUEUE).key(TOKENS).key(DUE).key(LATER).key(TIMETABLE);
-        call.arg(process).arg(1_000).arg(count);
+        call.key(QUEUE).key(TOKENS).key(DUE).key(LATER).key(TIMETABLE).key(PERIODIC);
+        call.arg(process).arg(1_000).arg(count).arg(0);
     })
+}
+
+/// What a process gets that makes the calls of periodic tasks: how many calls were moved, when to ask again, and each
+/// task that is due, with its definition.
+fn promote_all(bench: &mut Bench, process: &str) -> (u64, i64, Vec<(String, u64, String)>) {
+    let reply: Vec<Value> = bench
+        .call("promote", |call| {
+            call.key(QUEUE).key(TOKENS).key(DUE).key(LATER).key(TIMETABLE).key(PERIODIC);
+            call.arg(process).arg(1_000).arg(500).arg(1);
+        })
+        .unwrap();
+    let [Value::Int(moved), Value::Int(next), rest @ ..] = &reply[..] else { panic!("{reply:?}") };
+    let tasks = match rest {
+        [] => Vec::new(),
+        [Value::Int(now), Value::Array(entries)] => {
+            let server = bench.server_ms();
+            assert!(now.unsigned_abs().abs_diff(server) < 30_000, "expected Redis's time: {now}, {server}");
+            let flat = redis::from_redis_value::<Vec<(String, u64, String)>>(Value::Array(
+                entries.chunks(3).map(|entry| Value::Array(entry.to_vec())).collect(),
+            ));
+            flat.unwrap()
+        }
+        rest => panic!("{rest:?}"),
+    };
+    (*moved as u64, *next, tasks)
 }
 
 /// Schedules a call so many milliseconds from now.
@@ -89,12 +114,55 @@ fn takes_no_lease_for_one_that_outlasts_any_that_was_granted() {
 #[test]
 fn leaves_what_it_does_not_know_and_drops_times_without_a_call() {
     let mut bench = Bench::new();
-    let () = bench.redis.zadd(DUE, "pnightly", 1).unwrap();
+    let () = bench.redis.zadd(DUE, "xnightly", 1).unwrap();
     let () = bench.redis.zadd(DUE, "cgone", 1).unwrap();
+    let () = bench.redis.zadd(DUE, "pgone", 1).unwrap();
     assert_eq!(promote(&mut bench, US, 500).unwrap().0, 0);
-    assert_eq!(bench.redis.zrange::<_, Vec<String>>(DUE, 0, -1).unwrap(), ["pnightly"]);
+    assert_eq!(bench.redis.zrange::<_, Vec<String>>(DUE, 0, -1).unwrap(), ["xnightly"]);
     assert_eq!(promote(&mut bench, US, 500).unwrap(), (0, 1_000), "expected no busy loop");
     assert_eq!(bench.state().waiting, bytes(&[]));
+}
+
+#[test]
+fn periodic_tasks_that_are_due_stay_and_are_named() {
+    let mut bench = Bench::new();
+    let () = bench.redis.zadd(DUE, "pnightly", 7).unwrap();
+    let () = bench.redis.zadd(DUE, "plater", 4_102_444_800_000_u64).unwrap();
+    let () =
+        bench.redis.hset_multiple(PERIODIC, &[("d:nightly", "definition"), ("d:later", "other")]).unwrap();
+    schedule(&mut bench, "a", -1);
+    let task = ("pnightly".to_owned(), 7, "definition".to_owned());
+    assert_eq!(promote_all(&mut bench, US), (1, 0, vec![task.clone()]));
+    assert_eq!(promote_all(&mut bench, US), (0, 0, vec![task]), "expected it to be due still");
+    assert_eq!(
+        bench.redis.get::<_, String>(TIMETABLE).unwrap(),
+        US,
+        "expected the lease to be held meanwhile"
+    );
+    let (moved, next, tasks) = promote_all(&mut bench, "another");
+    assert!(moved == 0 && next >= 1 && tasks.is_empty(), "expected another process to leave it: {next}");
+}
+
+#[test]
+fn process_that_makes_no_ticks_leaves_the_lease_to_others() {
+    let mut bench = Bench::new();
+    let () = bench.redis.zadd(DUE, "pnightly", 7).unwrap();
+    let () = bench.redis.hset(PERIODIC, "d:nightly", "definition").unwrap();
+    schedule(&mut bench, "a", -1);
+    assert_eq!(promote(&mut bench, US, 500).unwrap(), (1, 0), "expected calls to be moved all the same");
+    assert_eq!(promote(&mut bench, US, 500).unwrap(), (0, 1_000), "expected no busy loop");
+    assert!(!bench.redis.exists::<_, bool>(TIMETABLE).unwrap());
+    assert_eq!(promote_all(&mut bench, "another").2.len(), 1);
+}
+
+#[test]
+fn definitions_of_another_program_stop_no_call() {
+    let mut bench = Bench::new();
+    let () = bench.redis.set(PERIODIC, "text").unwrap();
+    let () = bench.redis.zadd(DUE, "pnightly", 7).unwrap();
+    schedule(&mut bench, "a", -1);
+    assert_eq!(promote_all(&mut bench, US), (1, 0, vec![]));
+    assert_eq!(promote_all(&mut bench, US).1, 1_000, "expected no busy loop");
 }
 
 #[test]

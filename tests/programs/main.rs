@@ -8,6 +8,7 @@ mod interop;
 mod isolation;
 mod layers;
 mod limited;
+mod periodic;
 mod points;
 #[expect(clippy::print_stderr, reason = "tests read it")]
 mod producer;

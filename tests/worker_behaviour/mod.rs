@@ -8,6 +8,7 @@ mod exits;
 mod injected;
 mod kill;
 mod pauses;
+mod periodic;
 mod prefetch;
 mod queues;
 mod retries;

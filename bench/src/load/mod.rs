@@ -3,6 +3,7 @@
 mod awaited;
 mod idle;
 mod lateness;
+mod periodic;
 mod recovery;
 mod scripts;
 mod soak;
@@ -19,13 +20,14 @@ use crate::server::until;
 use crate::tally;
 
 type Part = fn(&Runtime);
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 7] = [
     ("waiting", waiting::run),
     ("sweep", sweep::run),
     ("idle", idle::run),
     ("recovery", recovery::run),
     ("lateness", lateness::run),
     ("awaited", awaited::run),
+    ("periodic", periodic::run),
 ];
 
 /// Runs the parts that are named, or all of them; a soak only when it is asked for.
@@ -44,7 +46,7 @@ pub fn run(words: &[String]) -> ExitCode {
                 Some(part) => parts.push(part),
                 None => {
                     return refuse(&format!(
-                        "no such part: {word}; there are waiting, sweep, idle, recovery, lateness, awaited, --soak MINUTES"
+                        "no such part: {word}; there are waiting, sweep, idle, recovery, lateness, awaited, periodic, --soak MINUTES"
                     ));
                 }
             },

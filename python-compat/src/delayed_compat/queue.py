@@ -17,6 +17,7 @@ from .errors import InvalidTaskError
 from .foreign import GoTask, PyTask
 from .handle import AsyncHandle, Handle
 from .link import AsyncLink, Link, is_refusal
+from .periodic import AsyncPeriodic, Periodic
 from .task import RustTask
 
 if TYPE_CHECKING:
@@ -138,6 +139,11 @@ class Queue(OriginalQueue):
         return self.handle(call).cancel()
 
     @property
+    def periodic(self) -> Periodic:
+        """The periodic tasks of the queue."""
+        return Periodic(self._link, self._name)
+
+    @property
     def _link(self) -> Link:
         return Link(self._conn)
 
@@ -226,6 +232,11 @@ class AsyncQueue:
     async def cancel(self, call: RustTask | PyTask | GoTask | CallId) -> CallState | None:
         """Cancel a call, and return the state in which it was found. As `Queue.cancel`."""
         return await self.handle(call).cancel()
+
+    @property
+    def periodic(self) -> AsyncPeriodic:
+        """The periodic tasks of the queue."""
+        return AsyncPeriodic(self._link, self._name)
 
     async def _send(self, bulk: Bulk) -> None:
         if bulk.has_scripts and not self._is_known:

@@ -11,6 +11,8 @@ mod bury;
 mod cancel;
 mod claim;
 mod defer;
+#[cfg(feature = "periodic")]
+mod define;
 mod enqueue;
 mod finish;
 mod kill;
@@ -33,6 +35,8 @@ mod run_now;
 mod schedule;
 mod start;
 mod submit;
+#[cfg(feature = "periodic")]
+mod tick;
 mod unpark;
 mod wake;
 
@@ -41,6 +45,8 @@ pub(crate) use self::beat::ForeignLists;
 pub(crate) use self::bury::{Buried, BuryRequest, DeadLimits};
 pub(crate) use self::claim::{ClaimRequest, Claimed, MAX_BATCH};
 pub(crate) use self::defer::MAX_DEFERRED;
+#[cfg(feature = "periodic")]
+pub(crate) use self::define::{Change, Changed, MAX_DEFINED};
 pub(crate) use self::enqueue::Ready;
 pub(crate) use self::finish::{FinishedCall, MAX_FINISHED};
 pub(crate) use self::kill::{KillAdded, NewKillRequest};
@@ -48,6 +54,8 @@ pub(crate) use self::note::RunNotes;
 pub(crate) use self::pause::Paused;
 pub(crate) use self::pick_up::PickUpRequest;
 pub(super) use self::pick_up::pick_up;
+#[cfg(feature = "periodic")]
+pub(crate) use self::promote::DueTask;
 pub(crate) use self::promote::Promoted;
 pub(crate) use self::put_back::Place;
 pub(crate) use self::reconcile::{Owned, ReconcileRequest, Reconciled};
@@ -57,5 +65,7 @@ pub(crate) use self::revive::Revived;
 pub(crate) use self::schedule::{Entry, MAX_SCHEDULED};
 pub(crate) use self::start::Started;
 pub(crate) use self::submit::{Bound, MAX_SUBMITTED, Submission, Submitted};
+#[cfg(feature = "periodic")]
+pub(crate) use self::tick::{MAX_TICK_CALLS, Tick, Ticked};
 pub(super) use self::unpark::MAX_UNPARKED;
 pub(crate) use self::wake::{MAX_WAKING, Waking};

@@ -336,7 +336,7 @@ fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|error| format!("not a duration such as `30s` or `1h 30m`: {error}"))
 }
 
-fn some_time(text: &str) -> Result<Duration, String> {
+pub(super) fn some_time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("a run needs some time, such as `30s`; leave it out for the task's own".into()),
         time => Ok(time),

@@ -9,7 +9,8 @@ mod send;
 
 use std::sync::Arc;
 
-use self::arguments::{Given, check, keywords, payload};
+pub(super) use self::arguments::Given;
+use self::arguments::{check, keywords, payload};
 use self::notation::Argument;
 use self::options::Options;
 use crate::broker::{Broker, Target};
@@ -37,7 +38,7 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     };
     let given = Given::parse(args.arguments.as_deref())?;
     let task = match args.language {
-        None | Some(Language::Rust) => find(&registry, &args)?,
+        None | Some(Language::Rust) => find(&registry, &args.path, args.language)?,
         Some(Language::Python | Language::Go) => None,
     };
     let queue = match (&args.queue, task.and_then(|task| task.options.queue)) {
@@ -52,8 +53,14 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     let id = args.id.or_else(|| needs_id.then(CallId::new));
     let (message, tracking) = match args.language {
         None | Some(Language::Rust) => native(&args, &given, task, id, &options)?,
-        Some(Language::Python) => (python(&args, given)?, None),
-        Some(Language::Go) => (go(&args, given)?, None),
+        Some(Language::Python) => {
+            refuse_meta(&args, "Python")?;
+            (python(&args.path, args.retry, given)?, None)
+        }
+        Some(Language::Go) => {
+            refuse_meta(&args, "Go")?;
+            (go(&args.path, args.retry, given)?, None)
+        }
     };
     let (size, limit) = (message.len(), program.settings.config.client.max_message);
     if size > limit {
@@ -98,20 +105,23 @@ async fn connect(program: &Program) -> Result<Broker, Failure> {
 }
 
 /// The task, when it is compiled in; a program that has tasks wants to be told of one that it has not.
-fn find(registry: &Registry, args: &Enqueue) -> Result<Option<&'static Registration>, Failure> {
-    let found = registry.get(&args.path);
-    if found.is_some() || registry.is_empty() || args.language == Some(Language::Rust) {
+pub(super) fn find(
+    registry: &Registry,
+    path: &str,
+    language: Option<Language>,
+) -> Result<Option<&'static Registration>, Failure> {
+    let found = registry.get(path);
+    if found.is_some() || registry.is_empty() || language == Some(Language::Rust) {
         return Ok(found);
     }
     let last = |path: &str| path.rsplit([':', '.']).next().unwrap_or(path).to_owned();
-    let alike = registry.iter().find(|task| last(task.name) == last(&args.path));
+    let alike = registry.iter().find(|task| last(task.name) == last(path));
     let alike = alike.map(|task| task.name);
-    let alike = alike.or_else(|| suggest::nearest(&args.path, registry.iter().map(|task| task.name)));
+    let alike = alike.or_else(|| suggest::nearest(path, registry.iter().map(|task| task.name)));
     let alike = alike.map_or_else(String::new, |name| format!("did you mean `{name}`? "));
     Err(Failure::not_found(format!(
-        "no task `{}` is in this program: {alike}`tasks` lists all of them; --as rust, python or go sends a call to \
-         another program",
-        args.path
+        "no task `{path}` is in this program: {alike}`tasks` lists all of them; --as rust, python or go sends a call to \
+         another program"
     )))
 }
 
@@ -155,6 +165,34 @@ fn native(
     Ok((message, options.tracking(id, meta.lock)))
 }
 
+/// The message of a call of ours with these options.
+pub(super) fn message_of_ours(
+    path: &str,
+    task: Option<&'static Registration>,
+    given: &Given,
+    meta: Meta,
+    annotations: &Annotations,
+) -> Result<Vec<u8>, Failure> {
+    let (payload, by_place) = match (task, given) {
+        (Some(task), given) => checked(task, given)?,
+        (None, Given::ByPlace(values)) => (payload(values)?, false),
+        (None, Given::ByName(values)) => {
+            return Ok(encode::by_keyword(path, &keywords(values)?, &meta, annotations));
+        }
+    };
+    Ok(encode::annotated(path, &payload, &Meta { by_place, ..meta }, annotations))
+}
+
+/// The message of a call of a Python or Go function.
+pub(super) fn message_of_another(
+    path: &str,
+    language: Option<Language>,
+    retry: Option<i64>,
+    given: Given,
+) -> Result<Vec<u8>, Failure> {
+    if language == Some(Language::Go) { go(path, retry, given) } else { python(path, retry, given) }
+}
+
 /// The payload for a task that is compiled in, and whether it is to be read by place.
 fn checked(task: &'static Registration, given: &Given) -> Result<(Vec<u8>, bool), Failure> {
     check(task, given)?;
@@ -168,9 +206,8 @@ pub fn json_message(task: &'static Registration, text: &str) -> Option<Vec<u8>> 
     Some(encode::native(task.name, &payload, &Meta { by_place, ..Meta::default() }))
 }
 
-fn python(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
-    refuse_meta(args, "Python")?;
-    let mut task = PyTask::new(&args.path).retry(args.retry.unwrap_or(0));
+fn python(path: &str, retry: Option<i64>, given: Given) -> Result<Vec<u8>, Failure> {
+    let mut task = PyTask::new(path).retry(retry.unwrap_or(0));
     match given {
         Given::ByPlace(values) => task = values.iter().map(Argument).fold(task, PyTask::arg),
         Given::ByName(values) => {
@@ -180,15 +217,14 @@ fn python(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
     encoded(task.into())
 }
 
-fn go(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
-    refuse_meta(args, "Go")?;
-    if args.retry.is_some() {
+fn go(path: &str, retry: Option<i64>, given: Given) -> Result<Vec<u8>, Failure> {
+    if retry.is_some() {
         return Err(Failure::usage("Go workers do not retry: leave out --retry"));
     }
     let Given::ByPlace(values) = given else {
         return Err(Failure::usage("Go does not support arguments by name: use an array, such as '[1, 2]'"));
     };
-    encoded(values.iter().map(Argument).fold(GoTask::new(&args.path), GoTask::arg).into())
+    encoded(values.iter().map(Argument).fold(GoTask::new(path), GoTask::arg).into())
 }
 
 fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {

@@ -11,6 +11,7 @@ mod kill;
 mod limits;
 mod pause;
 mod peek;
+mod periodic;
 mod purge;
 mod queues;
 mod sweeper;
@@ -48,6 +49,7 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Workers(args) => workers::run(&program, &args).await?,
         Command::Peek(args) => peek::run(&program, &args).await?,
         Command::Limits(verb) => limits::run(&program, &verb).await?,
+        Command::Periodic(verb) => periodic::run(&program, &verb).await?,
         Command::Calls(verb) => calls::run(&program, verb).await?,
         Command::Dead(verb) => dead::run(&program, verb).await?,
         Command::Purge(args) => purge::run(&program, &args).await?,

@@ -4,6 +4,7 @@ use std::fmt;
 
 use delayed::__private::protocol::keys::waiters;
 use delayed::__private::protocol::limit::LimitKeys;
+use delayed::__private::protocol::periodic::Definition;
 use delayed::__private::script_text;
 use delayed::CallId;
 use delayed::testing::{Fault, Requests, Side};
@@ -88,7 +89,7 @@ const USUAL: Scene = Scene {
 /// Only Rust's workers have something to do with it.
 const OURS: fn(Party, Place) -> bool = |party, _| party == Party::Rust;
 
-pub(super) static REQUESTS: [Scene; 41] = [
+pub(super) static REQUESTS: [Scene; 43] = [
     Scene {
         row: "enqueue",
         who: Who::Producer,
@@ -548,6 +549,31 @@ pub(super) static REQUESTS: [Scene; 41] = [
         },
         ..USUAL
     },
+    Scene {
+        row: "define: a task is removed",
+        who: Who::Operator,
+        script: "define",
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            leave_due(stage);
+            stage.start(&["periodic", "remove", "nightly", "--queue", &stage.case.queue()]);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "tick",
+        who: Who::Sweeper,
+        script: "tick",
+        by_mode: false,
+        // Only ours make the calls of periodic tasks.
+        can_inherit: |party, place| party == Party::Rust || place == Place::Waiting,
+        play: |stage| {
+            leave_due(stage);
+            sweep(stage);
+        },
+        ..USUAL
+    },
 ];
 
 /// The run of a call, from its claim to the next request.
@@ -656,6 +682,16 @@ fn die_while_it_runs(stage: &mut Stage<'_>) {
 
 fn sweep(stage: &mut Stage<'_>) {
     stage.start(&["sweeper", "--interval", "100ms", "--queue", &stage.case.queue()]);
+}
+
+/// A periodic task is due, nobody has made its call yet, and its next tick is far away; and another call waits.
+fn leave_due(stage: &mut Stage<'_>) {
+    let queue = stage.case.queue();
+    let definition = Definition::new("0 0 1 1 *", stage.case.hit(), false).encode();
+    let () = stage.redis.hset(format!("{queue}_periodic"), "d:nightly", definition).unwrap();
+    let () = stage.redis.zadd(format!("{queue}_due"), "pnightly", 1).unwrap();
+    let bystander = call("points:note", stage.case.n + 1);
+    stage.push(&[bystander]);
 }
 
 /// The call is due, and nobody has moved it yet; and another waits. Gives its id.

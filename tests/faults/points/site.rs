@@ -201,6 +201,10 @@ impl Site {
                 assert_eq!(record_states(&mut redis, &queue), ["cancelled"], "{case:?}");
                 expected.insert(format!("{queue}_done"));
             }
+            // A periodic task stays, and so does its history.
+            if matches!(case.scene.script, "define" | "tick") && case.expected() > 0 {
+                expected.extend(["_due", "_periodic", ":p:nightly"].map(|end| format!("{queue}{end}")));
+            }
             // The stream stays when its last letter goes.
             if case.ends_dead() || matches!(case.scene.script, "revive" | "delete") {
                 expected.insert(format!("{queue}_dead"));

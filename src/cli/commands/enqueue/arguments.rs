@@ -11,13 +11,13 @@ use crate::task::Registration;
 
 /// Arguments as they were given.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Given {
+pub(in crate::cli) enum Given {
     ByPlace(Vec<Value>),
     ByName(Map<String, Value>),
 }
 
 impl Given {
-    pub(super) fn parse(text: Option<&str>) -> Result<Self, Failure> {
+    pub(in crate::cli) fn parse(text: Option<&str>) -> Result<Self, Failure> {
         let parsed = text.map(exact::parse);
         if let Some(Ok(value)) = &parsed {
             let wrong = match value {

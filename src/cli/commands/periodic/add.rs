@@ -1,0 +1,106 @@
+//! `periodic add`: defines a periodic task, its arguments written in JSON.
+
+use serde_json::json;
+
+use crate::cli::Program;
+use crate::cli::args::{Language, PeriodicAdd};
+use crate::cli::commands::enqueue::{Given, find, message_of_another, message_of_ours};
+use crate::cli::commands::inspector;
+use crate::cli::exit::Failure;
+use crate::cli::output;
+use crate::error::Error;
+use crate::protocol::annotations::Annotations;
+use crate::protocol::encode::Meta;
+use crate::protocol::meta;
+use crate::protocol::names::{QueueName, check_path};
+use crate::protocol::periodic::{Definition, Overlap, PeriodicError, overlap_key, overlap_limit};
+use crate::protocol::tracking::{Lock, LockMode};
+use crate::task::error::chain;
+use crate::task::{PeriodicEntry, Registration, Registry, RegistryError};
+
+pub(super) async fn run(program: &Program, args: &PeriodicAdd) -> Result<(), Failure> {
+    let registry = match Registry::collect() {
+        Err(RegistryError::Empty) => Registry::new(),
+        registry => registry?,
+    };
+    let task = match args.language {
+        None | Some(Language::Rust) => find(&registry, &args.path, args.language)?,
+        Some(Language::Python | Language::Go) => None,
+    };
+    let queue = match (&args.queue, task.and_then(|task| task.options.queue)) {
+        (Some(queue), _) => queue.clone(),
+        (None, Some(queue)) => QueueName::parse(queue)?,
+        (None, None) => QueueName::default(),
+    };
+    let entry = entry(args, task, queue)?;
+    let (size, limit) = (entry.definition.len(), program.settings.config.client.max_message);
+    if size > limit {
+        return Err(Error::TooLarge { task: args.path.clone(), size, limit }.into());
+    }
+    let inspector = inspector(program).await?;
+    let is_new = inspector.define_entry(&entry, args.replace).await?;
+    if !is_new {
+        return Err(Failure::usage(format!(
+            "{} has a periodic task {} already: --replace replaces it",
+            entry.queue, args.name
+        )));
+    }
+    let tasks = inspector.periodic(std::slice::from_ref(&entry.queue)).await?;
+    let task = tasks.iter().find(|task| task.name == args.name);
+    let next = task.and_then(|task| task.next_ms.first().copied());
+    if args.output.json {
+        return output::json(&json!({ "name": args.name, "queue": entry.queue.as_str(), "next_ms": next }));
+    }
+    let next = next.map_or_else(|| "while it is paused, never".into(), output::moment);
+    output::print(&output::clean(&format!("defined {} in {}; next: {next}", args.name, entry.queue)))
+}
+
+/// The definition, checked.
+fn entry(
+    args: &PeriodicAdd,
+    task: Option<&'static Registration>,
+    queue: QueueName,
+) -> Result<PeriodicEntry, Failure> {
+    let given = Given::parse(args.arguments.as_deref())?;
+    let (overlap, missed) = (args.overlap.unwrap_or_default(), args.missed.unwrap_or_default());
+    let of_task = task.map(|task| &task.options);
+    let is_ours = matches!(args.language, None | Some(Language::Rust));
+    let message = if is_ours {
+        check_path(&args.path).map_err(|error| Failure::usage(error.to_string()))?;
+        let lock = (overlap == Overlap::Skip)
+            .then(|| Lock::of_key(LockMode::UntilDone, &args.path, &overlap_key(&args.name)));
+        let keep = args.keep.or_else(|| of_task?.keep).map(meta::milliseconds);
+        let timeout_ms = args.timeout.map(meta::milliseconds);
+        let keep_ms = keep.or(lock.map(|_| 0));
+        let meta = Meta { retry: args.retry, timeout_ms, keep_ms, lock, ..Meta::default() };
+        let mut annotations = Annotations::default();
+        if overlap == Overlap::Queue {
+            annotations.limits.push(overlap_limit(&queue, &args.name).map_err(Error::from)?);
+        }
+        message_of_ours(&args.path, task, &given, meta, &annotations)?
+    } else {
+        if overlap != Overlap::Allow {
+            return Err(refused(PeriodicError::Foreign { name: args.name.clone() }));
+        }
+        if args.timeout.is_some() || args.keep.is_some() || args.expires.is_some() {
+            return Err(Failure::usage(
+                "a message for Python or Go has no place for a timeout, a record or an expiry: leave out --timeout, --keep and --expires",
+            ));
+        }
+        message_of_another(&args.path, args.language, args.retry, given)?
+    };
+    let expires = args.expires.or_else(|| of_task?.expires);
+    let definition = Definition {
+        tz: args.tz.clone(),
+        overlap,
+        missed,
+        expires_ms: expires.map(meta::milliseconds),
+        ..Definition::new(args.cron.trim(), message, is_ours)
+    };
+    PeriodicEntry::new(queue, args.name.clone(), &definition).map_err(refused)
+}
+
+/// What was given cannot be a periodic task.
+fn refused(error: PeriodicError) -> Failure {
+    Failure::usage(chain(&error))
+}
