@@ -114,6 +114,9 @@ mod error;
 // Short texts are a matter of all features, packets and output of one.
 #[cfg_attr(not(feature = "worker"), allow(dead_code))]
 mod excerpt;
+#[cfg(feature = "broker")]
+#[cfg_attr(not(all(feature = "client", feature = "sweeper", feature = "inspect")), allow(dead_code))]
+mod flow;
 #[cfg(feature = "inspect")]
 pub mod inspect;
 pub mod isolation;
@@ -143,10 +146,12 @@ pub use crate::broker::{BrokerError, BrokerErrorKind};
 pub use crate::cli::main;
 #[cfg(feature = "client")]
 pub use crate::client::{
-    BulkError, Client, Conflict, Enqueued, Fate, Handle, NextEnqueue, Progress, WaitError,
+    BulkError, Client, Conflict, Enqueued, Fate, FlowHandle, Handle, NextEnqueue, Progress, WaitError,
 };
 #[cfg(feature = "broker")]
 pub use crate::error::Error;
+#[cfg(feature = "client")]
+pub use crate::flow::{FlowNode, FlowTree};
 #[cfg(feature = "inspect")]
 #[doc(inline)]
 pub use crate::inspect::Inspector;
@@ -154,6 +159,7 @@ pub use crate::protocol::annotations::{HeaderError, TraceError};
 pub use crate::protocol::call_id::{CallId, CallIdError};
 pub use crate::protocol::call_state::{CallState, Cancelled};
 pub use crate::protocol::encode::EncodeError;
+pub use crate::protocol::flow::PlanError;
 pub use crate::protocol::limit::{Limit, LimitError, LimitName, Period};
 pub use crate::protocol::names::{NameError, PathError, QueueName};
 pub use crate::protocol::timestamp::{Timestamp, TimestampRangeError};
@@ -162,8 +168,9 @@ pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};
 #[cfg(feature = "sweeper")]
 pub use crate::sweeper::{SweepReport, Sweeper};
 pub use crate::task::{
-    Call, Context, GoTask, IntoCall, MissingState, Next, Overflow, PyTask, QueueChoice, Registry,
-    RegistryError, State, States, Task, TaskError, Unique,
+    Call, Chain, Context, Flow, FlowFailure, FlowPart, GoTask, Group, IntoCall, IntoFlow, Members,
+    MissingState, Next, Overflow, PyTask, QueueChoice, Registry, RegistryError, State, States, Step, Takes,
+    Task, TaskError, Unique, chain, group, group_of,
 };
 #[cfg(feature = "worker")]
 #[doc(inline)]

@@ -15,6 +15,7 @@ use crate::broker::{
 };
 use crate::config::{Config, DeadConfig, SweeperConfig};
 use crate::error::Error;
+use crate::flow::Flows;
 use crate::protocol::keys::{self, QUEUES, QueueKeys};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::repeats::Repeats;
@@ -59,6 +60,7 @@ pub struct Sweeper {
     /// Why the names of the queues cannot be read: their key has another type. It was logged.
     nameless: Option<BrokerError>,
     timetable: Arc<Timetable>,
+    flows: Flows,
     /// The queues for which it was logged that dead letters cannot be written.
     unburied: Mutex<Repeats<String>>,
     /// Is told of each burial.
@@ -87,6 +89,8 @@ pub struct SweepReport {
     pub balanced: i64,
     /// Calls whose time had come, which were moved into the queue.
     pub promoted: u64,
+    /// Outcomes of steps of flows, and what follows from them, that others had left.
+    pub delivered: u64,
 }
 
 impl SweepReport {
@@ -95,6 +99,7 @@ impl SweepReport {
         self.buried += other.buried;
         self.balanced += other.balanced;
         self.promoted += other.promoted;
+        self.delivered += other.delivered;
     }
 }
 
@@ -126,6 +131,7 @@ impl Sweeper {
 
     pub(crate) fn with_broker(broker: Broker, config: SweeperConfig, dead: DeadConfig) -> Self {
         let timetable = Arc::new(Timetable::new(broker.clone(), WorkerId::random()));
+        let flows = Flows::new(broker.clone());
         let (registered, found, foreign) = Default::default();
         let unburied = Mutex::new(Repeats::new(1));
         Self {
@@ -140,6 +146,7 @@ impl Sweeper {
             unburied,
             burials: None,
             timetable,
+            flows,
         }
     }
 
@@ -194,6 +201,7 @@ impl Sweeper {
                         buried = report.buried,
                         balanced = report.balanced,
                         promoted = report.promoted,
+                        delivered = report.delivered,
                         "swept"
                     );
                 }
@@ -373,6 +381,7 @@ impl Sweeper {
                 "found messages that wait for limits which do not know them"
             );
         }
+        report.delivered = self.flows.sweep(keys, began.as_millis() as u64).await?;
         forgotten.map(|()| report)
     }
 

@@ -20,7 +20,7 @@ const ATTEMPTS: &str = "write `max_attempts = 4`";
 const TWICE: &str = "`retry = 3` and `max_attempts = 4` say the same: keep one of them";
 
 /// As in `src/protocol/names.rs` of `delayed`, whose tests hold the two together.
-const SUFFIXES: [&str; 16] = [
+const SUFFIXES: [&str; 18] = [
     "_noti",
     "_hand",
     "_processing",
@@ -37,6 +37,8 @@ const SUFFIXES: [&str; 16] = [
     "_cancelled",
     "_done",
     "_finished",
+    "_outbox",
+    "_flows",
 ];
 const MAX_QUEUE_NAME: usize = 200;
 const QUEUES: &str = "delayed_queues";

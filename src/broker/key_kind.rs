@@ -33,11 +33,13 @@ pub(crate) enum KeyKind {
     Finished,
     Paused,
     Parked,
+    Outbox,
+    Flows,
 }
 
 impl KeyKind {
     /// All kinds.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Notifications,
         Self::Hand,
         Self::Processing,
@@ -53,6 +55,8 @@ impl KeyKind {
         Self::Finished,
         Self::Paused,
         Self::Parked,
+        Self::Outbox,
+        Self::Flows,
     ];
 
     /// The suffix that is appended to the queue's name.
@@ -73,6 +77,8 @@ impl KeyKind {
             Self::Finished => "_finished",
             Self::Paused => "_paused",
             Self::Parked => "_parked",
+            Self::Outbox => "_outbox",
+            Self::Flows => "_flows",
         }
     }
 
@@ -92,6 +98,8 @@ impl KeyKind {
             Self::Finished => "finished calls",
             Self::Paused => "since when the queue is paused",
             Self::Parked => "the names of limits",
+            Self::Outbox => "what is to be done for flows",
+            Self::Flows => "the ids of flows",
         }
     }
 
@@ -107,10 +115,10 @@ impl KeyKind {
                 pipe.cmd("LINDEX").arg(key).arg(0).cmd("LINDEX").arg(key).arg(-1);
                 return;
             }
-            Self::Processing | Self::Deaths | Self::Later => {
+            Self::Processing | Self::Deaths | Self::Later | Self::Outbox => {
                 pipe.cmd("HRANDFIELD").arg(key).arg(1).arg("WITHVALUES")
             }
-            Self::Workers | Self::Due | Self::Cancelled | Self::Done => {
+            Self::Workers | Self::Due | Self::Cancelled | Self::Done | Self::Flows => {
                 pipe.cmd("ZRANGE").arg(key).arg(0).arg(0)
             }
             Self::Parked => pipe.cmd("SRANDMEMBER").arg(key).arg(1),
@@ -139,7 +147,10 @@ impl KeyKind {
             (Self::Parked, Value::Array(names)) => Some(names.first().is_some_and(is_limit)),
             (Self::Due, Value::Array(members)) => Some(members.first().is_some_and(is_entry)),
             (Self::Later, Value::Array(pair)) => Some(is_scheduled(pair)),
-            (Self::Cancelled | Self::Done, Value::Array(ids)) => Some(ids.first().is_some_and(is_id)),
+            (Self::Cancelled | Self::Done | Self::Flows, Value::Array(ids)) => {
+                Some(ids.first().is_some_and(is_id))
+            }
+            (Self::Outbox, Value::Array(pair)) => Some(is_delivery(pair)),
             _ => Some(false),
         }
     }
@@ -185,6 +196,12 @@ fn is_entry(value: &Value) -> bool {
 
 fn is_id(value: &Value) -> bool {
     matches!(value, Value::BulkString(id) if id.len() == 16)
+}
+
+/// Whether this is how a step ended, or what a flow has to do.
+fn is_delivery(pair: &[Value]) -> bool {
+    let [Value::BulkString(what), Value::BulkString(_)] = pair else { return false };
+    matches!(what.len(), 16 | 21)
 }
 
 fn is_scheduled(pair: &[Value]) -> bool {
@@ -259,6 +276,8 @@ mod tests {
             (KeyKind::Done, texts(&["0123456789abcdef"]), texts(&["anna"])),
             (KeyKind::Finished, entry("task"), entry("message")),
             (KeyKind::Parked, texts(&["github"]), texts(&["two words"])),
+            (KeyKind::Outbox, texts(&["0123456789abcdef", "x"]), texts(&["anna", "x"])),
+            (KeyKind::Flows, texts(&["0123456789abcdef"]), texts(&["anna"])),
             (KeyKind::Paused, text("17 anna at home"), text("yes")),
         ] {
             assert_eq!(fits(kind, ours), Some(true), "{kind:?}");

@@ -9,6 +9,7 @@ mod commands;
 mod connection;
 mod error;
 mod finished;
+mod flows;
 mod key_kind;
 mod kill_requests;
 mod lease;
@@ -42,6 +43,7 @@ pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
 #[cfg_attr(not(feature = "worker"), allow(unused_imports))]
 pub(crate) use self::finished::ListedCall;
+pub(crate) use self::flows::{Delivery, FlowInfo, FlowKeys, NodeState, Outcome};
 pub(crate) use self::key_kind::KeyKind;
 pub(crate) use self::kill_requests::{KillAnswer, KillRequest, digest};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};
@@ -56,11 +58,11 @@ pub(crate) use self::server::ServerFacts;
 pub(crate) use self::target::Target;
 pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
-    Bound, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishedCall,
-    ForeignLists, KillAdded, MAX_ACQUIRED, MAX_BATCH, MAX_DEFERRED, MAX_FINISHED, MAX_SCHEDULED,
+    Bound, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Ended, Entry, FinishedCall,
+    ForeignLists, KillAdded, MAX_ACQUIRED, MAX_BATCH, MAX_DEFERRED, MAX_FINISHED, MAX_JOINED, MAX_SCHEDULED,
     MAX_SUBMITTED, MAX_WAKING, NewKillRequest, Owned, Paused, PickUpRequest, Place, Promoted, Ready,
     ReconcileRequest, Reconciled, RetryLaterRequest, Revived, RunNotes, Scheduled, Started, Submission,
-    Submitted, Verdict, Waking,
+    Submitted, ToDo, ToDoKind, Verdict, Waking,
 };
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]

@@ -118,6 +118,9 @@ scripts! {
     PARK = "park";
     UNPARK = "unpark";
     DEFER = "defer";
+    JOIN = "join";
+    CLOSE = "close";
+    REOPEN = "reopen";
 }
 
 /// Appends requests that load all scripts, so that no call has to be sent twice.

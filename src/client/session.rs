@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::runtime::Handle;
 
-use crate::broker::{Broker, Entry, Ready, Record};
+use crate::broker::{Broker, Entry, FlowKeys, Ready, Record};
 use crate::client::bulk::{ALWAYS_TAKEN, Bulk, BulkError};
 use crate::client::coalesce::Coalescer;
 use crate::client::patience::Until;
@@ -15,6 +15,7 @@ use crate::client::schedule::Later;
 use crate::client::submitter::Submitter;
 use crate::client::{Conflict, Written, keys, schedule, submit};
 use crate::error::Error;
+use crate::flow::Flows;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::Cancelled;
 use crate::protocol::names::QueueName;
@@ -97,7 +98,11 @@ impl Session {
         id: CallId,
         until: Until,
     ) -> Result<Cancelled, Error> {
-        let by = here();
+        let (by, keys) = (here(), FlowKeys::new(queue, id));
+        let flows = Flows::new(self.broker.clone());
+        if until.retry(async |_| flows.cancel(&keys, &by).await).await? {
+            return Ok(Cancelled::Running);
+        }
         let ids = [id];
         let found =
             until.retry(async |end| self.broker.by(end).cancel_anywhere(queue, &ids, &by).await).await?;

@@ -41,6 +41,10 @@ pub struct QueueKeys {
     pub paused: String,
     /// SET: the names of limits for which messages of the queue wait.
     pub parked: String,
+    /// HASH: what is to be done for flows: the id of a step → how it ended, or what a flow has to do → since when.
+    pub outbox: String,
+    /// ZSET: id of a flow → when it is forgotten, in milliseconds since 1970.
+    pub flows: String,
     /// The channel on which that process is told of a call that is due before all others.
     pub due_channel: String,
     /// The channel on which workers are told that the queue is paused or resumed.
@@ -68,6 +72,8 @@ impl QueueKeys {
             finished: format!("{queue}_finished"),
             paused: format!("{queue}_paused"),
             parked: format!("{queue}_parked"),
+            outbox: format!("{queue}_outbox"),
+            flows: format!("{queue}_flows"),
             due_channel: due_channel(queue.as_str()),
             paused_channel: format!("{queue}{PAUSED_CHANNEL}"),
         }
@@ -99,6 +105,12 @@ pub const LOCK: &str = ":u:";
 #[must_use]
 pub fn record(queue: &QueueName, id: CallId) -> String {
     format!("{queue}:c:{}", hex(id.as_bytes()))
+}
+
+/// HASH: a flow: its tree and what is known of it.
+#[must_use]
+pub fn flow(queue: &QueueName, id: CallId) -> String {
+    format!("{queue}:f:{}", hex(id.as_bytes()))
 }
 
 /// STRING: the lock of a unique call.

@@ -7,6 +7,7 @@ pub mod call_id;
 pub(crate) mod call_state;
 pub mod decode;
 pub mod encode;
+pub(crate) mod flow;
 pub mod info;
 pub mod keys;
 pub mod limit;
