@@ -18,6 +18,13 @@ struct Changes {
     steps: u64,
 }
 
+impl Changes {
+    fn run_again(&mut self, step: u32, round: u32) {
+        self.dropped.extend(["o", "v", "r"].map(|letter| format!("{letter}{step}")));
+        self.set.push((format!("g{step}"), round.to_string()));
+    }
+}
+
 impl Flows {
     /// Lets a flow go on. Returns how many steps run again, or will; `None` if it goes on already, succeeded, or is not known.
     pub(crate) async fn reopen(&self, keys: &FlowKeys) -> Result<Option<u64>, BrokerError> {
@@ -68,12 +75,7 @@ impl Flows {
             match state.node.kind {
                 Kind::Step => {
                     changes.steps += 1;
-                    changes.dropped.extend([
-                        format!("o{number}"),
-                        format!("v{number}"),
-                        format!("r{number}"),
-                    ]);
-                    changes.set.push((format!("g{number}"), round.to_string()));
+                    changes.run_again(number, round);
                     return Ok(false);
                 }
                 Kind::Chain | Kind::Group { .. } => {
@@ -86,12 +88,11 @@ impl Flows {
                 changes.set.push((format!("k{number}"), succeeded.to_string()));
                 changes.set.push((format!("b{number}"), "0".to_owned()));
             }
-            if succeeded == count && number != 0 {
-                changes.set.push((format!("o{number}"), "succeeded".to_owned()));
-                return Ok(true);
+            match succeeded == count {
+                true => changes.set.push((format!("o{number}"), "succeeded".to_owned())),
+                false => changes.dropped.push(format!("o{number}")),
             }
-            changes.dropped.push(format!("o{number}"));
-            Ok(false)
+            Ok(succeeded == count)
         })
     }
 

@@ -99,3 +99,8 @@ pub(crate) async fn gated(n: String, gate: PathBuf, ctx: Context) -> Result<Stri
 pub(crate) async fn alert(failure: FlowFailure) {
     note(&format!("alert {} {} {}", failure.task, failure.state, failure.reason));
 }
+
+#[delayed::task(name = "flows.words_of", queue = "q")]
+pub(crate) async fn words_of(of: (String, String)) -> String {
+    format!("{} {}", of.0, of.1)
+}
