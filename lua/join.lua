@@ -7,7 +7,7 @@
 --
 -- KEYS[1]  flow    HASH  its tree and what is known of it: `n` and the number of a node -> what it is, `o` -> how it
 --                        ended, `v` -> its result, `r` -> why it failed, `g` -> its round, `k` -> how many members of a
---                        group have ended, `b` -> how many of them failed
+--                        group have ended, `b` -> how many of them failed; `done`: how many steps have ended
 -- KEYS[2]  outbox  HASH  what is to be done -> since when, in milliseconds since 1970
 -- ARGV[1]  id    of the flow (16 bytes)
 -- ARGV[…]  for each step, at most 100: its number, its round, the state in which it ended, and the name and the value of a
@@ -85,11 +85,16 @@ for i = FIRST, #ARGV, FIELDS do
       if field ~= '' then
         redis.call('HSET', KEYS[1], (field == 'result' and 'v' or 'r') .. number, value)
       end
-      if not ok and number ~= on_error then
-        redis.call('HSETNX', KEYS[1], 'failed', number)
-      end
-      if not is_over and number ~= on_error then
-        climb(tonumber(number), ok)
+      if number ~= on_error then
+        if not ok then
+          redis.call('HSETNX', KEYS[1], 'failed', number)
+        end
+        if string.find(known, '^.\161s') then
+          redis.call('HINCRBY', KEYS[1], 'done', 1)
+        end
+        if not is_over then
+          climb(tonumber(number), ok)
+        end
       end
     end
   end

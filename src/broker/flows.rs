@@ -76,6 +76,8 @@ pub(crate) struct FlowInfo {
     pub(crate) state: Option<String>,
     /// The number of its steps.
     pub(crate) steps: u32,
+    /// How many of them have ended.
+    pub(crate) done: u32,
     /// The number of the call that is made if it fails.
     pub(crate) on_error: Option<u32>,
     /// The number of the first step that failed.
@@ -242,7 +244,9 @@ impl Broker {
     /// What is known of a flow; `None` if it has not begun, or is forgotten.
     pub(crate) async fn flow(&self, keys: &FlowKeys) -> Result<Option<FlowInfo>, BrokerError> {
         let mut command = redis::cmd("HMGET");
-        command.arg(&keys.flow).arg(&["keep", "state", "steps", "on_error", "failed", "began", "ended"]);
+        command
+            .arg(&keys.flow)
+            .arg(&["keep", "state", "steps", "on_error", "failed", "began", "ended", "done"]);
         let values: Vec<Option<Vec<u8>>> = self.read("flow", &command).await?;
         let value = |place: usize| values.get(place).and_then(Option::as_ref);
         let Some(keep_ms) = number(value(0)) else { return Ok(None) };
@@ -254,7 +258,25 @@ impl Broker {
             failed: number(value(4)),
             began_ms: number(value(5)).unwrap_or(0),
             ended_ms: number(value(6)),
+            done: number(value(7)).unwrap_or(0),
         }))
+    }
+
+    /// Which of these calls are flows that have begun.
+    pub(crate) async fn are_flows(
+        &self,
+        queue: &QueueName,
+        ids: &[CallId],
+    ) -> Result<Vec<bool>, BrokerError> {
+        let mut pipe = redis::pipe();
+        for id in ids {
+            pipe.cmd("EXISTS").arg(keys::flow(queue, *id));
+        }
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = pipe.query_async(&mut self.commands.clone()).await;
+        found.map_err(|error| BrokerError::from_redis("flow", &error))
     }
 
     /// Nodes of a flow; `None` for one that it has not.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use tokio::runtime::Handle;
 
-use crate::broker::{Broker, Entry, FlowKeys, Ready, Record};
+use crate::broker::{Broker, Entry, Ready, Record};
 use crate::client::bulk::{ALWAYS_TAKEN, Bulk, BulkError};
 use crate::client::coalesce::Coalescer;
 use crate::client::patience::Until;
@@ -98,14 +98,10 @@ impl Session {
         id: CallId,
         until: Until,
     ) -> Result<Cancelled, Error> {
-        let (by, keys) = (here(), FlowKeys::new(queue, id));
-        let flows = Flows::new(self.broker.clone());
-        if until.retry(async |_| flows.cancel(&keys, &by).await).await? {
-            return Ok(Cancelled::Running);
-        }
-        let ids = [id];
-        let found =
-            until.retry(async |end| self.broker.by(end).cancel_anywhere(queue, &ids, &by).await).await?;
+        let by = here();
+        let found = until
+            .retry(async |end| Flows::new(self.broker.by(end)).cancel_calls(queue, &[id], &by).await)
+            .await?;
         Ok(found.first().copied().unwrap_or(Cancelled::NotFound))
     }
 

@@ -1,16 +1,41 @@
 //! Cancels flows, and the rest of a group that has failed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Flows;
 use super::walk::Walk;
 use crate::broker::{BrokerError, FlowKeys, ToDo, ToDoKind};
 use crate::protocol::call_id::CallId;
+use crate::protocol::call_state::Cancelled;
 use crate::protocol::decode::from_slice;
 use crate::protocol::flow::{Member, Step};
 use crate::protocol::names::QueueName;
 
+/// How many calls are looked at in one request.
+const LOOKED_AT: usize = 500;
+
 impl Flows {
+    /// Cancels calls, flows among them. Returns the state in which each was found.
+    pub(crate) async fn cancel_calls(
+        &self,
+        queue: &QueueName,
+        ids: &[CallId],
+        by: &str,
+    ) -> Result<Vec<Cancelled>, BrokerError> {
+        let mut flows = HashMap::new();
+        for part in ids.chunks(LOOKED_AT) {
+            for (id, is_flow) in part.iter().zip(self.broker.are_flows(queue, part).await?) {
+                if is_flow && self.cancel(&FlowKeys::new(queue, *id), by).await? {
+                    flows.insert(*id, Cancelled::Running);
+                }
+            }
+        }
+        let others: Vec<CallId> = ids.iter().filter(|id| !flows.contains_key(id)).copied().collect();
+        let found = self.broker.cancel_anywhere(queue, &others, by).await?;
+        flows.extend(others.into_iter().zip(found));
+        Ok(ids.iter().map(|id| flows.get(id).copied().unwrap_or(Cancelled::NotFound)).collect())
+    }
+
     /// Cancels a flow: its steps that have not ended, and those that would follow. Returns false if it had ended, or has not begun.
     pub(crate) async fn cancel(&self, keys: &FlowKeys, by: &str) -> Result<bool, BrokerError> {
         if !self.broker.close(keys, "cancelled", &[("by", by.as_bytes())]).await? {

@@ -38,6 +38,10 @@ impl Flows {
         if let Some(number) = self.broker.flow(keys).await?.and_then(|info| info.on_error) {
             changes.run_again(number, round);
         }
+        if let Some(info) = self.broker.flow(keys).await? {
+            let done = u64::from(info.steps).saturating_sub(changes.steps);
+            changes.set.push(("done".to_owned(), done.to_string()));
+        }
         self.write_changes(keys, &mut changes).await?;
         if self.broker.reopen(keys, round).await? == 0 {
             return Ok(None);

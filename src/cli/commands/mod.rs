@@ -7,6 +7,7 @@ mod dead;
 mod dev;
 mod doctor;
 mod enqueue;
+mod flows;
 mod kill;
 mod limits;
 mod pause;
@@ -49,6 +50,7 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Peek(args) => peek::run(&program, &args).await?,
         Command::Limits(verb) => limits::run(&program, &verb).await?,
         Command::Calls(verb) => calls::run(&program, verb).await?,
+        Command::Flows(verb) => flows::run(&program, verb).await?,
         Command::Dead(verb) => dead::run(&program, verb).await?,
         Command::Purge(args) => purge::run(&program, &args).await?,
         Command::Doctor(output) => return doctor::run(&program, output).await,
