@@ -159,9 +159,9 @@ pub use crate::protocol::annotations::{HeaderError, TraceError};
 pub use crate::protocol::call_id::{CallId, CallIdError};
 pub use crate::protocol::call_state::{CallState, Cancelled};
 pub use crate::protocol::encode::EncodeError;
-pub use crate::protocol::flow::PlanError;
 pub use crate::protocol::limit::{Limit, LimitError, LimitName, Period};
 pub use crate::protocol::names::{NameError, PathError, QueueName};
+pub use crate::protocol::plan_error::PlanError;
 pub use crate::protocol::timestamp::{Timestamp, TimestampRangeError};
 #[cfg(feature = "worker")]
 pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};

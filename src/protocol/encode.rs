@@ -11,10 +11,10 @@ use crate::protocol::annotations::{Annotations, HeaderError, TraceContext, Trace
 use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{MAX_DEPTH, Reader};
-use crate::protocol::flow::PlanError;
 use crate::protocol::limit::LimitError;
 use crate::protocol::meta;
 use crate::protocol::names::PathError;
+use crate::protocol::plan_error::PlanError;
 use crate::protocol::tracking::Lock;
 
 /// Why a call could not be written.
