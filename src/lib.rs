@@ -186,6 +186,12 @@ pub use delayed_macros::task;
 #[derive(Debug)]
 pub struct Readme;
 
+/// Compiles the program of the document on flows as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/flows.md")]
+#[derive(Debug)]
+pub struct Flows;
+
 /// Used by the code that `#[delayed::task]` generates, and by our own tests. May change in any release.
 #[doc(hidden)]
 pub mod __private {

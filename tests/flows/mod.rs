@@ -6,6 +6,7 @@ mod tasks;
 mod cancels;
 mod failures;
 mod faults;
+mod operated;
 mod results;
 
 use delayed::{CallState, Client, FlowHandle, FlowTree, IntoFlow, WaitError};
@@ -59,6 +60,18 @@ impl Site {
         wait::until_ok(PATIENCE, || match self.runtime.block_on(handle.state()).unwrap() {
             Some(found) if found == state => Ok(()),
             found => Err(format!("the flow to be {state}, not {found:?}")),
+        });
+    }
+
+    /// Waits until so many gated steps of a flow are cancelled.
+    #[track_caller]
+    fn wait_cancelled<R>(&self, handle: &FlowHandle<R>, count: usize) {
+        wait::until_ok(PATIENCE, || {
+            let tree = self.tree(handle).to_string();
+            match tree.matches("flows.gated  cancelled").count() {
+                found if found == count => Ok(()),
+                _ => Err(format!("{count} steps to be cancelled:\n{tree}")),
+            }
         });
     }
 
