@@ -15,6 +15,7 @@
 -- KEYS[8]  deaths         HASH  messages that died with their workers
 -- KEYS[9]  due            ZSET  calls that are to run later
 -- KEYS[10]  paused        STRING  since when, in milliseconds since 1970, a space, and by whom
+-- KEYS[11]  outbox        HASH  what is to be done for flows
 -- KEYS[…]  the live keys of slots, at most 1000  STRING
 -- ARGV[1]  lease      in milliseconds
 -- ARGV[2]  worker id
@@ -32,7 +33,7 @@
 redis.call('HLEN', KEYS[1]) -- PEXPIRE would take any type
 local orders = redis.call('HGETALL', KEYS[3])
 local now = now_ms()
-local found = redis.call('EXISTS', KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9])
+local found = redis.call('EXISTS', KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[11])
   + redis.call('ZCOUNT', KEYS[2], '-inf', now - ARGV[4])
 
 local function is_foreign(key)
@@ -47,7 +48,7 @@ if known == 0 then
   redis.call('PEXPIRE', KEYS[1], 4 * lease)
 end
 redis.call('ZADD', KEYS[2], now + lease, ARGV[2])
-for i = 11, #KEYS do
+for i = 12, #KEYS do
   redis.call('SET', KEYS[i], '1', 'PX', lease)
 end
 if #orders > 0 then

@@ -61,7 +61,7 @@ local options = options_of(message)
 if options then
   local queue = string.sub(KEYS[3], 1, -6)
   redis.pcall('ZREM', queue .. '_cancelled', options.i)
-  note_end(queue, options.i, options.s, options.u, now[1] * 1000 + math.floor(now[2] / 1000),
+  note_end(queue, options, now[1] * 1000 + math.floor(now[2] / 1000),
     ARGV[5] == 'expired' and ARGV[5] or 'dead', 'reason', ARGV[5], 'error', ARGV[6], 'attempt', ARGV[7], 'letter', id,
     'slot', ARGV[2])
 end

@@ -36,9 +36,10 @@ for i = 3, #ARGV do
   redis.call('ZREM', KEYS[1], 'c' .. id)
   if redis.call('HDEL', KEYS[2], id) == 1 then
     local options = options_of(message) or {}
+    options.i = id
     state = state == 'retrying' and state or 'scheduled'
     redis.pcall('ZREM', KEYS[3], id) -- of a cancellation before this one
-    note_end(queue, id, options.s, options.u, now, 'cancelled', 'by', by)
+    note_end(queue, options, now, 'cancelled', 'by', by)
   elseif not ENDED[state] then
     redis.call('ZADD', KEYS[3], now, id)
     if is_ours then

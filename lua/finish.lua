@@ -9,9 +9,9 @@
 -- ARGV[1]  seq      the number of this call: one more than the last that was applied
 -- ARGV[2]  queue    its name, with which the keys of the records and the locks begin
 -- ARGV[…]  for each call, at most 100: the wire id of its slot, its id (16 bytes), for how many milliseconds its record is
---          kept (empty: it has none), its lock (mode and digest; empty: none), the state in which it ended, how many
---          milliseconds its run took, which attempt that was, and the name and the value of one more field of its record
---          (an empty name: none)
+--          kept (empty: it has none), its lock (mode and digest; empty: none), of which flow it is a step (as in its
+--          message; empty: of none), the state in which it ended, how many milliseconds its run took, which attempt that
+--          was, and the name and the value of one more field of its record (an empty name: none)
 --
 -- Returns an array: for each call 1, or 0 when its slot owned nothing any more: then nothing was noted of it.
 -- Errors  STALE  another call was to come before this one, this one comes too late, or which one came
@@ -22,7 +22,7 @@
 --! include tracked
 --! include record
 
-local FIRST, FIELDS = 3, 9
+local FIRST, FIELDS = 3, 10
 local seq = tonumber(ARGV[1])
 local refused = out_of_order(KEYS[2], seq)
 if refused then
@@ -43,12 +43,12 @@ for place, message in ipairs(messages) do
       redis.call('HDEL', KEYS[3], redis.sha1hex(message))
     end
     local at = FIRST + (place - 1) * FIELDS
-    local id, keep, lock, state, took, attempt, field = unpack(ARGV, at + 1, at + 7)
-    local more = field == '' and at + FIELDS or at + 7 -- from there on: nothing, or the field and its value
+    local id, keep, lock, member, state, took, attempt, field = unpack(ARGV, at + 1, at + 8)
+    local more = field == '' and at + FIELDS or at + 8 -- from there on: nothing, or the field and its value
     ids[#ids + 1] = id
+    local call = { i = id, s = tonumber(keep), u = lock ~= '' and lock, m = member ~= '' and member }
     note_end(
-      ARGV[2], id, tonumber(keep), lock ~= '' and lock, now, state, 'began', now - took, 'attempt', attempt,
-      'slot', ARGV[at], unpack(ARGV, more, at + 8)
+      ARGV[2], call, now, state, 'began', now - took, 'attempt', attempt, 'slot', ARGV[at], unpack(ARGV, more, at + 9)
     )
   end
 end

@@ -38,7 +38,7 @@ if count > 0 then
       local options = options_of(message)
       if options then
         redis.pcall('ZREM', ARGV[2] .. '_cancelled', options.i)
-        note_end(ARGV[2], options.i, options.s, options.u, now, 'cancelled', 'by', 'purge')
+        note_end(ARGV[2], options, now, 'cancelled', 'by', 'purge')
       end
     end
   end

@@ -170,7 +170,7 @@ for i = 1, #slots, step do
       redis.call('HDEL', KEYS[3], id) -- last, so that nothing is lost
       local options = options_of(message)
       if options and is_over then
-        note_end(KEYS[1], options.i, options.s, options.u, now, 'dead', 'reason', 'lost', 'letter', buried[#buried])
+        note_end(KEYS[1], options, now, 'dead', 'reason', 'lost', 'letter', buried[#buried])
       elseif options then
         note_state(KEYS[1], options.i, 'waiting')
       end

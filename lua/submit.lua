@@ -98,9 +98,9 @@ local function bury_oldest()
   if is_marked then
     redis.pcall('ZREM', marks, options.i)
     local by = redis.pcall('HGET', record_of(KEYS[1], options.i), 'by')
-    note_end(KEYS[1], options.i, options.s, options.u, now, 'cancelled', 'by', type(by) == 'string' and by or '')
+    note_end(KEYS[1], options, now, 'cancelled', 'by', type(by) == 'string' and by or '')
   elseif options then
-    note_end(KEYS[1], options.i, options.s, options.u, now, 'dead', 'reason', 'overflow', 'error', detail, 'letter', letter)
+    note_end(KEYS[1], options, now, 'dead', 'reason', 'overflow', 'error', detail, 'letter', letter)
   end
 end
 

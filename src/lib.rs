@@ -117,6 +117,9 @@ mod error;
 // Short texts are a matter of all features, packets and output of one.
 #[cfg_attr(not(feature = "worker"), allow(dead_code))]
 mod excerpt;
+#[cfg(feature = "broker")]
+#[cfg_attr(not(all(feature = "client", feature = "sweeper", feature = "inspect")), allow(dead_code))]
+mod flow;
 #[cfg(feature = "inspect")]
 pub mod inspect;
 pub mod isolation;
@@ -146,10 +149,12 @@ pub use crate::broker::{BrokerError, BrokerErrorKind};
 pub use crate::cli::main;
 #[cfg(feature = "client")]
 pub use crate::client::{
-    BulkError, Client, Conflict, Enqueued, Fate, Handle, NextEnqueue, Progress, WaitError,
+    BulkError, Client, Conflict, Enqueued, Fate, FlowHandle, Handle, NextEnqueue, Progress, WaitError,
 };
 #[cfg(feature = "broker")]
 pub use crate::error::Error;
+#[cfg(feature = "client")]
+pub use crate::flow::{FlowNode, FlowTree};
 #[cfg(feature = "inspect")]
 #[doc(inline)]
 pub use crate::inspect::Inspector;
@@ -162,6 +167,7 @@ pub use crate::protocol::encode::EncodeError;
 pub use crate::protocol::limit::{Limit, LimitError, LimitName, Period};
 pub use crate::protocol::names::{NameError, PathError, QueueName};
 pub use crate::protocol::periodic::{Missed, Overlap, PeriodicError, PolicyError};
+pub use crate::protocol::plan_error::PlanError;
 pub use crate::protocol::timestamp::{Timestamp, TimestampRangeError};
 #[cfg(feature = "worker")]
 pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};
@@ -170,8 +176,9 @@ pub use crate::sweeper::{SweepReport, Sweeper};
 #[cfg(feature = "periodic")]
 pub use crate::task::Periodic;
 pub use crate::task::{
-    Call, Context, GoTask, IntoCall, MissingState, Next, Overflow, PyTask, QueueChoice, Registry,
-    RegistryError, State, States, Task, TaskError, Unique,
+    Call, Chain, Context, Flow, FlowFailure, FlowPart, GoTask, Group, IntoCall, IntoFlow, Members,
+    MissingState, Next, Overflow, PyTask, QueueChoice, Registry, RegistryError, State, States, Step, Takes,
+    Task, TaskError, Unique, chain, group, group_of,
 };
 #[cfg(feature = "worker")]
 #[doc(inline)]
@@ -185,6 +192,12 @@ pub use delayed_macros::task;
 #[doc = include_str!("../README.md")]
 #[derive(Debug)]
 pub struct Readme;
+
+/// Compiles the program of the document on flows as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/flows.md")]
+#[derive(Debug)]
+pub struct Flows;
 
 /// Used by the code that `#[delayed::task]` generates, and by our own tests. May change in any release.
 #[doc(hidden)]

@@ -17,6 +17,7 @@ use crate::broker::{
 };
 use crate::config::{Config, DeadConfig, SweeperConfig};
 use crate::error::Error;
+use crate::flow::Flows;
 use crate::protocol::keys::{self, QUEUES, QueueKeys};
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::repeats::Repeats;
@@ -61,6 +62,7 @@ pub struct Sweeper {
     /// Why the names of the queues cannot be read: their key has another type. It was logged.
     nameless: Option<BrokerError>,
     timetable: Arc<Timetable>,
+    flows: Flows,
     /// The queues for which it was logged that dead letters cannot be written.
     unburied: Mutex<Repeats<String>>,
     /// Is told of each burial.
@@ -89,6 +91,8 @@ pub struct SweepReport {
     pub balanced: i64,
     /// Calls whose time had come, which were moved into the queue.
     pub promoted: u64,
+    /// Outcomes of steps of flows, and what follows from them, that others had left.
+    pub delivered: u64,
 }
 
 impl SweepReport {
@@ -97,6 +101,7 @@ impl SweepReport {
         self.buried += other.buried;
         self.balanced += other.balanced;
         self.promoted += other.promoted;
+        self.delivered += other.delivered;
     }
 }
 
@@ -128,6 +133,7 @@ impl Sweeper {
 
     pub(crate) fn with_broker(broker: Broker, config: SweeperConfig, dead: DeadConfig) -> Self {
         let timetable = Arc::new(Timetable::new(broker.clone(), WorkerId::random()));
+        let flows = Flows::new(broker.clone());
         let (registered, found, foreign) = Default::default();
         let unburied = Mutex::new(Repeats::new(1));
         Self {
@@ -142,6 +148,7 @@ impl Sweeper {
             unburied,
             burials: None,
             timetable,
+            flows,
         }
     }
 
@@ -196,6 +203,7 @@ impl Sweeper {
                         buried = report.buried,
                         balanced = report.balanced,
                         promoted = report.promoted,
+                        delivered = report.delivered,
                         "swept"
                     );
                 }
@@ -376,6 +384,7 @@ impl Sweeper {
                 "requeued parked messages that their limits do not know"
             );
         }
+        report.delivered = self.flows.sweep(keys, began.as_millis() as u64).await?;
         forgotten.map(|()| report)
     }
 

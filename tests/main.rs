@@ -13,6 +13,7 @@ mod chaos_spans;
 mod client;
 mod conventions;
 mod faults;
+mod flows;
 mod followed;
 mod interop;
 mod isolation;

@@ -74,9 +74,15 @@ local function next_in_order(queue, lock)
   end
 end
 
--- Records that a call has ended, notifies its waiters, and frees its lock unless that holds for a fixed time: then the
--- next of some ordered calls may run. The record is kept for `keep` milliseconds. The fields are pairs; waiters get the state and the fields.
-local function note_end(queue, id, keep, lock, now, state, ...)
+-- Records that a call has ended, notifies its waiters, frees its lock unless that holds for a fixed time, so that the
+-- next of some ordered calls may run, and leaves the outcome in the outbox if it is a step of a flow. `call` has the
+-- options that `tracked` reads; its record is kept for `s` milliseconds. The fields are pairs; waiters get the state and
+-- the fields.
+local function note_end(queue, call, now, state, ...)
+  local id, keep, lock = call.i, call.s, call.u
+  if call.m then
+    redis.pcall('HSET', queue .. '_outbox', id, cmsgpack.pack({ now, call.m, state, ... }))
+  end
   if lock and string.sub(lock, 1, 1) ~= 'p' then
     if unlock(queue, id, lock) and string.sub(lock, 1, 1) == 'o' then
       next_in_order(queue, lock)

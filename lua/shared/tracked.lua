@@ -1,6 +1,6 @@
 -- tracked: the options of a message that its record and its lock need. Only this library's form has them, in the map
--- at its end: `i` is the id (16 bytes), `s` for how many milliseconds the record is kept, `u` the lock: its mode and
--- its digest (17 bytes).
+-- at its end: `i` is the id (16 bytes), `m` of which flow it is a step, `s` for how many milliseconds the record is kept,
+-- `u` the lock: its mode and its digest (17 bytes).
 
 local SIZES = { -- bytes of MessagePack behind a head, or of the length behind it (negative)
   [0xc4] = -1, [0xc5] = -2, [0xc6] = -4, [0xc7] = -1, [0xc8] = -2, [0xc9] = -4, [0xca] = 4, [0xcb] = 8, [0xcc] = 1,
@@ -61,7 +61,7 @@ local function options_of(message)
     value, from = behind(message, at)
     key, at = string.sub(message, from, value - 1), value
     at, from = behind(message, value)
-    if (key == 'i' and at - from == 16) or (key == 'u' and at - from == 17) then
+    if (key == 'i' and at - from == 16) or (key == 'u' and at - from == 17) or (key == 'm' and at - from > 24) then
       options[key] = string.sub(message, from, at - 1)
     elseif key == 's' then
       options.s = string.byte(message, value) % 128 * (value + 1 == at and 1 or 0)

@@ -44,6 +44,7 @@ fn structure(function: &Function, arguments: &[&Argument]) -> TokenStream {
     let encoder = local("encoder");
     let names = arguments.iter().map(|argument| &argument.name);
     let types = arguments.iter().map(|argument| &argument.ty);
+    let step = step(function, arguments);
     let encode = arguments.iter().map(|Argument { name, keyword, ty, .. }| {
         let mut value = name.clone();
         // Found by the user's name, and told at the user's type when that does not fit.
@@ -74,8 +75,40 @@ fn structure(function: &Function, arguments: &[&Argument]) -> TokenStream {
                 #(#encode)*
                 ::delayed::Call::new::<Self>(#encoder)
             }
+
+            #step
         }
     }
+}
+
+/// The function that makes a step of a flow: its first argument is what the part before it returns. None without arguments.
+fn step(function: &Function, arguments: &[&Argument]) -> Option<TokenStream> {
+    let (first, rest) = arguments.split_first()?;
+    if matches!(first.presence, Presence::Variadic(_)) {
+        return None;
+    }
+    let (encoder, count, output) = (local("encoder"), arguments.len(), function.output());
+    let about = format!(
+        "A step of a flow: a call of `{}` with the result of the part before it, and these arguments.",
+        function.plain_name()
+    );
+    let names = rest.iter().map(|argument| &argument.name);
+    let types = rest.iter().map(|argument| &argument.ty);
+    let encode = rest.iter().map(|Argument { name, keyword, ty, .. }| {
+        let mut value = name.clone();
+        value.set_span(name.span().located_at(ty.span()));
+        quote_spanned!(ty.span()=> <#ty as ::delayed::__private::EncodeArgument>::write(&#value, &mut #encoder, #keyword);)
+    });
+    let (first, keyword) = (&first.ty, &first.keyword);
+    Some(quote! {
+        #[doc = #about]
+        pub fn step(#(#names: #types),*) -> ::delayed::Step<#first, #output> {
+            let mut #encoder = ::delayed::__private::Encoder::new(#count);
+            <() as ::delayed::__private::EncodeArgument>::write(&(), &mut #encoder, #keyword);
+            #(#encode)*
+            ::delayed::Step::new::<Self>(#encoder)
+        }
+    })
 }
 
 fn registration(function: &Function, options: &Options, task: &Task, arguments: &[&Argument]) -> TokenStream {

@@ -22,7 +22,7 @@ const ATTEMPTS: &str = "write `max_attempts = 4`";
 const TWICE: &str = "`retry = 3` and `max_attempts = 4` mean the same: keep one of them";
 
 /// As in `src/protocol/names.rs` of `delayed`, whose tests hold the two together.
-const SUFFIXES: [&str; 17] = [
+const SUFFIXES: [&str; 19] = [
     "_noti",
     "_hand",
     "_processing",
@@ -40,6 +40,8 @@ const SUFFIXES: [&str; 17] = [
     "_cancelled",
     "_done",
     "_finished",
+    "_outbox",
+    "_flows",
 ];
 const MAX_QUEUE_NAME: usize = 200;
 const QUEUES: &str = "delayed_queues";

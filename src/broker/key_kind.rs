@@ -35,11 +35,13 @@ pub(crate) enum KeyKind {
     Paused,
     Parked,
     Periodic,
+    Outbox,
+    Flows,
 }
 
 impl KeyKind {
     /// All kinds.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Notifications,
         Self::Hand,
         Self::Processing,
@@ -56,6 +58,8 @@ impl KeyKind {
         Self::Paused,
         Self::Parked,
         Self::Periodic,
+        Self::Outbox,
+        Self::Flows,
     ];
 
     /// The suffix that is appended to the queue's name.
@@ -77,6 +81,8 @@ impl KeyKind {
             Self::Paused => "_paused",
             Self::Parked => "_parked",
             Self::Periodic => "_periodic",
+            Self::Outbox => "_outbox",
+            Self::Flows => "_flows",
         }
     }
 
@@ -97,6 +103,8 @@ impl KeyKind {
             Self::Paused => "since when the queue is paused",
             Self::Parked => "the names of limits",
             Self::Periodic => "periodic tasks",
+            Self::Outbox => "what is to be done for flows",
+            Self::Flows => "the ids of flows",
         }
     }
 
@@ -112,10 +120,10 @@ impl KeyKind {
                 pipe.cmd("LINDEX").arg(key).arg(0).cmd("LINDEX").arg(key).arg(-1);
                 return;
             }
-            Self::Processing | Self::Deaths | Self::Later | Self::Periodic => {
+            Self::Processing | Self::Deaths | Self::Later | Self::Periodic | Self::Outbox => {
                 pipe.cmd("HRANDFIELD").arg(key).arg(1).arg("WITHVALUES")
             }
-            Self::Workers | Self::Due | Self::Cancelled | Self::Done => {
+            Self::Workers | Self::Due | Self::Cancelled | Self::Done | Self::Flows => {
                 pipe.cmd("ZRANGE").arg(key).arg(0).arg(0)
             }
             Self::Parked => pipe.cmd("SRANDMEMBER").arg(key).arg(1),
@@ -145,7 +153,10 @@ impl KeyKind {
             (Self::Due, Value::Array(members)) => Some(members.first().is_some_and(is_entry)),
             (Self::Later, Value::Array(pair)) => Some(is_scheduled(pair)),
             (Self::Periodic, Value::Array(pair)) => Some(is_periodic(pair)),
-            (Self::Cancelled | Self::Done, Value::Array(ids)) => Some(ids.first().is_some_and(is_id)),
+            (Self::Cancelled | Self::Done | Self::Flows, Value::Array(ids)) => {
+                Some(ids.first().is_some_and(is_id))
+            }
+            (Self::Outbox, Value::Array(pair)) => Some(is_delivery(pair)),
             _ => Some(false),
         }
     }
@@ -200,6 +211,12 @@ fn is_periodic(pair: &[Value]) -> bool {
         Some(kind) if kind == PAUSED_FIELD.as_bytes() => Paused::parse(value).is_some(),
         _ => false,
     }
+}
+
+/// Whether this is how a step ended, or what a flow has to do.
+fn is_delivery(pair: &[Value]) -> bool {
+    let [Value::BulkString(what), Value::BulkString(_)] = pair else { return false };
+    matches!(what.len(), 16 | 21)
 }
 
 fn is_scheduled(pair: &[Value]) -> bool {
@@ -275,6 +292,8 @@ mod tests {
             (KeyKind::Finished, entry("task"), entry("message")),
             (KeyKind::Parked, texts(&["github"]), texts(&["two words"])),
             (KeyKind::Periodic, texts(&["p:nightly", "17 anna"]), texts(&["nightly", "17 anna"])),
+            (KeyKind::Outbox, texts(&["0123456789abcdef", "x"]), texts(&["anna", "x"])),
+            (KeyKind::Flows, texts(&["0123456789abcdef"]), texts(&["anna"])),
             (KeyKind::Paused, text("17 anna at home"), text("yes")),
         ] {
             assert_eq!(fits(kind, ours), Some(true), "{kind:?}");

@@ -9,6 +9,8 @@ mod commands;
 mod connection;
 mod error;
 mod finished;
+mod flow_keys;
+mod flows;
 mod key_kind;
 mod kill_requests;
 mod lease;
@@ -44,6 +46,8 @@ pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
 #[cfg_attr(not(feature = "worker"), allow(unused_imports))]
 pub(crate) use self::finished::ListedCall;
+pub(crate) use self::flow_keys::FlowKeys;
+pub(crate) use self::flows::{Delivery, FlowInfo, NodeState, Outcome};
 pub(crate) use self::key_kind::KeyKind;
 pub(crate) use self::kill_requests::{KillAnswer, KillRequest, digest};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};
@@ -60,11 +64,11 @@ pub(crate) use self::server::ServerFacts;
 pub(crate) use self::target::Target;
 pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
-    Bound, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Entry, FinishedCall,
-    ForeignLists, KillAdded, MAX_ACQUIRED, MAX_BATCH, MAX_DEFERRED, MAX_FINISHED, MAX_SCHEDULED,
+    Bound, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Ended, Entry, FinishedCall,
+    ForeignLists, KillAdded, MAX_ACQUIRED, MAX_BATCH, MAX_DEFERRED, MAX_FINISHED, MAX_JOINED, MAX_SCHEDULED,
     MAX_SUBMITTED, MAX_WAKING, NewKillRequest, Owned, Paused, PickUpRequest, Place, Promoted, Ready,
     ReconcileRequest, Reconciled, RetryLaterRequest, Revived, RunNotes, Scheduled, Started, Submission,
-    Submitted, Verdict, Waking,
+    Submitted, ToDo, ToDoKind, Verdict, Waking,
 };
 #[cfg(feature = "periodic")]
 pub(crate) use self::transitions::{Change, Changed, DueTask, MAX_TICK_CALLS, Tick, Ticked};

@@ -120,6 +120,9 @@ scripts! {
     DEFER = "defer";
     DEFINE = "define";
     TICK = "tick";
+    JOIN = "join";
+    CLOSE = "close";
+    REOPEN = "reopen";
 }
 
 /// Appends requests that load all scripts, so that no call has to be sent twice.

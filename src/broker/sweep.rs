@@ -25,7 +25,12 @@ impl Broker {
         let mut pipe = redis::pipe();
         for keys in queues {
             pipe.cmd("EXISTS").arg(&keys.queue).arg(&keys.notifications).arg(&keys.hand);
-            pipe.arg(&keys.processing).arg(&keys.deaths).arg(&keys.workers).arg(&keys.due).arg(&keys.parked);
+            pipe.arg(&keys.processing)
+                .arg(&keys.deaths)
+                .arg(&keys.workers)
+                .arg(&keys.due)
+                .arg(&keys.parked)
+                .arg(&keys.outbox);
         }
         let replies: Vec<RedisResult<bool>> = pipe
             .ignore_errors()

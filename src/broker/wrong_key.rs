@@ -6,7 +6,7 @@ use crate::broker::commands::{Calls, Numbered};
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 
 /// The types of the keys beside a queue, by their suffixes.
-const TYPES: [(&str, &str); 16] = [
+const TYPES: [(&str, &str); 18] = [
     ("_noti", "list"),
     ("_hand", "list"),
     ("_processing", "hash"),
@@ -23,6 +23,8 @@ const TYPES: [(&str, &str); 16] = [
     ("_cancelled", "zset"),
     ("_done", "zset"),
     ("_finished", "stream"),
+    ("_outbox", "hash"),
+    ("_flows", "zset"),
 ];
 
 /// The type that a key of `queue` should have. `None` if it belongs to a worker or a slot, whose names are random.

@@ -1,6 +1,7 @@
 //! Which words does the command line take?
 
 mod calls;
+mod flows;
 mod limits;
 mod operate;
 mod periodic;
@@ -15,6 +16,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(super) use self::calls::{Calls, CallsCancel, CallsList, CallsRun, CallsShow, CallsWait};
+pub(super) use self::flows::{Flows, FlowsCancel, FlowsList, FlowsRetry, FlowsShow};
 pub(super) use self::limits::{Limits, SetLimit};
 pub(super) use self::operate::{
     Completions, Config, Dead, DeadDelete, DeadList, DeadMove, DeadShow, Kill, PauseQueue, Peek, Purge,
@@ -122,6 +124,13 @@ pub(super) enum Command {
                       {program} calls cancel 018bcfe5-687b-7b5c-8a3e-0123456789ab\n  {program} calls cancel --task my_crate::tasks::add\n  {program} calls wait 018bcfe5-687b-7b5c-8a3e-0123456789ab"
     )]
     Calls(Calls),
+    /// Show chains and groups of calls, cancel one, or run its failed steps again
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  {program} flows list\n  {program} flows show 018bcfe5-687b-7b5c-8a3e-0123456789ab\n  \
+                      {program} flows retry 018bcfe5-687b-7b5c-8a3e-0123456789ab"
+    )]
+    Flows(Flows),
     /// Show, requeue or delete calls that could not run
     #[command(
         subcommand,

@@ -131,6 +131,10 @@ impl<R> Handle<R> {
         self.id
     }
 
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// The queue of the call.
     #[must_use]
     pub fn queue(&self) -> &QueueName {

@@ -4,6 +4,7 @@ mod batch;
 mod bulk;
 mod coalesce;
 mod context;
+pub(crate) mod flow;
 mod handle;
 mod layer;
 mod limits;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::bulk::{BulkError, Fate};
+pub use self::flow::FlowHandle;
 pub use self::handle::{Conflict, Handle, Progress, WaitError};
 #[cfg(feature = "cli")]
 pub(crate) use self::layer::ClientLayers;

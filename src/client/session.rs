@@ -15,6 +15,7 @@ use crate::client::schedule::Later;
 use crate::client::submitter::Submitter;
 use crate::client::{Conflict, Written, keys, schedule, submit};
 use crate::error::Error;
+use crate::flow::Flows;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::Cancelled;
 use crate::protocol::names::QueueName;
@@ -98,9 +99,9 @@ impl Session {
         until: Until,
     ) -> Result<Cancelled, Error> {
         let by = here();
-        let ids = [id];
-        let found =
-            until.retry(async |end| self.broker.by(end).cancel_anywhere(queue, &ids, &by).await).await?;
+        let found = until
+            .retry(async |end| Flows::new(self.broker.by(end)).cancel_calls(queue, &[id], &by).await)
+            .await?;
         Ok(found.first().copied().unwrap_or(Cancelled::NotFound))
     }
 

@@ -5,6 +5,7 @@
 mod calls;
 mod consistency;
 mod dead;
+mod flows;
 mod health;
 mod kill;
 mod limits;
@@ -23,6 +24,7 @@ pub(crate) use self::dead::is_letter_id;
 #[cfg(feature = "cli")]
 pub(crate) use self::dead::order;
 pub use self::dead::{DeadLetter, Handled, Selection};
+pub use self::flows::FlowStatus;
 pub use self::health::{Finding, Level};
 pub use self::kill::{Ending, KillError, Killed};
 pub use self::limits::LimitStatus;

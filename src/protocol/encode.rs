@@ -14,6 +14,7 @@ use crate::protocol::decode::{MAX_DEPTH, Reader};
 use crate::protocol::limit::LimitError;
 use crate::protocol::meta;
 use crate::protocol::names::PathError;
+use crate::protocol::plan_error::PlanError;
 use crate::protocol::tracking::Lock;
 
 /// Why a call could not be written.
@@ -48,6 +49,9 @@ pub enum EncodeError {
     /// The name of a limit is not valid, or it names too many.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// It is a flow that cannot be run.
+    #[error(transparent)]
+    Flow(#[from] PlanError),
     /// No worker could know a task by that path.
     #[error(transparent)]
     Path(#[from] PathError),

@@ -44,6 +44,10 @@ pub struct QueueKeys {
     pub parked: String,
     /// HASH: `d:` and a name → the definition of a periodic task; `p:` and a name → since when it is paused.
     pub periodic: String,
+    /// HASH: what is to be done for flows: the id of a step → how it ended, or what a flow has to do → since when.
+    pub outbox: String,
+    /// ZSET: id of a flow → when it is forgotten, in milliseconds since 1970.
+    pub flows: String,
     /// The channel on which that process is told of a call that is due before all others.
     pub due_channel: String,
     /// The channel on which workers are told that the queue is paused or resumed.
@@ -72,6 +76,8 @@ impl QueueKeys {
             paused: format!("{queue}_paused"),
             parked: format!("{queue}_parked"),
             periodic: format!("{queue}_periodic"),
+            outbox: format!("{queue}_outbox"),
+            flows: format!("{queue}_flows"),
             due_channel: due_channel(queue.as_str()),
             paused_channel: format!("{queue}{PAUSED_CHANNEL}"),
         }
@@ -103,6 +109,12 @@ pub const LOCK: &str = ":u:";
 #[must_use]
 pub fn record(queue: &QueueName, id: CallId) -> String {
     format!("{queue}:c:{}", hex(id.as_bytes()))
+}
+
+/// HASH: a flow: its tree and what is known of it.
+#[must_use]
+pub fn flow(queue: &QueueName, id: CallId) -> String {
+    format!("{queue}:f:{}", hex(id.as_bytes()))
 }
 
 /// STRING: the lock of a unique call.

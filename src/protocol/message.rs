@@ -200,6 +200,11 @@ impl<'a> Message<'a> {
         self.form
     }
 
+    /// The payload as it stands.
+    pub(crate) fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
     /// The arguments, not yet read.
     #[must_use]
     pub fn arguments(&self) -> Arguments<'a> {

@@ -15,6 +15,7 @@ pub(crate) const HEADERS: &[u8] = &[0xa1, b'h'];
 pub(crate) const ID: &[u8] = &[0xa1, b'i'];
 pub(crate) const KEYWORDS: &[u8] = &[0xa1, b'k'];
 pub(crate) const LIMITS: &[u8] = &[0xa1, b'l'];
+pub(crate) const MEMBER: &[u8] = &[0xa1, b'm'];
 pub(crate) const RETRY: &[u8] = &[0xa1, b'r'];
 pub(crate) const KEEP: &[u8] = &[0xa1, b's'];
 pub(crate) const TIMEOUT: &[u8] = &[0xa1, b't'];

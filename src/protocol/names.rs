@@ -10,7 +10,7 @@ pub const QUEUES: &str = "delayed_queues";
 pub const MAX_QUEUE_NAME: usize = 200;
 
 /// What we append to a queue's name for keys of ours and of the ancestors; a queue's name ends in none of them.
-pub const SUFFIXES: [&str; 17] = [
+pub const SUFFIXES: [&str; 19] = [
     "_noti",
     "_hand",
     "_processing",
@@ -28,6 +28,8 @@ pub const SUFFIXES: [&str; 17] = [
     "_cancelled",
     "_done",
     "_finished",
+    "_outbox",
+    "_flows",
 ];
 
 /// Why a name was refused.

@@ -4,6 +4,7 @@ mod annotations;
 mod builder;
 mod due;
 mod expiry;
+mod flow;
 mod into_call;
 mod options;
 #[cfg(feature = "periodic")]

@@ -6,8 +6,9 @@ use std::time::Instant;
 use crate::protocol::annotations::{Annotations, TraceContext, read_trace};
 use crate::protocol::call_id::CallId;
 use crate::protocol::message::Message;
-use crate::protocol::meta::Pairs;
+use crate::protocol::meta::{self, Pairs};
 use crate::protocol::names::{QueueName, WorkerId};
+use crate::protocol::tracking::{Lock, Tracking};
 use crate::task::cancellation::Cancellation;
 use crate::task::progress::{Notes, Reporter};
 use crate::task::state::{State, States};
@@ -252,6 +253,14 @@ impl<'a> Scope<'a> {
     #[cfg_attr(not(feature = "worker"), expect(dead_code))]
     pub(crate) fn reporter(self, reporter: Option<&'a Reporter>) -> Self {
         Self { reporter, ..self }
+    }
+
+    /// How the call is followed; `None`: it has no id, or neither a record nor a lock.
+    #[cfg_attr(not(feature = "client"), expect(dead_code))]
+    pub(crate) fn tracking(&self) -> Option<Tracking> {
+        let (keep_ms, lock) =
+            (self.meta.find(b"s").and_then(meta::keep), self.meta.find(b"u").and_then(Lock::read));
+        (keep_ms.is_some() || lock.is_some()).then_some(Tracking { id: self.id?, keep_ms, lock })
     }
 
     fn notes(&self) -> Option<Notes> {

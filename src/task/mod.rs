@@ -6,6 +6,7 @@ mod call;
 mod cancellation;
 mod context;
 pub(crate) mod error;
+mod flow;
 mod foreign;
 pub(crate) mod handler;
 // Only a worker has runs to surround.
@@ -36,6 +37,9 @@ pub use self::context::{Context, Scope};
 #[cfg(feature = "worker")]
 pub(crate) use self::error::RetryWhen;
 pub use self::error::TaskError;
+pub use self::flow::{
+    Chain, Flow, FlowFailure, FlowPart, Group, IntoFlow, Members, Step, Takes, chain, group, group_of,
+};
 pub use self::foreign::{GoTask, PyTask};
 #[cfg(feature = "worker")]
 pub(crate) use self::layer::Layers;

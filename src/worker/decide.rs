@@ -7,6 +7,7 @@ use crate::config::{Backoff, Unknown};
 use crate::excerpt::shortened;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
+use crate::protocol::flow;
 use crate::protocol::message::{FailedAttempt, Message, Next};
 use crate::protocol::tracking::Tracking;
 use crate::runner::{Outcome, ProcessStats};
@@ -67,6 +68,8 @@ pub(super) fn decide(
     let outcome = judge(run, outcome.as_ref(), stats, info);
     let settlement = match &outcome {
         Outcome::Succeeded(value) => match &run.tracking {
+            // A flow has only begun: its last step ends it.
+            Some(_) if message.is_some_and(|message| message.task() == flow::TASK) => release(run, None),
             Some(tracking) => {
                 finish(run, message, tracking, CallState::Succeeded, value.kept().map(Kept::field))
             }
@@ -143,7 +146,9 @@ fn settle(
         let detail = usage.map_or_else(|| detail.clone(), |usage| format!("{detail} ({usage})"));
         // The path of an unknown task may be long.
         let task = shortened(message.map_or("", |message| message.task()).to_owned());
-        let call = BuriedCall { task, id: message.and_then(|message| message.id()), duration: run.took };
+        let id = message.and_then(|message| message.id());
+        let is_step = message.is_some_and(|message| message.member().is_some());
+        let call = BuriedCall { task, id, is_step, duration: run.took };
         Settlement::Bury { reason, detail, attempt, output, call }
     };
     let retry = |delay| message.and_then(|message| retry(message, outcome, options, policy, delay));
@@ -199,7 +204,8 @@ fn finish(
 ) -> Settlement {
     let attempt = message.map_or(1, |message| message.attempts().saturating_add(1));
     let took = run.took.unwrap_or_default();
-    Settlement::Finish { tracking: *tracking, state, took, attempt, field }
+    let member = message.and_then(|message| message.member()).map(Box::from);
+    Settlement::Finish { tracking: *tracking, member, state, took, attempt, field }
 }
 
 /// Finishes a cancelled call, with or without a record, and removes its mark.

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind};
-use crate::sweeper::Sweeper;
+use crate::sweeper::{SweepReport, Sweeper};
+use crate::worker::outbox::Outbox;
 use crate::worker::queue::cooldown::Cooldown;
 use crate::worker::queue::served::ServedQueue;
 
@@ -25,8 +26,7 @@ pub(super) struct SweptQueue {
 
 /// The sweep before the end, and its result.
 pub(super) struct LastSweep {
-    /// `None` if the worker does not sweep.
-    sweeper: Option<Arc<(Broker, Sweeper)>>,
+    parts: Arc<SweepParts>,
     under_way: Option<Pin<Box<dyn Future<Output = Vec<SweptQueue>> + Send>>>,
     /// How many messages the worker had claimed when the last sweep began.
     began: u64,
@@ -34,25 +34,38 @@ pub(super) struct LastSweep {
     found_nothing: bool,
 }
 
+/// What a sweep needs.
+struct SweepParts {
+    broker: Broker,
+    /// `None` if the worker does not sweep.
+    sweeper: Option<Sweeper>,
+    /// What ended leaves more calls behind.
+    outbox: Outbox,
+}
+
 impl LastSweep {
-    pub(super) fn new(sweeper: Option<(Broker, Sweeper)>) -> Self {
-        Self { sweeper: sweeper.map(Arc::new), under_way: None, began: 0, found_nothing: false }
+    pub(super) fn new(broker: Broker, sweeper: Option<Sweeper>, outbox: Outbox) -> Self {
+        let parts = Arc::new(SweepParts { broker, sweeper, outbox });
+        Self { parts, under_way: None, began: 0, found_nothing: false }
     }
 
     /// Whether a sweep found nothing and nothing was claimed since it began; `claimed` is the number of claims so far.
     /// Otherwise starts a sweep.
     pub(super) fn is_done(&mut self, claimed: u64, queues: impl Iterator<Item = Arc<ServedQueue>>) -> bool {
-        let Some(sweeper) = &self.sweeper else { return true };
         if self.under_way.is_some() {
             return false;
         }
-        if self.found_nothing && self.began == claimed {
+        let has_swept = self.found_nothing && self.began == claimed;
+        let needs_none = self.parts.sweeper.is_none() && self.parts.outbox.is_untouched();
+        if needs_none || (has_swept && self.parts.outbox.is_idle()) {
             return true;
         }
         (self.began, self.found_nothing) = (claimed, false);
-        let (sweeper, queues) = (Arc::clone(sweeper), queues.collect::<Vec<_>>());
-        self.under_way =
-            Some(Box::pin(async move { join_all(queues.iter().map(|queue| sweep(&sweeper, queue))).await }));
+        let (parts, queues) = (Arc::clone(&self.parts), queues.collect::<Vec<_>>());
+        self.under_way = Some(Box::pin(async move {
+            parts.outbox.idle().await;
+            join_all(queues.iter().map(|queue| sweep(&parts, queue))).await
+        }));
         false
     }
 
@@ -75,11 +88,14 @@ impl LastSweep {
 const LAST_SWEEP: &str = "last sweep";
 
 /// Sweeps one queue. Retries until it succeeds or cannot succeed.
-async fn sweep((broker, sweeper): &(Broker, Sweeper), queue: &ServedQueue) -> SweptQueue {
+async fn sweep(SweepParts { broker, sweeper, .. }: &SweepParts, queue: &ServedQueue) -> SweptQueue {
     let mut backoff = Cooldown::default();
     loop {
         let swept = async {
-            let report = sweeper.sweep_queue(&queue.keys, broker.server_time().await?).await?;
+            let report = match sweeper {
+                Some(sweeper) => sweeper.sweep_queue(&queue.keys, broker.server_time().await?).await?,
+                None => SweepReport::default(),
+            };
             let moved = report.requeued > 0 || report.balanced > 0;
             Ok::<_, BrokerError>(SweptQueue { moved, waits: broker.waiting_count(&queue.keys).await? > 0 })
         };

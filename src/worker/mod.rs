@@ -17,6 +17,7 @@ mod notes;
 // Only tests read this.
 #[cfg_attr(not(feature = "testing"), allow(dead_code))]
 mod observe;
+mod outbox;
 #[cfg(feature = "periodic")]
 mod periodic;
 mod permits;
@@ -72,6 +73,7 @@ use crate::worker::executor::{ExecutorParts, Shared};
 use crate::worker::finished::FinishedCalls;
 use crate::worker::heartbeat::{BeatParts, BeatingQueue, Heartbeat};
 use crate::worker::last_sweep::LastSweep;
+use crate::worker::outbox::Outbox;
 use crate::worker::permits::{HeldLimits, Permits};
 use crate::worker::prefetch_limiter::PrefetchLimiter;
 use crate::worker::queue::pause::PauseEvent;
@@ -273,6 +275,8 @@ impl Worker {
             .unzip();
         let (permits, telling) = Permits::new(broker.clone(), config.lease, held);
         let telling = Owned::spawn(telling);
+        let (outbox, delivering) = Outbox::new(broker.clone(), queues.clone());
+        let delivering = Owned::spawn(delivering);
         let running = Arc::clone(&questions.running);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
@@ -283,6 +287,7 @@ impl Worker {
                 slots: config.slots(),
                 sender: Sender { broker: broker.clone(), lease: config.lease, dead, place: place.into() },
                 timetable: Arc::clone(&timetable),
+                outbox: outbox.clone(),
                 pauses,
                 counters: Arc::clone(&self.counters),
                 is_burst: config.burst,
@@ -319,7 +324,9 @@ impl Worker {
             questions,
             is_burst: config.burst,
             last_sweep: LastSweep::new(
-                (config.burst && config.sweep).then(|| (broker.clone(), self.sweeper(&broker, &burials))),
+                broker.clone(),
+                (config.burst && config.sweep).then(|| self.sweeper(&broker, &burials)),
+                outbox,
             ),
         };
 
@@ -369,6 +376,8 @@ impl Worker {
         let _ =
             tokio::time::timeout(LAST_ANSWERS, join4(answers.join(), noting.join(), telling.join(), listing))
                 .await;
+        // What is not delivered by then is delivered by a sweep.
+        let _ = tokio::time::timeout(LAST_ANSWERS, delivering.join()).await;
         // A hook for a burial belongs to the program: it is waited for longer.
         let burying = OptionFuture::from(burying.map(Owned::join));
         let _ = tokio::time::timeout(LAST_HOOKS, burying).await;

@@ -19,6 +19,8 @@ pub(super) enum Settlement {
     /// Finishes the message and records how its call ended.
     Finish {
         tracking: Tracking,
+        /// Of which flow it is a step, as in its message.
+        member: Option<Box<[u8]>>,
         state: CallState,
         took: Duration,
         attempt: u32,
@@ -56,6 +58,8 @@ pub(super) enum Settlement {
 pub(super) struct BuriedCall {
     pub(super) task: String,
     pub(super) id: Option<CallId>,
+    /// Whether it is a step of a flow.
+    pub(super) is_step: bool,
     /// `None` if it did not run.
     pub(super) duration: Option<Duration>,
 }

@@ -60,7 +60,7 @@ pub(super) async fn run(
                 Ok(true) => match async { sweeper.sweep_queue(keys, now?).await }.await {
                     Ok(report) => {
                         if report != SweepReport::default() {
-                            tracing::info!(%queue, requeued = report.requeued, buried = report.buried, balanced = report.balanced, promoted = report.promoted, "swept");
+                            tracing::info!(%queue, requeued = report.requeued, buried = report.buried, balanced = report.balanced, promoted = report.promoted, delivered = report.delivered, "swept");
                         }
                         broker.outage().succeeded(SWEEP, queue.as_str());
                     }

@@ -3,6 +3,8 @@
 #[expect(clippy::print_stderr, reason = "tests read it")]
 mod embedder;
 mod exits;
+#[allow(dead_code, reason = "the tests call them")]
+mod flows;
 mod followed;
 mod interop;
 mod isolation;

@@ -42,7 +42,7 @@ impl LeaseKeeper {
         slots: &[&str],
     ) -> Result<BeatReply, BrokerError> {
         let queue = keys.queue;
-        let own: [&str; 7] = [
+        let own: [&str; 8] = [
             &queue.queue,
             &queue.notifications,
             &queue.hand,
@@ -50,6 +50,7 @@ impl LeaseKeeper {
             &queue.deaths,
             &queue.due,
             &queue.paused,
+            &queue.outbox,
         ];
         let script_keys = keys.with(&own, slots);
         let mut command = script::BEAT.command(&script_keys, 4, info.len() + keys.worker_id.len() + 32);

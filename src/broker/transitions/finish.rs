@@ -15,6 +15,8 @@ use crate::protocol::tracking::Tracking;
 pub(crate) struct FinishedCall<'a> {
     pub(crate) wire_id: &'a str,
     pub(crate) tracking: &'a Tracking,
+    /// Of which flow it is a step, as in its message; empty: of none.
+    pub(crate) member: &'a [u8],
     /// The state in which the call ended.
     pub(crate) state: &'static str,
     pub(crate) took: Duration,
@@ -26,7 +28,7 @@ pub(crate) struct FinishedCall<'a> {
 /// Maximum number of calls that one script call finishes.
 pub(crate) const MAX_FINISHED: usize = 100;
 /// The number of arguments for each call.
-const FIELDS: usize = 9;
+const FIELDS: usize = 10;
 
 impl Broker {
     /// Releases the messages of up to [`MAX_FINISHED`] slots, and records how their calls ended. Returns for each slot
@@ -40,7 +42,8 @@ impl Broker {
     ) -> Result<Vec<bool>, BrokerError> {
         let script_keys = [&keys.processing, worker_key, &keys.deaths, &keys.cancelled];
         let field = |call: &FinishedCall<'_>| call.field.map_or(0, |(_, value)| value.len());
-        let bytes: usize = calls.iter().map(|call| call.wire_id.len() + field(call) + 128).sum();
+        let bytes: usize =
+            calls.iter().map(|call| call.wire_id.len() + call.member.len() + field(call) + 128).sum();
         let mut command =
             script::FINISH.command(&script_keys, 2 + FIELDS * calls.len(), keys.queue.len() + bytes + 16);
         command.arg(seq).arg(&keys.queue);
@@ -52,6 +55,7 @@ impl Broker {
                 .arg(&id.as_bytes()[..])
                 .arg(keep_ms.map(|keep| keep.to_string()).unwrap_or_default())
                 .arg(lock.as_ref().map_or(&b""[..], |lock| lock.as_bytes()))
+                .arg(call.member)
                 .arg(call.state)
                 .arg(call.took.as_millis() as u64)
                 .arg(call.attempt)

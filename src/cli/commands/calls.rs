@@ -1,7 +1,7 @@
 //! `calls`: lists, shows, cancels, runs and awaits calls.
 
 mod cancel;
-mod find;
+pub(super) mod find;
 mod show;
 mod wait;
 

@@ -7,6 +7,7 @@ mod dead;
 mod dev;
 mod doctor;
 mod enqueue;
+mod flows;
 mod kill;
 mod limits;
 mod pause;
@@ -51,6 +52,7 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Limits(verb) => limits::run(&program, &verb).await?,
         Command::Periodic(verb) => periodic::run(&program, &verb).await?,
         Command::Calls(verb) => calls::run(&program, verb).await?,
+        Command::Flows(verb) => flows::run(&program, verb).await?,
         Command::Dead(verb) => dead::run(&program, verb).await?,
         Command::Purge(args) => purge::run(&program, &args).await?,
         Command::Doctor(output) => return doctor::run(&program, output).await,

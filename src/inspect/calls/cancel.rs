@@ -2,6 +2,7 @@
 
 use crate::broker::MAX_SCHEDULED;
 use crate::error::Error;
+use crate::flow::Flows;
 use crate::inspect::Inspector;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::Cancelled;
@@ -18,7 +19,7 @@ impl Inspector {
     /// cancelling them again is harmless.
     pub async fn cancel(&self, queue: &QueueName, ids: &[CallId], by: &str) -> Result<Vec<Cancelled>, Error> {
         let by: String = by.chars().filter(|character| !character.is_control()).take(200).collect();
-        Ok(self.broker.cancel_anywhere(queue, ids, &by).await?)
+        Ok(Flows::new(self.broker.clone()).cancel_calls(queue, ids, &by).await?)
     }
 
     /// Moves scheduled calls to their queue before they are due. Returns how many there were.

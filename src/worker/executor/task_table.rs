@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::client::flow;
 use crate::config::WorkerConfig;
 use crate::isolation::{Isolation, Limits, Timeouts};
 use crate::protocol::limit::LimitName;
@@ -89,7 +90,8 @@ impl TaskEntry {
 impl TaskTable {
     /// Builds the table from the registry. Warns once of limits that the worker cannot enforce.
     pub(in crate::worker) fn new(registry: &Registry, config: &WorkerConfig) -> Self {
-        let entries: Vec<TaskEntry> = registry.iter().map(|task| TaskEntry::new(task, config)).collect();
+        let tasks = registry.iter().chain([&flow::BEGIN]);
+        let entries: Vec<TaskEntry> = tasks.map(|task| TaskEntry::new(task, config)).collect();
         let names = entries.iter().enumerate().map(|(place, entry)| (entry.task.name, TaskId(place)));
         let table = Self { by_name: names.collect(), entries };
         table.warn_of_limits(config.limits);

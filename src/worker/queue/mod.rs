@@ -37,6 +37,7 @@ use crate::broker::{Place, Started};
 use crate::protocol::names::QueueName;
 use crate::repeats::Repeats;
 use crate::sweeper::Timetable;
+use crate::worker::outbox::Outbox;
 use crate::worker::prefetch_limiter::PrefetchLimiter;
 use crate::worker::queue::client::QueueClient;
 use crate::worker::queue::pause::PauseEvent;
@@ -113,6 +114,7 @@ pub(super) struct QueueParts {
     pub(super) slots: usize,
     pub(super) sender: Sender,
     pub(super) timetable: Arc<Timetable>,
+    pub(super) outbox: Outbox,
     pub(super) pauses: UnboundedReceiver<PauseEvent>,
     pub(super) counters: Arc<Counters>,
     /// Whether the worker ends once its queues are empty.
@@ -136,6 +138,7 @@ pub(super) struct Queues {
     virtual_time: u64,
     troubles: Repeats<(QueueName, &'static str)>,
     timetable: Arc<Timetable>,
+    outbox: Outbox,
     pauses: UnboundedReceiver<PauseEvent>,
     counters: Arc<Counters>,
     is_burst: bool,
@@ -163,6 +166,7 @@ impl Queues {
             virtual_time: 0,
             troubles: Repeats::new(1),
             timetable: parts.timetable,
+            outbox: parts.outbox,
             pauses: parts.pauses,
             counters: parts.counters,
             is_burst: parts.is_burst,

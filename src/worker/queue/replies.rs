@@ -124,8 +124,13 @@ impl Queues {
 
     /// Handles finished calls; `owned` says which of the slots still owned them.
     fn on_finished(&mut self, request: Request, owned: &[bool]) {
-        let Request { queue, kind: RequestKind::Finish { slots, .. }, .. } = request else { return };
-        for (slot, is_done) in slots.into_iter().zip(owned.iter().copied()) {
+        let Request { queue, kind: RequestKind::Finish { slots, ends }, .. } = request else { return };
+        for ((slot, end), is_done) in slots.into_iter().zip(ends).zip(owned.iter().copied()) {
+            if let Settlement::Finish { tracking, member: Some(_), .. } = end
+                && is_done
+            {
+                self.outbox.note(queue, tracking.id);
+            }
             self.clients[queue].free(slot, &mut self.slots);
             self.events.push_back(QueueEvent::Settled { slot, is_done });
         }
@@ -150,7 +155,10 @@ impl Queues {
                 self.clients[queue].supply_mut().note_known();
                 self.timetable.note(&self.served(queue).keys, delay);
             }
-            Settlement::Bury { .. } => {
+            Settlement::Bury { call, .. } => {
+                if let Some(id) = call.id.filter(|_| call.is_step) {
+                    self.outbox.note(queue, id);
+                }
                 if let Some(messages) = self.clients[queue].aside_mut().buried() {
                     tracing::info!(queue = %self.name(queue), messages, "dead letters can be written again");
                 }

@@ -262,7 +262,8 @@ fn recorded_errors(message: &[u8]) -> &[u8] {
 
 /// The end of a slot's call, as `finish` takes it.
 fn finished<'a>(wire_id: &'a str, end: &'a Settlement) -> Option<FinishedCall<'a>> {
-    let Settlement::Finish { tracking, state, took, attempt, field } = end else { return None };
+    let Settlement::Finish { tracking, member, state, took, attempt, field } = end else { return None };
     let field = field.as_ref().map(|(name, value)| (*name, value.as_slice()));
-    Some(FinishedCall { wire_id, tracking, state: state.name(), took: *took, attempt: *attempt, field })
+    let (member, state) = (member.as_deref().unwrap_or_default(), state.name());
+    Some(FinishedCall { wire_id, tracking, member, state, took: *took, attempt: *attempt, field })
 }

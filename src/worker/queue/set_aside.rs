@@ -61,6 +61,7 @@ impl SetAside {
                 let call = BuriedCall {
                     task: decoded.map_or("", |message| message.task()).to_owned(),
                     id: decoded.and_then(|message| message.id()),
+                    is_step: decoded.is_some_and(|message| message.member().is_some()),
                     duration: None,
                 };
                 let detail = format!(

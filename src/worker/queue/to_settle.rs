@@ -154,6 +154,7 @@ mod tests {
     fn finished_calls_go_together_until_their_results_are_large() {
         let finish = |bytes: usize| Settlement::Finish {
             tracking: Tracking { id: CallId::new(), keep_ms: Some(1), lock: None },
+            member: None,
             state: CallState::Succeeded,
             took: Duration::ZERO,
             attempt: 1,

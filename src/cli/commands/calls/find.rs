@@ -10,7 +10,7 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
 
 /// The queue that was named, or all.
-pub(super) async fn queues(
+pub(in crate::cli::commands) async fn queues(
     inspector: &Inspector,
     named: Option<&QueueName>,
 ) -> Result<Vec<QueueName>, Failure> {
