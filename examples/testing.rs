@@ -35,7 +35,7 @@ mod shop {
     #[delayed::task(queue = "mail")]
     pub fn remind(to: String, text: Option<String>) -> Result<(), String> {
         if !to.contains('@') {
-            return Err(format!("{to:?} is no address"));
+            return Err(format!("{to:?} is not an address"));
         }
         println!("to {to}: {}", text.as_deref().unwrap_or("Do you like it?"));
         Ok(())
@@ -92,6 +92,6 @@ mod tests {
     #[test]
     fn a_mail_needs_an_address() {
         let run = testing::run(shop::remind::call("ann".into(), None)).blocking();
-        assert_eq!(run.error(), Some("\"ann\" is no address"));
+        assert_eq!(run.error(), Some("\"ann\" is not an address"));
     }
 }

@@ -146,11 +146,11 @@ def test_an_unknown_call_is_not_waited_for(face: Face, conn: redis.Redis) -> Non
 
 def test_an_id_is_enqueued_once(face: Face, conn: redis.Redis) -> None:
     face.enqueue(kept(1, id=ID))
-    with pytest.raises(CallExistsError, match=f"{ID} is waiting in mail already") as caught:
+    with pytest.raises(CallExistsError, match=f"{ID} is already waiting in mail") as caught:
         face.enqueue(kept(2, id=ID))
     assert (caught.value.id, caught.value.state) == (ID, CallState.WAITING)
     assert vars(pickle.loads(pickle.dumps(caught.value))) == vars(caught.value)
-    with pytest.raises(CallExistsError, match="is waiting"):
+    with pytest.raises(CallExistsError, match="is already waiting"):
         face.enqueue(later(id=ID))
     assert (conn.llen("mail"), conn.hlen("mail_later")) == (1, 0)
 
@@ -188,7 +188,7 @@ def test_ordered_calls_wait_for_their_turn(face: Face, conn: redis.Redis) -> Non
 def test_a_text_is_an_id(face: Face, conn: redis.Redis) -> None:
     handle = face.enqueue(kept(1, id="order:7"))
     assert str(handle.id) == "33fe6d75-c3fc-59bb-bf42-d06fc16bdf64"
-    with pytest.raises(CallExistsError, match="is waiting in mail already"):
+    with pytest.raises(CallExistsError, match="is already waiting in mail"):
         face.enqueue(kept(2, id="order:7"))
     assert face.handle("order:7").state() is CallState.WAITING
     assert face.cancel("order:7") is CallState.WAITING

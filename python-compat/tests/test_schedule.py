@@ -115,7 +115,7 @@ def test_whoever_moves_what_is_due_is_told(face: Face, conn: redis.Redis) -> Non
 def test_a_known_id_is_refused_and_the_first_call_stays(face: Face, conn: redis.Redis) -> None:
     face.enqueue(later(1, id=ID))
     before = timetable(conn)
-    with pytest.raises(AlreadyScheduledError, match=f"{ID} is scheduled in mail already") as caught:
+    with pytest.raises(AlreadyScheduledError, match=f"{ID} is already scheduled in mail") as caught:
         face.enqueue(later(2, id=ID))
     assert (caught.value.id, caught.value.queue) == (ID, "mail")
     assert vars(pickle.loads(pickle.dumps(caught.value))) == vars(caught.value)
@@ -272,12 +272,12 @@ def test_a_redis_that_is_down_leaves_nothing_in_doubt(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("", "no text"),
+        ("", "not a text"),
         ("a" * 201, "more than 200 bytes"),
         ("a b", "a space"),
         ("a\u200bb", "hidden"),
-        ("delayed_queues", "a key beside"),
-        ("mail_due", "a key beside"),
+        ("delayed_queues", "another key"),
+        ("mail_due", "another key"),
     ],
 )
 def test_a_queue_that_no_rust_worker_serves_takes_no_schedule(

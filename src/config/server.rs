@@ -51,7 +51,7 @@ impl RedisConfig {
     /// The address without its password, whether it is in `user:password@` or in `?pass=password`.
     #[must_use]
     pub fn redacted_url(&self) -> String {
-        // Without a scheme it is no address, and anything before the host may be the password.
+        // Without a scheme it is not an address, and anything before the host may be the password.
         let Some((scheme, rest)) = self.url.split_once("://") else {
             let url = self.url.split_once("pass").map_or(self.url.as_str(), |(before, _)| before);
             return url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, host)| format!("***@{host}"));

@@ -21,7 +21,7 @@ use crate::worker::run_single;
 /// mod mail {
 ///     #[delayed::task(retry = 3)]
 ///     pub async fn send(to: String, ctx: delayed::Context) -> Result<(), String> {
-///         if to.contains('@') { Ok(()) } else { Err(format!("{to:?} is no address, in attempt {}", ctx.attempt())) }
+///         if to.contains('@') { Ok(()) } else { Err(format!("{to:?} is not an address, in attempt {}", ctx.attempt())) }
 ///     }
 /// }
 ///
@@ -30,7 +30,7 @@ use crate::worker::run_single;
 /// assert!(testing::run(mail::send::call("ann@example.org".into())).await.succeeded());
 ///
 /// let run = testing::run(mail::send::call("ann".into())).attempt(4).await;
-/// assert_eq!(run.error(), Some("\"ann\" is no address, in attempt 4"));
+/// assert_eq!(run.error(), Some("\"ann\" is not an address, in attempt 4"));
 /// assert!(run.is_dead(), "three retries were all");
 /// # }
 /// ```

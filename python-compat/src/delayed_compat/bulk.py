@@ -205,13 +205,13 @@ def keys_of_timetable(queue: str) -> tuple[str, str, str]:
     """
     problem = None
     if not isinstance(queue, str) or not queue:
-        problem = "is no text of at least one character"
+        problem = "is not a text of at least one character"
     elif len(queue.encode(errors="replace")) > MAX_QUEUE_NAME:
         problem = f"has more than {MAX_QUEUE_NAME} bytes"
     elif _HIDDEN.search(queue):
-        problem = "has a space or a hidden character in it"
+        problem = "contains a space or a hidden character"
     elif queue == QUEUES or queue.endswith(SUFFIXES):
-        problem = "is, or may be, that of a key beside a queue"
+        problem = "is, or may be, the name of another key of a queue"
     if problem:
         raise InvalidTaskError(
             f"the queue name {shown(queue)} {problem}: "

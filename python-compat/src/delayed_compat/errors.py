@@ -52,8 +52,8 @@ class CallExistsError(CompatError):
 
     def __str__(self) -> str:
         return (
-            f"a call with the id {self.id} is {self.state or 'known'} in {self.queue} already: "
-            "this one was not enqueued; use another id"
+            f"a call with the id {self.id} is already {self.state or 'known'} in {self.queue}: "
+            "this call was not enqueued; use another id"
         )
 
 
