@@ -46,7 +46,7 @@ MAX_QUEUE_NAME = 200
 SUFFIXES = (
     *("_noti", "_hand", "_processing", "_workers", "_dead", "_deaths", "_sweep"),
     *("_due", "_later", "_timetable", "_paused", "_parked", "_scheduled", "_cancelled", "_done"),
-    "_finished",
+    *("_finished", "_outbox", "_flows"),
 )
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]|\\s"
