@@ -21,10 +21,11 @@ from .errors import (
     ResultTooLargeError,
     WaitError,
 )
+from .flow import Chain, Flow, Group, chain, group
 from .foreign import GoTask, PyTask
 from .handle import AsyncHandle, Handle
 from .queue import AsyncQueue, Queue
-from .task import RustTask
+from .task import RustStep, RustTask
 
 __all__ = [
     "AlreadyScheduledError",
@@ -38,11 +39,14 @@ __all__ = [
     "CallNotFoundError",
     "CallState",
     "CallTimeoutError",
+    "Chain",
     "CompatError",
     "Conflict",
     "EnqueueError",
     "Fate",
+    "Flow",
     "GoTask",
+    "Group",
     "Handle",
     "Held",
     "InvalidTaskError",
@@ -52,7 +56,10 @@ __all__ = [
     "Replaced",
     "ResultError",
     "ResultTooLargeError",
+    "RustStep",
     "RustTask",
     "WaitError",
+    "chain",
     "delayed",
+    "group",
 ]

@@ -23,7 +23,7 @@ _Place = tuple[Any, Any]
 """A place within the arguments: its parent's place (or the word `args`), and an index or key."""
 
 
-def check(path: Any, args: Any, kwargs: Any) -> None:
+def check(kind: str, path: Any, args: Any, kwargs: Any) -> None:
     """Refuse what has the wrong shape, whatever a type checker may have let through."""
     if not isinstance(path, str):
         raise InvalidTaskError(
@@ -40,7 +40,7 @@ def check(path: Any, args: Any, kwargs: Any) -> None:
     except UnicodeEncodeError:
         raise InvalidTaskError(f"path is {path!r}, which is not valid Unicode") from None
 
-    about = f"RustTask {path!r}: "
+    about = f"{kind} {path!r}: "
     if args is not None and not isinstance(args, (list, tuple)):
         raise InvalidTaskError(
             f"{about}args is a {kind_of(args)}; give a list or a tuple, for one argument (value,)"

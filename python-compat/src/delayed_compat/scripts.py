@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-__all__ = ["CANCEL", "ENQUEUE_MANY", "KILL", "SCHEDULE", "SUBMIT"]
+__all__ = [
+    "CANCEL",
+    "CLOSE",
+    "ENQUEUE_MANY",
+    "KILL",
+    "SCHEDULE",
+    "SUBMIT",
+]
 
 _FOLDER = files(__package__) / "lua"
 
@@ -19,6 +26,9 @@ KILL = (_FOLDER / "kill.lua").read_text(encoding="utf-8")
 
 CANCEL = (_FOLDER / "cancel.lua").read_text(encoding="utf-8")
 """`lua/cancel.lua` of the Rust library, as it is."""
+
+CLOSE = (_FOLDER / "close.lua").read_text(encoding="utf-8")
+"""`lua/close.lua` of the Rust library, as it is."""
 
 # Pushes messages, and as many notifications, or nothing at all: what was pushed before an error
 # (a key of another type, a missing permission) is taken off again before anybody can see it.
