@@ -8,10 +8,11 @@ import sys
 
 import redis
 
-from delayed_compat import CallFailedError, Flow, Queue, RustStep, RustTask, chain, group
+from delayed_compat import CallFailedError, Flow, Queue, RustStep, RustTask, chain, group, limits
 
 ADD, SEND = "quickstart::tasks::add", "mail.send"
-queue = Queue("default", redis.Redis.from_url(sys.argv[1]))
+conn = redis.Redis.from_url(sys.argv[1])
+queue = Queue("default", conn)
 
 # The result of a call is the first argument of the step behind it.
 sum_of_three = queue.enqueue(chain(RustTask(ADD, (1, 2)), RustStep(ADD, (3,))))
@@ -36,3 +37,8 @@ try:
     queue.enqueue(failing).wait(timeout=60)
 except CallFailedError as error:
     print(f"it failed: {error.error}")
+
+# At most four calls that name this limit run at a time, whatever their queue.
+limits.set(conn, "sums", concurrency=4)
+many = group(RustTask(ADD, (n, n), limit="sums") for n in range(100))
+print(f"the last of many is {queue.enqueue(many).wait(timeout=60)[-1]}")

@@ -39,10 +39,11 @@ fn flow_of_python_prints_what_its_calls_came_to() {
     let mails = ["the sums are ready", "the flow failed"];
     let printed = printed_by_python("flow.py", &mails);
     let lines: Vec<&str> = printed.lines().collect();
-    let [three, sums, rest, failed] = lines[..] else { panic!("expected four lines: {printed}") };
+    let [three, sums, rest, failed, last] = lines[..] else { panic!("expected five lines: {printed}") };
     let expected = ["1 + 2 + 3 is 6", "the sums are [1, 3, 5]", "without what failed it is [9]"];
     assert_eq!([three, sums, rest], expected);
     assert!(failed.ends_with("is dead: failed: \"nobody\" is not an address"), "{failed}");
+    assert_eq!(last, "the last of many is 198");
 }
 
 /// What a program of `examples/python_caller` prints, beside a worker of the quickstart that prints the lines that are `expected`.

@@ -7,6 +7,7 @@ mod concurrency;
 mod faults;
 mod figures;
 mod operated;
+mod python;
 mod rate;
 
 use delayed::{Client, Limit};

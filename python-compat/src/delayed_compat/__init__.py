@@ -1,5 +1,6 @@
 """Call Rust tasks from Python, through the queues of the original package `delayed`."""
 
+from . import limits
 from .backoff import Backoff
 from .call_state import CallState
 from .conflict import Conflict, Held, Replaced
@@ -62,4 +63,5 @@ __all__ = [
     "chain",
     "delayed",
     "group",
+    "limits",
 ]

@@ -10,7 +10,10 @@ __all__ = [
     "ENQUEUE_MANY",
     "KILL",
     "SCHEDULE",
+    "SET_LIMIT",
     "SUBMIT",
+    "UNPARK",
+    "WAKE",
 ]
 
 _FOLDER = files(__package__) / "lua"
@@ -29,6 +32,20 @@ CANCEL = (_FOLDER / "cancel.lua").read_text(encoding="utf-8")
 
 CLOSE = (_FOLDER / "close.lua").read_text(encoding="utf-8")
 """`lua/close.lua` of the Rust library, as it is."""
+
+WAKE = (_FOLDER / "wake.lua").read_text(encoding="utf-8")
+"""`lua/wake.lua` of the Rust library, as it is."""
+
+UNPARK = (_FOLDER / "unpark.lua").read_text(encoding="utf-8")
+"""`lua/unpark.lua` of the Rust library, as it is."""
+
+# Sets the policy of a limit.
+# KEYS: the policy
+# ARGV: its fields, each with its value
+SET_LIMIT = """
+redis.call('DEL', KEYS[1])
+return redis.call('HSET', KEYS[1], unpack(ARGV))
+"""
 
 # Pushes messages, and as many notifications, or nothing at all: what was pushed before an error
 # (a key of another type, a missing permission) is taken off again before anybody can see it.
