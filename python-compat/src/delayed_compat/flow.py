@@ -274,6 +274,9 @@ class _FlowTask(RustTask):
 
     __slots__ = ()
 
+    def _about(self, path: str) -> str:
+        return "Flow"
+
     def _encoded(self, places: list[Any], keywords: dict[str, Any], meta: dict[str, Any]) -> bytes:
         return _message(self._func_path, places, {}, meta)
 
@@ -317,7 +320,7 @@ def _size_of(part: Any) -> _Size:
             f"a {kind_of(part)} cannot be a part of a flow; "
             "give a RustTask, a RustStep, a chain or a group"
         )
-    about = f"{type(part).__name__} {part.path!r}"
+    about = part._about(part.path)
     if part._has_own_id:
         raise InvalidTaskError(f"{about} has an id: a part of a flow gets its own from the flow")
     if part._submission and part._submission.bound.buries:

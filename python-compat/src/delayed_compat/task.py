@@ -81,8 +81,8 @@ class Call:
         max_len: int | None = None,
         overflow: Overflow | None = None,
     ) -> None:
-        kind = type(self).__name__
-        check(kind, path, args, kwargs)
+        about = self._about(path)
+        check(about, path, args, kwargs)
         try:
             places, keywords = [*self._taken, *places_of(args)], keyword_arguments(kwargs)
             self._retry = _retries(retry, max_attempts)
@@ -108,9 +108,13 @@ class Call:
                 "w": trace_of(traceparent, tracestate),
             }
         except InvalidTaskError as error:
-            raise InvalidTaskError(f"{kind} {path!r}: {error}") from None
+            raise InvalidTaskError(f"{about}: {error}") from None
         self._func_path, self._queue = path, queue
         self._data = self._encoded(places, keywords, meta)
+
+    def _about(self, path: str) -> str:
+        """Return what an error begins with."""
+        return f"{type(self).__name__} {path!r}"
 
     def _encoded(self, places: list[Any], keywords: dict[str, Any], meta: dict[str, Any]) -> bytes:
         """Return the message."""
