@@ -7,6 +7,7 @@ mod cancels;
 mod failures;
 mod faults;
 mod operated;
+mod python;
 mod results;
 
 use delayed::{CallState, Client, FlowHandle, FlowTree, IntoFlow, WaitError};
