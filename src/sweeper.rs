@@ -427,7 +427,8 @@ impl Sweeper {
                     key = keys.dead,
                     messages = swept.unburied,
                     repeated,
-                    hint = "the key holds another type than a stream: rename or delete it",
+                    outbox = keys.outbox,
+                    hint = "the key holds another type than a stream, or the outbox cannot be written: rename or delete it",
                     "messages cannot be buried"
                 );
             }

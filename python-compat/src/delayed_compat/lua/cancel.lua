@@ -21,8 +21,8 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 -- tracked: the options of a message that its record and its lock need. Only this library's form has them, in the map
--- at its end: `i` is the id (16 bytes), `s` for how many milliseconds the record is kept, `u` the lock: its mode and
--- its digest (17 bytes).
+-- at its end: `i` is the id (16 bytes), `m` of which flow it is a step, `s` for how many milliseconds the record is kept,
+-- `u` the lock: its mode and its digest (17 bytes).
 
 local SIZES = { -- bytes of MessagePack behind a head, or of the length behind it (negative)
   [0xc4] = -1, [0xc5] = -2, [0xc6] = -4, [0xc7] = -1, [0xc8] = -2, [0xc9] = -4, [0xca] = 4, [0xcb] = 8, [0xcc] = 1,
@@ -83,7 +83,7 @@ local function options_of(message)
     value, from = behind(message, at)
     key, at = string.sub(message, from, value - 1), value
     at, from = behind(message, value)
-    if (key == 'i' and at - from == 16) or (key == 'u' and at - from == 17) then
+    if (key == 'i' and at - from == 16) or (key == 'u' and at - from == 17) or (key == 'm' and at - from > 24) then
       options[key] = string.sub(message, from, at - 1)
     elseif key == 's' then
       options.s = string.byte(message, value) % 128 * (value + 1 == at and 1 or 0)
@@ -144,9 +144,27 @@ local function note_state(queue, id, state, ...)
   end
 end
 
--- Records that a call has ended, notifies its waiters, and frees its lock unless that holds for a fixed time. The
--- record is kept for `keep` milliseconds. The fields are pairs; waiters get the state and the fields.
-local function note_end(queue, id, keep, lock, now, state, ...)
+-- Returns the error with which the outbox would refuse the outcome of this call, if it is a step of a flow. Asked before
+-- the call ends: without its outcome, its flow would wait for ever.
+local function outbox_error(queue, call)
+  if not (call and call.m) then
+    return nil
+  end
+  local outbox = queue .. '_outbox'
+  local reply = redis.pcall('HDEL', outbox, ' ') -- nobody's field
+  reply = type(reply) == 'number' and redis.pcall('HSET', outbox, ' ', '') or reply
+  reply = type(reply) == 'number' and redis.pcall('HDEL', outbox, ' ') or reply
+  return type(reply) == 'table' and reply or nil
+end
+
+-- Records that a call has ended, notifies its waiters, frees its lock unless that holds for a fixed time, and leaves the
+-- outcome in the outbox if it is a step of a flow. `call` has the options that `tracked` reads; its record is kept for
+-- `s` milliseconds. The fields are pairs; waiters get the state and the fields.
+local function note_end(queue, call, now, state, ...)
+  local id, keep, lock = call.i, call.s, call.u
+  if call.m then
+    redis.pcall('HSET', queue .. '_outbox', id, cmsgpack.pack({ now, call.m, state, ... }))
+  end
   if lock and string.sub(lock, 1, 1) ~= 'p' then
     unlock(queue, id, lock)
   end
@@ -187,12 +205,17 @@ for i = 3, #ARGV do
   local message = redis.call('HGET', KEYS[2], id)
   local record = redis.pcall('HGET', record_of(queue, id), 'state')
   local state = type(record) == 'string' and record or ''
+  local options = message and options_of(message) or {}
+  local refused = outbox_error(queue, options)
+  if refused then
+    return refused
+  end
   redis.call('ZREM', KEYS[1], 'c' .. id)
   if redis.call('HDEL', KEYS[2], id) == 1 then
-    local options = options_of(message) or {}
+    options.i = id
     state = state == 'retrying' and state or 'scheduled'
     redis.pcall('ZREM', KEYS[3], id) -- of a cancellation before this one
-    note_end(queue, id, options.s, options.u, now, 'cancelled', 'by', by)
+    note_end(queue, options, now, 'cancelled', 'by', by)
   elseif not ENDED[state] then
     redis.call('ZADD', KEYS[3], now, id)
     if is_ours then

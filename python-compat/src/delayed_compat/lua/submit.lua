@@ -49,8 +49,8 @@ local function count_letters(key)
   return (not oldest or oldest[2][1] == 'message') and count, false
 end
 -- tracked: the options of a message that its record and its lock need. Only this library's form has them, in the map
--- at its end: `i` is the id (16 bytes), `s` for how many milliseconds the record is kept, `u` the lock: its mode and
--- its digest (17 bytes).
+-- at its end: `i` is the id (16 bytes), `m` of which flow it is a step, `s` for how many milliseconds the record is kept,
+-- `u` the lock: its mode and its digest (17 bytes).
 
 local SIZES = { -- bytes of MessagePack behind a head, or of the length behind it (negative)
   [0xc4] = -1, [0xc5] = -2, [0xc6] = -4, [0xc7] = -1, [0xc8] = -2, [0xc9] = -4, [0xca] = 4, [0xcb] = 8, [0xcc] = 1,
@@ -111,7 +111,7 @@ local function options_of(message)
     value, from = behind(message, at)
     key, at = string.sub(message, from, value - 1), value
     at, from = behind(message, value)
-    if (key == 'i' and at - from == 16) or (key == 'u' and at - from == 17) then
+    if (key == 'i' and at - from == 16) or (key == 'u' and at - from == 17) or (key == 'm' and at - from > 24) then
       options[key] = string.sub(message, from, at - 1)
     elseif key == 's' then
       options.s = string.byte(message, value) % 128 * (value + 1 == at and 1 or 0)
@@ -172,9 +172,27 @@ local function note_state(queue, id, state, ...)
   end
 end
 
--- Records that a call has ended, notifies its waiters, and frees its lock unless that holds for a fixed time. The
--- record is kept for `keep` milliseconds. The fields are pairs; waiters get the state and the fields.
-local function note_end(queue, id, keep, lock, now, state, ...)
+-- Returns the error with which the outbox would refuse the outcome of this call, if it is a step of a flow. Asked before
+-- the call ends: without its outcome, its flow would wait for ever.
+local function outbox_error(queue, call)
+  if not (call and call.m) then
+    return nil
+  end
+  local outbox = queue .. '_outbox'
+  local reply = redis.pcall('HDEL', outbox, ' ') -- nobody's field
+  reply = type(reply) == 'number' and redis.pcall('HSET', outbox, ' ', '') or reply
+  reply = type(reply) == 'number' and redis.pcall('HDEL', outbox, ' ') or reply
+  return type(reply) == 'table' and reply or nil
+end
+
+-- Records that a call has ended, notifies its waiters, frees its lock unless that holds for a fixed time, and leaves the
+-- outcome in the outbox if it is a step of a flow. `call` has the options that `tracked` reads; its record is kept for
+-- `s` milliseconds. The fields are pairs; waiters get the state and the fields.
+local function note_end(queue, call, now, state, ...)
+  local id, keep, lock = call.i, call.s, call.u
+  if call.m then
+    redis.pcall('HSET', queue .. '_outbox', id, cmsgpack.pack({ now, call.m, state, ... }))
+  end
   if lock and string.sub(lock, 1, 1) ~= 'p' then
     unlock(queue, id, lock)
   end
@@ -240,6 +258,10 @@ end
 local function bury_oldest()
   local message = redis.call('LINDEX', KEYS[1], 0)
   local options = options_of(message)
+  local refused = outbox_error(KEYS[1], options)
+  if refused then
+    return refused
+  end
   local marks, detail = KEYS[1] .. '_cancelled', waiting .. ' calls waited in its queue: a newer one took its place'
   local is_marked, letter = options and type(redis.pcall('ZSCORE', marks, options.i)) == 'string', nil
   if not is_marked then -- before the message goes, so that a letter that is refused loses nothing
@@ -262,9 +284,9 @@ local function bury_oldest()
   if is_marked then
     redis.pcall('ZREM', marks, options.i)
     local by = redis.pcall('HGET', record_of(KEYS[1], options.i), 'by')
-    note_end(KEYS[1], options.i, options.s, options.u, now, 'cancelled', 'by', type(by) == 'string' and by or '')
+    note_end(KEYS[1], options, now, 'cancelled', 'by', type(by) == 'string' and by or '')
   elseif options then
-    note_end(KEYS[1], options.i, options.s, options.u, now, 'dead', 'reason', 'overflow', 'error', detail, 'letter', letter)
+    note_end(KEYS[1], options, now, 'dead', 'reason', 'overflow', 'error', detail, 'letter', letter)
   end
 end
 
