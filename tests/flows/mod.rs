@@ -4,8 +4,11 @@
 mod tasks;
 
 mod cancels;
+mod ends;
 mod failures;
 mod faults;
+mod large;
+mod refused;
 mod results;
 
 use delayed::{CallState, Client, FlowHandle, FlowTree, IntoFlow, WaitError};
