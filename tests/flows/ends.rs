@@ -150,7 +150,7 @@ fn flow_whose_id_exists_is_not_begun_again() {
     let flow = || chain(tasks::note_run::call("once".into())).into_flow().call().id("flow:1");
     let enqueue = |site: &Site| site.runtime.block_on(site.client.enqueue(flow()));
     let assert_refused = |site: &Site, expected: CallState| match enqueue(site) {
-        Err(Error::Exists { state, .. }) => assert_eq!(state, expected),
+        Err(Error::Exists { state, .. }) => assert_eq!(state, expected.to_string()),
         other => panic!("expected it to be refused, not {other:?}"),
     };
     let handle = FlowHandle::from(enqueue(&site).unwrap());

@@ -5,6 +5,9 @@ use crate::broker::error::BrokerError;
 use crate::broker::flows::FlowKeys;
 use crate::broker::script;
 
+/// Fields that are forgotten, and names and values of those that are set.
+type Changes<'a> = (&'a [String], &'a [(String, String)]);
+
 impl Broker {
     /// The first step, with `round` 0, returns a new round; the last step, with that round, lets the flow go on. Both return
     /// 0 if it is not possible.
@@ -28,7 +31,7 @@ impl Broker {
         &self,
         keys: &FlowKeys,
         round: u32,
-        changes: Option<(&[String], &[(String, String)])>,
+        changes: Option<Changes<'_>>,
     ) -> Result<u32, BrokerError> {
         let home = &keys.home;
         let script_keys = [keys.flow.as_str(), &home.outbox, &home.flows];
