@@ -36,7 +36,7 @@ pub enum Error {
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// A call could not be encoded: its arguments, or the path of its task.
-    #[error("the call of `{task}` cannot be written")]
+    #[error("the call to `{task}` cannot be encoded")]
     Encode {
         /// The task's path.
         task: String,
@@ -46,8 +46,8 @@ pub enum Error {
     },
     /// A message is larger than the limit; it was not sent.
     #[error(
-        "the call of `{task}` has {size} bytes, the limit is {limit}: send large data by reference, or raise \
-         client.max_message"
+        "the call to `{task}` has {size} bytes, but the limit is {limit}: send large data by reference, or raise \
+        client.max_message"
     )]
     TooLarge {
         /// The task's path.
@@ -59,7 +59,7 @@ pub enum Error {
     },
     /// The timetable of the queue already has a call with this id.
     #[error(
-        "a call with the id {id} is scheduled in {queue} already: this one was not enqueued; use another id"
+        "a call with the id {id} is already scheduled in {queue}: this call was not enqueued; use another id"
     )]
     AlreadyScheduled {
         /// The id.
@@ -69,7 +69,7 @@ pub enum Error {
     },
     /// A call with this id exists: it keeps a record, or is scheduled.
     #[error(
-        "a call with the id {id} exists in {queue} and is {state}: this one was not enqueued; use another id"
+        "a call with the id {id} exists in {queue} and is {state}: this call was not enqueued; use another id"
     )]
     Exists {
         /// The id.
@@ -81,8 +81,8 @@ pub enum Error {
     },
     /// As many calls wait in the queue as [`Call::max_len`](crate::Call::max_len) allows.
     #[error(
-        "{waiting} calls wait in {queue}, which is as many as may: this one was not enqueued; try again later, or start more \
-         workers"
+        "{waiting} calls wait in {queue}, which is the maximum: this call was not enqueued; try again later, or start \
+        more workers"
     )]
     QueueFull {
         /// The queue.
@@ -90,7 +90,7 @@ pub enum Error {
         /// How many wait.
         waiting: u64,
     },
-    /// A layer of the client refused the call; it was not sent.
+    /// A layer of the client rejected the call; it was not sent.
     #[error("the call was refused: {reason}")]
     Refused {
         /// Why.
@@ -98,9 +98,9 @@ pub enum Error {
     },
     /// A task needs a process of its own, and the worker has no zygote.
     #[error(
-        "the task `{task}` is to run in a process of its own (isolation = \"{isolation}\"), and the worker has no zygote: \
-         call `Zygote::builder().start()` first in a plain `fn main`, and give it to `Worker::builder(…).zygote(…)`; \
-         `delayed::main()` does that by itself"
+        "the task `{task}` needs a separate process (isolation = \"{isolation}\"), but the worker has no zygote: call \
+        `Zygote::builder().start()` first in a plain `fn main`, and pass it to `Worker::builder(…).zygote(…)`; \
+        `delayed::main()` does this by itself"
     )]
     NoZygote {
         /// The task's name.
@@ -115,12 +115,12 @@ pub enum Error {
     /// The zygote was killed, and its children with it. A sweeper counts a death and requeues the calls that had begun; the others
     /// were put back.
     #[error(
-        "the zygote was killed, and with it the processes of its tasks: a sweeper brings back what they had begun; \
-         this process has threads and cannot fork another one: start the worker again"
+        "the zygote was killed, and with it the processes of its tasks: a sweeper requeues the calls that had begun; \
+        this process has threads, so it cannot fork another zygote: restart the worker"
     )]
     ZygoteDied,
-    /// A request to the operating system failed.
-    #[error("the operating system refused")]
+    /// A system call failed.
+    #[error("a system call failed")]
     Io(#[source] std::io::Error),
 }
 

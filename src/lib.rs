@@ -1,7 +1,7 @@
-//! A task queue on Redis: call a Rust function later, in another process, from Rust, Python or Go. A worker that is killed loses
-//! no call.
+//! A task queue on Redis: call a Rust function later, in another process, from Rust, Python or Go. No call is lost when
+//! a worker is killed.
 //!
-//! The attribute turns a function into a task. One program is worker, sweeper and command-line tool:
+//! The attribute turns a function into a task. The same program can run as worker, sweeper and command-line tool:
 //!
 //! ```no_run
 //! mod tasks {
@@ -28,9 +28,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! **The guarantee.** An enqueued call runs *at least once*. Apart from its retries, it runs again only when Redis did not learn of
-//! the end of a run: because its worker died, lost the connection for longer than its lease, or was stopped before the run
-//! ended. So write tasks that can run twice. A call that cannot run becomes a dead letter, with the reason.
+//! **The guarantee.** An enqueued call runs *at least once*. Apart from its retries, it runs again only if the end of a
+//! run was not recorded in Redis: because its worker died, lost the connection for longer than its lease, or was
+//! stopped before the run ended. So write tasks that can safely run twice. A call that cannot run becomes a dead letter
+//! with a reason.
 //!
 //! # What to use
 //!
@@ -39,14 +40,14 @@
 //! | declare a task: its queue, retries, timeouts, isolation | [`#[delayed::task]`](macro@task), [`TaskError`] |
 //! | share a pool or a client with the tasks of a program | [`App`], [`State`] |
 //! | read the attempt and the headers, notice that a run should end | [`Context`] |
-//! | surround each run or enqueue with code of your own | [`App::layer`], [`Client::layer`] |
+//! | wrap each run or enqueue with your own code | [`App::layer`], [`Client::layer`] |
 //! | enqueue calls | [`Client`], [`Call`] |
 //! | call functions of Python and Go | [`PyTask`], [`GoTask`] |
-//! | run a worker in a `main` of your own | [`Worker`], [`Registry`], and [`Zygote`] for isolated tasks |
+//! | run a worker in your own `main` | [`Worker`], [`Registry`], and [`Zygote`] for isolated tasks |
 //! | requeue the calls of dead workers | [`Sweeper`]; each worker also does so for its own queues |
 //! | inspect queues, requeue dead letters | [`Inspector`], [`inspect`] |
 //! | change a setting | [`config`] |
-//! | test a program: what it enqueues, how its tasks run, a failing network | `delayed::testing`, with the feature `testing` |
+//! | test a program: its enqueued calls, its tasks, and network failures | `delayed::testing`, with the feature `testing` |
 //!
 //! # Features
 //!
@@ -159,9 +160,9 @@ pub use crate::protocol::annotations::{HeaderError, TraceError};
 pub use crate::protocol::call_id::{CallId, CallIdError};
 pub use crate::protocol::call_state::{CallState, Cancelled};
 pub use crate::protocol::encode::EncodeError;
-pub use crate::protocol::flow::PlanError;
 pub use crate::protocol::limit::{Limit, LimitError, LimitName, Period};
 pub use crate::protocol::names::{NameError, PathError, QueueName};
+pub use crate::protocol::plan_error::PlanError;
 pub use crate::protocol::timestamp::{Timestamp, TimestampRangeError};
 #[cfg(feature = "worker")]
 pub use crate::runner::{Zygote, ZygoteBuilder, ZygoteError};
@@ -184,6 +185,12 @@ pub use delayed_macros::task;
 #[doc = include_str!("../README.md")]
 #[derive(Debug)]
 pub struct Readme;
+
+/// Compiles the program of the document on flows as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/flows.md")]
+#[derive(Debug)]
+pub struct Flows;
 
 /// Used by the code that `#[delayed::task]` generates, and by our own tests. May change in any release.
 #[doc(hidden)]

@@ -311,8 +311,8 @@ impl Sweeper {
         for key in found.foreign.difference(&self.foreign) {
             tracing::warn!(
                 key,
-                hint = "its name is that of a key of a queue, and it holds something else",
-                "foreign key left alone"
+                hint = "it has the name of a key of a queue, but holds something else",
+                "key of another program left unchanged"
             );
         }
         self.foreign = found.foreign;
@@ -335,7 +335,8 @@ impl Sweeper {
                     tracing::error!(
                         key = QUEUES,
                         %error,
-                        hint = "known queues are swept, and those that are found by their keys; `--queue` names others",
+                        hint = "known queues, and queues found by their keys, are still swept; use `--queue` for \
+                            others",
                         "queue names cannot be read"
                     );
                 }
@@ -378,7 +379,7 @@ impl Sweeper {
             tracing::warn!(
                 queue = keys.queue,
                 messages = strays,
-                "found messages that wait for limits which do not know them"
+                "requeued parked messages that their limits do not know"
             );
         }
         report.delivered = self.flows.sweep(keys, began.as_millis() as u64).await?;
@@ -428,7 +429,7 @@ impl Sweeper {
                     messages = swept.unburied,
                     repeated,
                     outbox = keys.outbox,
-                    hint = "the key holds another type than a stream, or the outbox cannot be written: rename or delete it",
+                    hint = "the key is not a stream, or the outbox cannot be written: rename or delete it",
                     "messages cannot be buried"
                 );
             }

@@ -57,12 +57,12 @@ fn a_run_becomes_a_section_of_medians_and_ratios() {
     let mut run = json!({ "machine": { "cores": 2, "redis": "7.0.15" }, "figures": figures });
     let told = section::section(&run).unwrap();
     for line in [
-        "| empty calls of an `async fn` each second, at concurrency 64, 10 and 1 | 40,000, 40,000 and 40,000: 0.80, 0.80 and 0.80 of the bare loop, and 4.0, 4.0 and 4.0 times asynq |",
-        "| the same of a plain `fn`, which may block | 30,000, 30,000 and 30,000 |",
-        "| from enqueue to the begin of the run, on an idle worker | median 0.26 ms, 2.0 times a `PING` to Redis; 99 % within 0.52 ms; a plain `fn`: 0.31 ms and 0.62 ms |",
-        "| enqueued each second, one by one from 64 tasks, and in bulk | 9,876 and 1,235,000 |",
-        "| a call: processor time of Redis and of the worker | 1.0 µs and 8.0 µs |",
-        "| a call that waits: memory in Redis | 38 bytes |",
+        "| empty calls of an `async fn` per second, at concurrency 64, 10 and 1 | 40,000, 40,000 and 40,000: 0.80, 0.80 and 0.80 times the bare loop, and 4.0, 4.0 and 4.0 times asynq |",
+        "| the same for a plain `fn`, which may block | 30,000, 30,000 and 30,000 |",
+        "| from enqueue to the start of the run, on an idle worker | median 0.26 ms, 2.0 times a `PING` to Redis; 99 % within 0.52 ms; a plain `fn`: 0.31 ms and 0.62 ms |",
+        "| enqueued per second, one by one from 64 tasks, and in bulk | 9,876 and 1,235,000 |",
+        "| processor time of Redis and of the worker, per call | 1.0 µs and 8.0 µs |",
+        "| memory in Redis for a waiting call | 38 bytes |",
         "| an idle worker: memory, share of a core | 5.9 MB, 0.09 % |",
     ] {
         assert!(told.contains(&format!("{line}\n")), "expected {line} in:\n{told}");

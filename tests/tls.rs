@@ -122,7 +122,7 @@ fn a_certificate_that_does_not_fit_is_told_with_what_to_do() {
     let (ca, others) = (ca.to_str().unwrap(), other.pem());
     let (code, said) = doctor(&["--redis", &url, "--tls-ca", ca]);
     assert_eq!(code, Some(0), "{said}");
-    assert_refused(&["--redis", &url], 5, "name the file of the authority that signed it");
+    assert_refused(&["--redis", &url], 5, "set the file of the authority that signed it");
     assert_refused(
         &["--redis", &url, "--tls-ca", others.to_str().unwrap()],
         5,
@@ -203,11 +203,11 @@ fn a_client_shows_its_certificate_when_it_is_asked() {
     let text = |path: &'_ Path| path.to_str().unwrap().to_owned();
     let (ca, cert, key) = (text(&ca), text(&ours.cert), text(&ours.key));
     let trusting = ["--redis", &url, "--tls-ca", &ca];
-    assert_refused(&trusting, 5, "if it asks for a client certificate, name one that it trusts");
+    assert_refused(&trusting, 5, "if it requires a client certificate, set one that it trusts");
     let words = [&trusting[..], &["--tls-cert", &text(&strangers.cert), "--tls-key", &text(&strangers.key)]];
-    assert_refused(&words.concat(), 5, "name one that it trusts");
+    assert_refused(&words.concat(), 5, "set one that it trusts");
     let words = [&trusting[..], &["--tls-cert", &cert, "--tls-key", &text(&strangers.key)]];
-    assert_refused(&words.concat(), 5, "cannot be made with these settings");
+    assert_refused(&words.concat(), 5, "can be made with these settings");
     let words = [&trusting[..], &["--tls-cert", &cert]];
     assert_refused(&words.concat(), 5, "only one of them is set");
 
@@ -224,15 +224,15 @@ fn a_port_that_speaks_otherwise_is_told_with_what_to_do() {
     let authority = Authority::new();
     let server = TestRedis::with(options(&authority, &[]));
     let plain = server.tls_url().replacen("rediss://", "redis://", 1);
-    assert_refused(&["--redis", &plain], 3, "if it speaks TLS, the address begins with rediss://");
+    assert_refused(&["--redis", &plain], 3, "if it uses TLS, begin the address with rediss://");
 
     let plain = TestRedis::with(Options { tcp: true, ..Options::default() });
     let url = plain.tcp_url().replacen("redis://", "rediss://", 1);
     // It takes the greeting for a command if there is a line's end in it, and else waits for one.
     let (code, said) = doctor(&["--redis", &url]);
     let known = [
-        (Some(5), "the server speaks no TLS at this port: use its TLS port, or an address with redis://"),
-        (Some(3), "check that it runs, and that it speaks TLS at this port, or use redis://"),
+        (Some(5), "the server does not use TLS at this port: use its TLS port, or an address with redis://"),
+        (Some(3), "check that it is running, and that it uses TLS at this port, or use redis://"),
     ];
     let found = known.iter().any(|(known, advice)| code == *known && said.contains(advice));
     assert!(found, "expected advice, with {code:?}: {said}");
@@ -252,10 +252,10 @@ fn files_and_addresses_that_cannot_be_used_are_named() {
     let url = "rediss://127.0.0.1:1";
     let at = |words: &[&str], advice: &str| assert_refused(&[&["--redis", url], words].concat(), 5, advice);
     at(&["--tls-ca", "/nowhere.pem"], "/nowhere.pem cannot be used as `redis.tls_ca`: No such file");
-    at(&["--tls-ca", &file("empty.pem")], "it has no certificate in PEM");
+    at(&["--tls-ca", &file("empty.pem")], "it contains no PEM certificate");
     at(&["--tls-ca", &file("broken.pem")], "broken.pem cannot be used as `redis.tls_ca`");
     let words = ["--tls-cert", &file("authority.pem"), "--tls-key", &file("empty.pem")];
-    at(&words, "empty.pem cannot be used as `redis.tls_key`: it has no key in PEM");
+    at(&words, "empty.pem cannot be used as `redis.tls_key`: it contains no PEM key");
     // In PEM, and no certificate: alone, and in a bundle.
     let garbage = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let good = std::fs::read_to_string(directory.join("authority.pem")).unwrap();
@@ -276,7 +276,7 @@ fn files_and_addresses_that_cannot_be_used_are_named() {
         &["--tls-cert", &file("garbage.pem"), "--tls-key", &path(&ours.key)],
     ] {
         let (_, said) = doctor(&[&["--redis", url], words].concat());
-        assert!(!said.contains("peer") && !said.contains("address is not understood"), "{said}");
+        assert!(!said.contains("peer") && !said.contains("address is invalid"), "{said}");
     }
     let mut command = Command::new(DELAYED);
     command
@@ -287,7 +287,8 @@ fn files_and_addresses_that_cannot_be_used_are_named() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(5), "{said}");
     assert!(
-        said.contains("the authorities that this system trusts") && said.contains("`redis.tls_ca`"),
+        said.contains("the certificate authorities that this system trusts")
+            && said.contains("`redis.tls_ca`"),
         "{said}"
     );
     let words = ["--redis", "redis://127.0.0.1:1", "--tls-ca", &file("authority.pem")];

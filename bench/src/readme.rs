@@ -33,16 +33,16 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
     };
     let lines = [
         (
-            "empty calls of an `async fn` each second, at concurrency 64, 10 and 1",
+            "empty calls of an `async fn` per second, at concurrency 64, 10 and 1",
             format!(
-                "{}: {} of the bare loop, and {} times asynq",
+                "{}: {} times the bare loop, and {} times asynq",
                 three(&|row| Ok(thousands(ours(row)?)))?,
                 over("bare scripts", 2)?,
                 over("asynq", 1)?
             ),
         ),
         (
-            "from enqueue to the begin of the run, on an idle worker",
+            "from enqueue to the start of the run, on an idle worker",
             format!(
                 "median {:.2} ms, {:.1} times a `PING` to Redis; 99 % within {:.2} ms{}",
                 ours("pick-up by an idle worker, p50")?,
@@ -53,7 +53,7 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
             ),
         ),
         (
-            "enqueued each second, one by one from 64 tasks, and in bulk",
+            "enqueued per second, one by one from 64 tasks, and in bulk",
             format!(
                 "{} and {}",
                 thousands(ours("enqueue, one by one from 64")?),
@@ -61,7 +61,7 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
             ),
         ),
         (
-            "a call: processor time of Redis and of the worker",
+            "processor time of Redis and of the worker, per call",
             format!(
                 "{:.1} µs and {:.1} µs{}",
                 ours("per task, Redis")?,
@@ -75,14 +75,14 @@ pub(crate) fn section(saved: &Value) -> Result<String, String> {
         ),
     ];
     let mut text = format!(
-        "Measured by `bench/run` on {cores} cores with Redis {redis}; `docs/benchmarks.md` has all of it, beside other \
-         systems. The bare loop calls the same scripts, sleeps until each reply, and does nothing else.\n\n| | |\n|---|---|\n"
+        "Measured by `bench/run` on {cores} cores with Redis {redis}; `docs/benchmarks.md` has all figures, compared \
+         with other systems. The bare loop calls the same scripts, sleeps until each reply, and does nothing else.\n\n| | |\n|---|---|\n"
     );
     let plain = three(&|row| plain(row).map(thousands).ok_or_else(String::new)).ok();
-    let plain = plain.map(|rates| ("the same of a plain `fn`, which may block", rates));
+    let plain = plain.map(|rates| ("the same for a plain `fn`, which may block", rates));
     // Of a part that takes long, and that a run may leave out.
     let waiting = ours("memory, of Redis for a waiting call").ok();
-    let waiting = waiting.map(|bytes| ("a call that waits: memory in Redis", format!("{bytes:.0} bytes")));
+    let waiting = waiting.map(|bytes| ("memory in Redis for a waiting call", format!("{bytes:.0} bytes")));
     let [first, others @ ..] = lines;
     for (what, value) in [first].into_iter().chain(plain).chain(others).chain(waiting) {
         text.push_str(&format!("| {what} | {value} |\n"));

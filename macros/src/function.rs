@@ -90,17 +90,19 @@ impl Function {
         if let Some(variadic) = self.signature.variadic.take() {
             mistakes.push(
                 variadic,
-                "a task has no C arguments: take the last parameter as `#[task(variadic)] rest: Vec<T>`",
+                "a task cannot have C-variadic arguments: declare the last parameter as `#[task(variadic)] rest: \
+                Vec<T>`",
             );
         }
         let Signature { constness, safety, abi, generics, .. } = &self.signature;
         if let Some(constness) = constness {
-            mistakes.push(constness, "a task runs at run time: remove `const`");
+            mistakes.push(constness, "a task cannot be `const`: remove `const`");
         }
         if let Safety::Unsafe(unsafety) = safety {
             mistakes.push(
                 unsafety,
-                "a task is called with arguments from outside, so it cannot be `unsafe`: remove `unsafe`, and check what it relies on inside",
+                "a task is called with arguments from outside, so it cannot be `unsafe`: remove `unsafe`, and check \
+                its preconditions inside",
             );
         }
         if let Some(abi) = abi {
@@ -109,7 +111,7 @@ impl Function {
         if !generics.params.is_empty() {
             let lifetimes_alone = generics.lifetimes().count() == generics.params.len();
             let fix = if lifetimes_alone {
-                "a task owns its arguments, so it has no lifetimes: take owned types"
+                "a task owns its arguments, so it cannot have lifetimes: use owned types"
             } else {
                 "a task is one function with one name, so it cannot be generic: write one function for each type, which calls the generic one"
             };
@@ -125,15 +127,11 @@ impl Function {
         if matches!(types::peel(ty), Type::Never(_)) {
             mistakes.push(ty, "a task that never returns is never done: return `()`, or a `Result`");
         } else if found.impl_trait {
-            mistakes
-                .push(ty, "a task returns a type that has a name: write the type instead of `impl Trait`");
+            mistakes.push(ty, "a task must return a named type: write the type instead of `impl Trait`");
         } else if found.lifetime {
-            mistakes.push(ty, "a task returns nothing that is borrowed: return an owned type");
+            mistakes.push(ty, "a task cannot return borrowed data: return an owned type");
         } else if found.reference && !is_static(ty) {
-            mistakes.push(
-                ty,
-                format!("a task returns nothing that is borrowed: return `{}`", types::text(owned)),
-            );
+            mistakes.push(ty, format!("a task cannot return borrowed data: return `{}`", types::text(owned)));
         } else if found.self_type {
             mistakes.push(ty, params::METHOD);
         }

@@ -12,12 +12,12 @@ use syn::punctuated::Punctuated;
 use crate::mistakes::Mistakes;
 use crate::values::{Backoff, Item};
 
-const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `unique`, `keep`, `expires`, `limit`, \
-     `isolation`, `timeout`, `grace`, and for a process of its own `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, \
-     `private_network` and `private_mounts`";
-const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry for ever";
+const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `unique`, \
+    `keep`, `expires`, `limit`, `isolation`, `timeout`, `grace`, and for isolated tasks `memory`, `address_space`, \
+    `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, `private_network` and `private_mounts`";
+const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry forever";
 const ATTEMPTS: &str = "write `max_attempts = 4`";
-const TWICE: &str = "`retry = 3` and `max_attempts = 4` say the same: keep one of them";
+const TWICE: &str = "`retry = 3` and `max_attempts = 4` mean the same: keep one of them";
 
 /// As in `src/protocol/names.rs` of `delayed`, whose tests hold the two together.
 const SUFFIXES: [&str; 18] = [
@@ -117,7 +117,7 @@ impl Options {
         for item in &items {
             let option = item.key.to_string();
             if seen.contains(&option) {
-                mistakes.push(&item.key, format!("`{option}` stands here twice: keep one of them"));
+                mistakes.push(&item.key, format!("`{option}` is given twice: keep one of them"));
             } else if options.read(item, mistakes) {
                 seen.push(option);
             }
@@ -170,8 +170,8 @@ impl Options {
         if self.isolation == Some(Isolation::Inline) {
             for Limit { key, .. } in self.limits.drain(..) {
                 let text = format!(
-                    "`{key}` is for a process of its own, and this task runs in the worker's: write \
-                     `isolation = \"fork\"` or `isolation = \"prefork\"`, or leave `{key}` out"
+                    "`{key}` applies only to isolated tasks: write `isolation = \"fork\"` or `isolation = \
+                    \"prefork\"`, or leave `{key}` out"
                 );
                 mistakes.push(key, text);
             }
@@ -238,7 +238,7 @@ fn limit_name(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "`limit = {text:?}` is no name of a limit: use 1 to 200 bytes of printable text without spaces"
+            "`limit = {text:?}` is not a valid limit name: use 1 to 200 bytes of printable text without spaces"
         ))
     }
 }
@@ -294,7 +294,7 @@ fn unique(text: &str) -> Result<Unique, String> {
         "replace" => Ok(Unique::Replace),
         time => humantime::parse_duration(time).map(Unique::For).map_err(|_| {
             format!(
-                "`unique = {time:?}` is none of `until_started`, `until_done`, `replace`, and no time such as `10m`"
+                "`unique = {time:?}` is neither `until_started`, `until_done` or `replace` nor a time such as `10m`"
             )
         }),
     }
@@ -332,7 +332,7 @@ fn name(name: &str) -> Result<String, String> {
     }
     match name.chars().find(|c| c.is_whitespace() || c.is_control()) {
         Some(character) => Err(format!(
-            "the name of a task {name:?} has {character:?} in it: use printable characters without spaces"
+            "the name of a task {name:?} contains {character:?}: use printable characters without spaces"
         )),
         None => Ok(name.to_owned()),
     }
@@ -356,7 +356,7 @@ fn queue(name: &str) -> Result<String, String> {
     }
     if let Some(character) = name.chars().find(|c| c.is_whitespace() || is_hidden(*c)) {
         return Err(format!(
-            "the queue name {name:?} has {character:?} in it: use printable characters without spaces"
+            "the queue name {name:?} contains {character:?}: use printable characters without spaces"
         ));
     }
     if name == QUEUES {
@@ -367,7 +367,7 @@ fn queue(name: &str) -> Result<String, String> {
     if let Some(suffix) = SUFFIXES.into_iter().find(|suffix| name.ends_with(suffix)) {
         let instead = name.strip_suffix(suffix).filter(|rest| !rest.is_empty()).unwrap_or("default");
         return Err(format!(
-            "the queue name {name:?} ends in `{suffix}`, which marks a key beside a queue: use {instead:?}"
+            "the queue name {name:?} ends in `{suffix}`, which is reserved for other keys of a queue: use {instead:?}"
         ));
     }
     Ok(name.to_owned())

@@ -12,8 +12,7 @@ use crate::types::{self, Borrowed};
 /// The most parameters that travel.
 const MAX_PARAMS: usize = 16;
 
-pub(crate) const METHOD: &str =
-    "a method cannot be a task, since its `Self` does not travel: mark a free function outside of the `impl`";
+pub(crate) const METHOD: &str = "a method cannot be a task, because its `Self` cannot be sent: mark a free function outside of the `impl`";
 
 /// One parameter, in its place.
 pub(crate) enum Param {
@@ -59,7 +58,7 @@ pub(crate) fn check(signature: &mut Signature, mistakes: &mut Mistakes) -> Vec<P
         if matches!(param, Some(Param::Argument(_))) {
             count += 1;
             if count == MAX_PARAMS + 1 {
-                let fix = format!("a task takes up to {MAX_PARAMS} arguments: take a struct that holds them");
+                let fix = format!("a task can have at most {MAX_PARAMS} arguments: use a struct");
                 mistakes.push(&*input, fix);
             }
         }
@@ -75,7 +74,7 @@ fn unique(pattern: &mut Pat, names: &mut Vec<String>, mistakes: &mut Mistakes) {
     if names.contains(&name) {
         mistakes.push(
             &*ident,
-            format!("two parameters are called `{name}`: each needs a name of its own, which is its keyword"),
+            format!("two parameters are called `{name}`: each needs a different name, which is its keyword"),
         );
         *ident = Ident::new(&name, Span::mixed_site().located_at(ident.span()));
     } else {
@@ -90,7 +89,7 @@ fn check_one(typed: &mut PatType, last: bool, mistakes: &mut Mistakes) -> Option
     if let Some(condition) = typed.attrs.iter().find(|attribute| attribute.path().is_ident("cfg")) {
         mistakes.push(
             condition,
-            "a parameter of a task is always there: write two functions, each under its own `#[cfg]`",
+            "a parameter of a task cannot have `#[cfg]`: write two functions, each under its own `#[cfg]`",
         );
     }
     let how = How::parse(&own, mistakes);
@@ -99,7 +98,7 @@ fn check_one(typed: &mut PatType, last: bool, mistakes: &mut Mistakes) -> Option
             mistakes.push(
                 attribute,
                 format!(
-                    "`{}` does not travel, it is given by the worker: remove this attribute",
+                    "`{}` is not sent, but supplied by the worker: remove this attribute",
                     types::text(&typed.ty)
                 ),
             );
@@ -147,7 +146,8 @@ fn injected(ty: &Type, mistakes: &mut Mistakes) -> Option<Param> {
 
 fn destructured(ty: &Type) -> String {
     format!(
-        "a parameter needs a name, which is its keyword: take `value: {}` and take it apart in the body with `let`",
+        "a parameter needs a name, which is its keyword: write `value: {}`, and destructure it in the body with \
+        `let`",
         types::text(ty)
     )
 }
@@ -157,8 +157,10 @@ fn name(typed: &PatType, mistakes: &mut Mistakes) -> Option<Ident> {
     match &*typed.pat {
         Pat::Ident(PatIdent { by_ref: None, subpat: None, ident, .. }) => Some(ident.clone()),
         Pat::Wild(_) => {
-            mistakes
-                .push(&typed.pat, "a parameter needs a name, which is its keyword: write `_unused`, for one");
+            mistakes.push(
+                &typed.pat,
+                "a parameter needs a name, which is its keyword: write `_unused`, for example",
+            );
             None
         }
         pattern => {
@@ -172,20 +174,20 @@ fn check_type(typed: &PatType, mistakes: &mut Mistakes) {
     let ty = &*typed.ty;
     let (found, owned) = Borrowed::find(ty);
     if found.impl_trait {
-        mistakes.push(ty, "an argument has a type with a name: write the type instead of `impl Trait`");
+        mistakes.push(ty, "an argument must have a named type: write the type instead of `impl Trait`");
     } else if found.self_type {
         mistakes.push(ty, METHOD);
     } else if found.reference {
         mistakes.push(
             ty,
             format!(
-                "a task owns its arguments: take `{}` instead of `{}`",
+                "a task owns its arguments: use `{}` instead of `{}`",
                 types::text(owned),
                 types::text(ty)
             ),
         );
     } else if found.lifetime {
-        mistakes.push(ty, "a task owns its arguments: take an owned type, or one with `'static`");
+        mistakes.push(ty, "a task owns its arguments: use an owned type, or one with `'static`");
     }
 }
 
@@ -219,7 +221,8 @@ impl How {
         let mut how = Self::default();
         for attribute in attributes {
             let Meta::List(list) = &attribute.meta else {
-                mistakes.push(attribute, format!("it says nothing: {KNOWN}, as in `#[task(default)]`"));
+                mistakes
+                    .push(attribute, format!("this attribute is empty: {KNOWN}, as in `#[task(default)]`"));
                 continue;
             };
             let words = match list.parse_args_with(Punctuated::<Word, Token![,]>::parse_terminated) {
@@ -230,7 +233,8 @@ impl How {
                 }
             };
             if words.is_empty() {
-                mistakes.push(attribute, format!("it says nothing: {KNOWN}, as in `#[task(default)]`"));
+                mistakes
+                    .push(attribute, format!("this attribute is empty: {KNOWN}, as in `#[task(default)]`"));
             }
             for Word { key, value } in words {
                 let span = key.span();
@@ -239,7 +243,7 @@ impl How {
                     ("variadic", None) if how.variadic.is_none() => how.variadic = Some(span),
                     ("variadic", Some(value)) => mistakes.push(value, "`variadic` takes no value: remove it"),
                     (word @ ("default" | "variadic"), _) => {
-                        mistakes.push(&key, format!("`{word}` stands here twice: keep one of them"));
+                        mistakes.push(&key, format!("`{word}` is given twice: keep one of them"));
                     }
                     (word, _) => mistakes.push(&key, format!("a parameter has no option `{word}`: {KNOWN}")),
                 }
@@ -259,11 +263,11 @@ impl How {
         let mut wrong = |text: &str| mistakes.push_error(syn::Error::new(variadic, text));
         let mut good = true;
         if self.default.is_some() {
-            wrong("a variadic parameter is empty when nothing is left: remove `default`");
+            wrong("a variadic parameter is empty if no arguments are left: remove `default`");
             good = false;
         }
         if !last {
-            wrong("a variadic parameter takes all that is left: make it the last one");
+            wrong("a variadic parameter takes all remaining arguments: make it the last one");
             good = false;
         }
         if !types::is_vec(ty) {

@@ -39,7 +39,7 @@ impl Item {
         };
         let mut wait = |value: &Expr| {
             let Some(literal) = string(value) else {
-                mistakes.push(value, format!("a wait is a string literal: {BACKOFF}"));
+                mistakes.push(value, format!("a time must be a string literal: {BACKOFF}"));
                 return None;
             };
             time(&literal.value(), "10s").map_err(|why| mistakes.push(literal, why)).ok()
@@ -68,7 +68,7 @@ impl Item {
             _ => None,
         };
         if backoff.is_none() {
-            mistakes.push(value, format!("this is no back-off: {BACKOFF}"));
+            mistakes.push(value, format!("this is not a back-off: {BACKOFF}"));
         }
         backoff
     }
@@ -160,7 +160,7 @@ impl Item {
         match value {
             Expr::Lit(ExprLit { lit: Lit::Bool(literal), .. }) => Some(literal.value),
             _ => {
-                mistakes.push(value, format!("`{}` is true or false: {fix}", self.key));
+                mistakes.push(value, format!("`{}` must be true or false: {fix}", self.key));
                 None
             }
         }
@@ -201,7 +201,7 @@ fn time(text: &str, example: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text)
         .map_err(|error| format!("{text:?} is not a time ({error}): write {example:?}"))?;
     if time.is_zero() {
-        return Err(format!("{text:?} is no time at all: write {example:?}, or leave this option out"));
+        return Err(format!("{text:?} is zero: write {example:?}, or leave this option out"));
     }
     if time > LONGEST {
         return Err(format!("{text:?} is more than 365 days: write {example:?}"));
@@ -224,8 +224,8 @@ fn size(text: &str, example: &str) -> Result<u64, String> {
     };
     let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
     match number.checked_mul(1 << power).filter(|bytes| i64::try_from(*bytes).is_ok()) {
-        Some(0) => Err(format!("{text:?} is nothing at all: write {example:?}, or leave this option out")),
+        Some(0) => Err(format!("{text:?} is zero: write {example:?}, or leave this option out")),
         Some(bytes) => Ok(bytes),
-        None => Err(format!("{text:?} is more than there can be: write {example:?}")),
+        None => Err(format!("{text:?} is too large: write {example:?}")),
     }
 }

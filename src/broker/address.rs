@@ -13,7 +13,7 @@ use crate::broker::tls;
 use crate::config::RedisConfig;
 
 /// The parameters of an address that all clients of Redis understand alike.
-const KNOWN: &str = "`db` and `protocol`, and beside a socket `user` and `pass`";
+const KNOWN: &str = "`db` and `protocol`, and for a socket `user` and `pass`";
 
 /// A client for the Redis that the settings name.
 pub(super) fn client(config: &RedisConfig) -> Result<Client, BrokerError> {
@@ -62,7 +62,7 @@ fn info(config: &RedisConfig) -> Result<ConnectionInfo, BrokerError> {
             "db" => {
                 let named = value.parse().ok().filter(|db| *db >= 0);
                 let named: i64 =
-                    named.ok_or_else(|| refused(config, format!("`db` is no number: {value:?}")))?;
+                    named.ok_or_else(|| refused(config, format!("`db` is not a number: {value:?}")))?;
                 if let Some(other) = db.filter(|other| *other != named) {
                     return Err(refused(config, format!("it names two databases, {other} and {named}")));
                 }
@@ -77,8 +77,7 @@ fn info(config: &RedisConfig) -> Result<ConnectionInfo, BrokerError> {
             }
             // It may be a part of the password.
             _ if has_password => {
-                let problem =
-                    "a parameter behind the password is not known; `&` in a password is written as %26";
+                let problem = "a parameter after the password is unknown; write `&` in a password as %26";
                 return Err(refused(config, problem.to_owned()));
             }
             name => return Err(refused(config, unknown_parameter(name))),
@@ -100,7 +99,7 @@ fn unknown_parameter(name: &str) -> String {
     };
     let separator = if instead.is_empty() { "" } else { ": " };
     let name: String = name.chars().take(50).collect();
-    format!("the parameter `{name}` is not known{separator}{instead}; known are {KNOWN}")
+    format!("the parameter `{name}` is unknown{separator}{instead}; known parameters are {KNOWN}")
 }
 
 /// Detects text that the parser would misread, before it is parsed.
@@ -110,13 +109,13 @@ fn check_words(config: &RedisConfig) -> Result<(), BrokerError> {
     let refuse = |problem: &str| Err(refused(config, problem.to_owned()));
     if scheme.contains("sentinel") {
         return refuse(
-            "Sentinel is not supported yet: give the address of the master, or a name that always leads to it",
+            "Sentinel is not supported yet: use the address of the master, or a name that always resolves to it",
         );
     }
     if scheme.contains("cluster") {
         return refuse(
-            "a Redis Cluster has no address of its own kind here: give that of the master with redis://; a Cluster of \
-             several shards is not supported",
+            "the address of a whole Redis Cluster is not supported: use the address of the master with redis://; a \
+            Cluster of several shards is not supported either",
         );
     }
     if scheme.contains("socket") {
@@ -129,11 +128,11 @@ fn check_words(config: &RedisConfig) -> Result<(), BrokerError> {
         return refuse(&encoding_of(rest));
     }
     if authority.contains(',') && !authority.contains('@') {
-        return refuse("it names several hosts: give one");
+        return refuse("it names several hosts: use one of them");
     }
     match behind.split_once('#') {
         None | Some((_, "insecure")) => Ok(()),
-        Some(_) => refuse("it has a part behind a #, which means nothing; in a password # is written as %23"),
+        Some(_) => refuse("it has a part after a #, which has no meaning here; write # in a password as %23"),
     }
 }
 
@@ -236,13 +235,16 @@ mod tests {
             ("redis://h/3?db=4", "two databases, 3 and 4"),
             ("redis://h?db=3&db=4", "two databases, 3 and 4"),
             ("redis://h/0?db=4", "two databases, 0 and 4"),
-            ("redis://h?db=x", "`db` is no number: \"x\""),
-            ("redis://h?db=-1", "`db` is no number"),
+            ("redis://h?db=x", "`db` is not a number: \"x\""),
+            ("redis://h?db=-1", "`db` is not a number"),
             ("redis://h/x", "Invalid database number"),
             ("redis://h?protocol=4", "Invalid protocol version"),
-            ("redis://h?max_connections=10", "the parameter `max_connections` is not known; known are `db`"),
-            ("redis://h?DB=3", "the parameter `DB` is not known"),
-            ("redis://h?socket_timeout=3", "`socket_timeout` is not known: set `redis.timeout` instead"),
+            (
+                "redis://h?max_connections=10",
+                "the parameter `max_connections` is unknown; known parameters are `db`",
+            ),
+            ("redis://h?DB=3", "the parameter `DB` is unknown"),
+            ("redis://h?socket_timeout=3", "`socket_timeout` is unknown: set `redis.timeout` instead"),
             ("redis://h?ssl_cert_reqs=none", "`redis.tls_ca`"),
             ("redis://h?password=cret", "user:password@ before the host"),
             ("unix:///s?pass=se&cret", "%26"),
@@ -252,7 +254,7 @@ mod tests {
             ("redis://u:12#cret@h", "%23"),
             ("redis://u:12/cret@h:1/0", "%2F"),
             ("redis://u:p@cr/et@h", "%40"),
-            ("redis://h#x", "behind a #"),
+            ("redis://h#x", "after a #"),
             ("redis://h1:1,h2:2", "several hosts"),
             ("redis+sentinel://:cret@h:26379/mymaster", "Sentinel is not supported yet"),
             ("redis-sentinel://h", "Sentinel is not supported yet"),

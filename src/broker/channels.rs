@@ -51,7 +51,7 @@ impl Broker {
             Err(_) => Err(BrokerError::new(
                 "subscribe",
                 BrokerErrorKind::Unreachable,
-                format!("no answer within {timeout:?}"),
+                format!("no reply within {timeout:?}"),
             )),
         }
     }

@@ -48,25 +48,27 @@ const TEXTS: [Text; 20] = [
         Origin::Greeting,
         "DENIED",
         Kind::Denied,
-        Some("Redis refuses programs of other machines: give it a password, or as its own words say"),
+        Some(
+            "Redis rejects connections from other machines: set a password, or follow the advice in its message",
+        ),
     ),
     (
         Origin::Greeting,
         "max number of clients",
         Kind::Unreachable,
-        Some("Redis takes no more connections: close some, or raise its `maxclients`"),
+        Some("Redis accepts no more connections: close some, or raise its `maxclients`"),
     ),
     (
         Origin::Connecting,
         "DB index is out of range",
         Kind::Address,
-        Some("Redis has fewer databases: write a lower number into the address, or none"),
+        Some("Redis has fewer databases: use a lower number in the address, or none"),
     ),
     (
         Origin::Connecting,
         "Too many open files",
         Kind::Unreachable,
-        Some("this process may open no more files: raise its limit (`ulimit -n`)"),
+        Some("this process has too many open files: raise its limit (`ulimit -n`)"),
     ),
     (Origin::Library, "uthentication", Kind::Denied, Some(LOGIN)),
 ];
@@ -75,19 +77,19 @@ const TEXTS: [Text; 20] = [
 const WRONGPASS: &str = "WRONGPASS";
 
 /// The advice for a wrong user or password.
-const LOGIN: &str = "Redis refused the user or the password: check both in `redis.url`, where characters such as # / ? @ % are \
-                     percent-encoded";
+const LOGIN: &str = "Redis rejected the user or the password: check both in `redis.url`, where characters such as # / \
+    ? @ % must be percent-encoded";
 
 /// The reply of a replica to a write.
 const READONLY: &str = "READONLY";
 
 /// The advice for keys of a Redis Cluster that have no slot in common.
-const HASH_TAG: &str = "in a Redis Cluster the name of a queue carries a hash tag, such as `{mail}`, and all queues of a worker \
-                        the same: rename the queue, or use a Redis that is no Cluster";
+const HASH_TAG: &str = "in a Redis Cluster the name of a queue needs a hash tag, such as `{mail}`, and all queues of \
+    a worker need the same one: rename the queue, or use a Redis that is not a Cluster";
 
 /// The advice for keys that are on another node of a Redis Cluster.
-const ONE_SHARD: &str = "this node of a Redis Cluster is not the one for all keys: connect to the master of a Cluster of one \
-                         shard, since several shards are not supported, or use a Redis that is no Cluster";
+const ONE_SHARD: &str = "this node of a Redis Cluster does not serve all keys: connect to the master of a Cluster of \
+    one shard (several shards are not supported), or use a Redis that is not a Cluster";
 
 fn find(origins: &[Origin], code: Option<&str>, text: &str) -> Option<&'static Text> {
     let says = |words: &str| code == Some(words) || text.contains(words);
@@ -133,7 +135,7 @@ impl BrokerError {
         }
         let found = Self::new(op, Kind::Unreachable, detail).because_of(cause::of(error));
         match error.kind() {
-            ErrorKind::Parse => found.advised("what answers there is no Redis: check the address"),
+            ErrorKind::Parse => found.advised("the server at this address is not Redis: check the address"),
             _ => found,
         }
     }
@@ -142,7 +144,7 @@ impl BrokerError {
     pub(super) fn turned_away(op: &'static str, words: &str) -> Self {
         let (kind, advice) = match find(&[Origin::Greeting], None, words) {
             Some((_, _, kind, Some(advice))) => (*kind, *advice),
-            _ => (Kind::Unreachable, "Redis does not let us in: its own words say why"),
+            _ => (Kind::Unreachable, "Redis rejects the connection: its message says why"),
         };
         Self::new(op, kind, words).advised(advice)
     }

@@ -150,7 +150,8 @@ impl Commands {
             // It was closed before anything was written: retry on a new one.
             self.drop_connection(generation);
         }
-        let closed = io::Error::new(io::ErrorKind::ConnectionAborted, "each connection is closed at once");
+        let closed =
+            io::Error::new(io::ErrorKind::ConnectionAborted, "each connection is closed immediately");
         (Err(NotSent::wrap(closed.into())), 0)
     }
 
@@ -399,7 +400,7 @@ fn is_of_cluster(kind: ServerErrorKind) -> bool {
 /// An error as for a malformed reply: the connection is unusable. The reply may be a whole claim, so only its beginning is shown.
 fn misplaced(came: &[Value]) -> RedisError {
     let came = format!("{came:?}");
-    let detail = format!("instead of its echo came {came:.200}");
+    let detail = format!("expected its echo, got {came:.200}");
     (ErrorKind::Parse, "the reply belongs to another request", detail).into()
 }
 

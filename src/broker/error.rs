@@ -95,7 +95,7 @@ impl BrokerError {
     pub(super) fn of_key(self, key: Option<&str>) -> Self {
         match (self.kind, key) {
             (BrokerErrorKind::WrongType, Some(key)) => {
-                let advice = format!("the key `{key}` holds another type: rename or delete it");
+                let advice = format!("the key `{key}` has the wrong type: rename or delete it");
                 Self { advice: advice.into(), ..self }
             }
             _ => self,
@@ -105,17 +105,17 @@ impl BrokerError {
     /// The same, naming the key that has a wrong type.
     pub(super) fn of_type(self, key: &str, found: &str, expected: &str) -> Self {
         let advice =
-            format!("the key `{key}` holds another type, {found} instead of {expected}: rename or delete it");
+            format!("the key `{key}` has the wrong type, {found} instead of {expected}: rename or delete it");
         Self { advice: advice.into(), ..self }
     }
 
     /// The list at `key` holds something other than tokens, such as a list of another program.
     pub(crate) fn foreign(op: &'static str, key: &str) -> Self {
         let advice = format!(
-            "the list `{key}` holds something else than notifications, as another program's queue: nothing is taken from it; \
-             rename it, or use another queue name"
+            "the list `{key}` contains something other than notifications, and may belong to another program: nothing \
+            is taken from it; rename it, or use another queue name"
         );
-        let detail = "its first element is no notification";
+        let detail = "its first element is not a notification";
         Self { advice: advice.into(), ..Self::new(op, BrokerErrorKind::WrongType, detail) }
     }
 
@@ -124,8 +124,8 @@ impl BrokerError {
         match (self.kind, queue) {
             (BrokerErrorKind::WrongType, Some(queue)) => {
                 let advice = format!(
-                    "a key of the queue `{queue}` holds another type: `doctor` says which; rename or delete it, or use \
-                     another queue name"
+                    "a key of the queue `{queue}` has the wrong type: `doctor` says which; rename or delete it, or \
+                    use another queue name"
                 );
                 Self { advice: advice.into(), ..self }
             }
@@ -151,8 +151,8 @@ impl BrokerError {
             None => "the password (of the user `default`)".to_owned(),
         };
         let advice = format!(
-            "Redis at {address} refused {who}: check `redis.url`, and that it is the right server; characters such as # / ? @ % \
-             are percent-encoded there"
+            "Redis at {address} rejected {who}: check `redis.url`, and that it is the right server; characters such \
+            as # / ? @ % must be percent-encoded there"
         );
         Self { advice: advice.into(), ..self }
     }
@@ -241,13 +241,13 @@ impl Error for BrokerError {
 
 /// The advice for a user that is known and lacks a permission.
 pub(super) const RIGHTS: &str =
-    "Redis does not let this user do that: give it the right (ACL SETUSER), or use another user";
+    "the Redis user lacks a permission: grant it (ACL SETUSER), or use another user";
 
 /// The default advice for each kind.
 fn advice(kind: BrokerErrorKind) -> &'static str {
     match kind {
         BrokerErrorKind::Unreachable => {
-            "Redis cannot be reached: check that it runs and that the address is right"
+            "Redis cannot be reached: check that it is running and that the address is correct"
         }
         BrokerErrorKind::Uncertain => "the connection to Redis broke: the call may have been applied",
         BrokerErrorKind::NotReady => "Redis is not ready yet: try again later",
@@ -255,20 +255,20 @@ fn advice(kind: BrokerErrorKind) -> &'static str {
             "Redis is full: raise `maxmemory`, or let the workers drain the queues; keep `maxmemory-policy noeviction`"
         }
         BrokerErrorKind::ReadOnly => {
-            "Redis takes no writes: connect to the master, and check that it can save its data and has its replicas"
+            "Redis rejects writes: connect to the master, and check that it can save its data and has enough replicas"
         }
         BrokerErrorKind::Denied => {
-            "Redis refused us: put the user and password into the address (redis://user:password@host)"
+            "Redis rejected the connection: put the user and password into the address (redis://user:password@host)"
         }
         BrokerErrorKind::WrongType => {
-            "a key of this queue holds another type: rename or delete that key, or use another queue name"
+            "a key of this queue has the wrong type: rename or delete that key, or use another queue name"
         }
-        BrokerErrorKind::Stale => "a later call of this worker was applied already",
+        BrokerErrorKind::Stale => "a later script call of this worker was already applied",
         BrokerErrorKind::Unsupported => "this server is too old: Redis 6.2 or newer, or Valkey, is needed",
         BrokerErrorKind::Address => {
-            "the address is not understood: use redis://host:port/db, rediss://… for TLS, or unix:///path"
+            "the address is invalid: use redis://host:port/db, rediss://… for TLS, or unix:///path"
         }
-        BrokerErrorKind::Tls => "a connection with TLS cannot be made with these settings",
-        BrokerErrorKind::Reply => "Redis answered something unexpected",
+        BrokerErrorKind::Tls => "no TLS connection can be made with these settings",
+        BrokerErrorKind::Reply => "Redis sent an unexpected reply",
     }
 }

@@ -6,6 +6,7 @@ use redis::{RedisResult, Value};
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
+use crate::broker::flow_keys::FlowKeys;
 use crate::broker::script::milliseconds;
 use crate::broker::transitions::ToDo;
 use crate::broker::wrong_key;
@@ -21,21 +22,6 @@ use crate::protocol::tracking::Lock;
 const LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// How many flows of a queue are listed.
 const MOST_LISTED: i64 = 100_000;
-
-/// The keys of a flow: it is kept beside the queue of its message, its home.
-#[derive(Debug, Clone)]
-pub(crate) struct FlowKeys {
-    pub(crate) id: CallId,
-    pub(crate) flow: String,
-    pub(crate) home: QueueKeys,
-    pub(crate) queue: QueueName,
-}
-
-impl FlowKeys {
-    pub(crate) fn new(queue: &QueueName, id: CallId) -> Self {
-        Self { id, flow: keys::flow(queue, id), home: QueueKeys::new(queue), queue: queue.clone() }
-    }
-}
 
 /// An entry of an outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,6 +9,7 @@ mod commands;
 mod connection;
 mod error;
 mod finished;
+mod flow_keys;
 mod flows;
 mod key_kind;
 mod kill_requests;
@@ -43,7 +44,8 @@ pub(crate) use self::connection::Broker;
 pub use self::error::{BrokerError, BrokerErrorKind};
 #[cfg_attr(not(feature = "worker"), allow(unused_imports))]
 pub(crate) use self::finished::ListedCall;
-pub(crate) use self::flows::{Delivery, FlowInfo, FlowKeys, NodeState, Outcome};
+pub(crate) use self::flow_keys::FlowKeys;
+pub(crate) use self::flows::{Delivery, FlowInfo, NodeState, Outcome};
 pub(crate) use self::key_kind::KeyKind;
 pub(crate) use self::kill_requests::{KillAnswer, KillRequest, digest};
 pub(crate) use self::lease::{LeaseKeeper, LeaseKeys};

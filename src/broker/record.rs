@@ -157,7 +157,7 @@ impl Broker {
             BrokerError::new(
                 "subscribe",
                 BrokerErrorKind::Unreachable,
-                format!("no answer within {timeout:?}"),
+                format!("no reply within {timeout:?}"),
             )
         };
         let connection = connected.map_err(late)?.map_err(|error| failed(&error))?;

@@ -14,7 +14,7 @@ pub(super) fn first(bytes: &[u8]) -> RedisResult<Option<(Value, usize)>> {
 
 /// Not a reply, or an unsolicited one.
 pub(super) fn no_reply() -> RedisError {
-    (ErrorKind::Parse, "what came is no reply of Redis").into()
+    (ErrorKind::Parse, "this is not a reply of Redis").into()
 }
 
 fn at_depth(bytes: &[u8], depth: usize) -> RedisResult<Option<(Value, usize)>> {

@@ -38,7 +38,7 @@ impl ServerFacts {
         let mut numbers = self.redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
         let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         if version < OLDEST {
-            let detail = format!("the server says version {}", self.redis_version);
+            let detail = format!("the server reports version {}", self.redis_version);
             return Err(BrokerError::new("connect", BrokerErrorKind::Unsupported, detail));
         }
         Ok(())

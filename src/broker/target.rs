@@ -69,13 +69,15 @@ impl Target {
                 BrokerError::new(op, BrokerErrorKind::Tls, error.to_string()).because_of(cause::of(error))
             }
             ConnectionAddr::TcpTls { .. } if error.is_timeout() => found.advised(
-                "Redis does not answer: check that it runs, and that it speaks TLS at this port, or use redis://",
+                "Redis does not respond: check that it is running, and that it uses TLS at this port, or use \
+                redis://",
             ),
             address if error.is_connection_dropped() && !error.is_connection_refusal() => {
                 match (first_words(address), address) {
                     (Some(words), _) => BrokerError::turned_away(op, &words).at(&self.address()),
                     (None, ConnectionAddr::Tcp(..)) => found.advised(
-                        "the server closed the connection at once: if it speaks TLS, the address begins with rediss://",
+                        "the server closed the connection immediately: if it uses TLS, begin the address with \
+                        rediss://",
                     ),
                     _ => found,
                 }

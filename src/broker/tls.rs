@@ -73,7 +73,7 @@ pub(super) fn client(
 ) -> Result<Client, BrokerError> {
     let info = info()?;
     if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
-        let problem = "`#insecure` is not supported: name the authority of the certificate as `redis.tls_ca`";
+        let problem = "`#insecure` is not supported: set `redis.tls_ca` to the authority of the certificate";
         return Err(BrokerError::new("connect", BrokerErrorKind::Address, problem));
     }
     provider();
@@ -102,9 +102,9 @@ fn system_authorities() -> Result<RootCertStore, BrokerError> {
     store.add_parsable_certificates(found.certs);
     if store.is_empty() {
         let why = found.errors.first().map_or_else(|| "there are none".to_owned(), ToString::to_string);
-        let problem = format!("the authorities that this system trusts cannot be read: {why}");
+        let problem = format!("the certificate authorities that this system trusts cannot be read: {why}");
         return Err(BrokerError::new("connect", BrokerErrorKind::Tls, problem).advised(
-            "name the file of the authority that signed the certificate of Redis (`redis.tls_ca`)",
+            "set `redis.tls_ca` to the file of the authority that signed the certificate of Redis",
         ));
     }
     Ok(store)
@@ -116,7 +116,8 @@ impl Files {
             (Some(cert), Some(key)) => Some(Identity::read(cert, key)?),
             (None, None) => None,
             _ => {
-                let problem = "`redis.tls_cert` and `redis.tls_key` go together, and only one of them is set";
+                let problem = "`redis.tls_cert` and `redis.tls_key` must be set together, but only one of them is \
+                    set";
                 return Err(BrokerError::new("connect", BrokerErrorKind::Tls, problem));
             }
         };
@@ -142,7 +143,7 @@ impl Identity {
         let (client_cert, chain) = certificates("redis.tls_cert", cert)?;
         let client_key = read("redis.tls_key", key)?;
         let found = PrivateKeyDer::from_pem_slice(&client_key)
-            .map_err(|_| unusable("redis.tls_key", key, "it has no key in PEM, or one with a password"))?;
+            .map_err(|_| unusable("redis.tls_key", key, "it contains no PEM key, or one with a password"))?;
         match CertifiedKey::from_der(chain.clone(), found.clone_key(), &provider()) {
             Ok(_) | Err(TlsError::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(TlsError::InconsistentKeys(_)) => {
@@ -165,7 +166,7 @@ fn certificates(setting: &str, path: &Path) -> Result<(Vec<u8>, Vec<CertificateD
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     match certificates {
         Ok(some) if !some.is_empty() => Ok((pem, some)),
-        Ok(_) => Err(unusable(setting, path, "it has no certificate in PEM")),
+        Ok(_) => Err(unusable(setting, path, "it contains no PEM certificate")),
         Err(error) => Err(unusable(setting, path, error)),
     }
 }
@@ -186,7 +187,7 @@ pub(super) fn refused_by_us(error: &RedisError) -> Option<&'static str> {
     };
     Some(match problem {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "the certificate of Redis is for another name: write a name that is in the certificate into the address"
+            "the certificate of Redis is for another name: use a name of the certificate in the address"
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "the certificate of Redis has expired: renew it, and check this machine's clock"
@@ -195,8 +196,8 @@ pub(super) fn refused_by_us(error: &RedisError) -> Option<&'static str> {
             "the certificate of Redis is not valid yet: check this machine's clock"
         }
         _ => {
-            "the certificate of Redis is not trusted: name the file of the authority that signed it \
-             (`redis.tls_ca`, DELAYED_REDIS_TLS_CA or --tls-ca)"
+            "the certificate of Redis is not trusted: set the file of the authority that signed it (`redis.tls_ca`, \
+            DELAYED_REDIS_TLS_CA or --tls-ca)"
         }
     })
 }
@@ -205,12 +206,12 @@ pub(super) fn refused_by_us(error: &RedisError) -> Option<&'static str> {
 pub(super) fn refused_by_server(error: &RedisError) -> Option<&'static str> {
     Some(match cause::of_connection::<TlsError>(error)? {
         TlsError::AlertReceived(_) => {
-            "Redis did not accept us: if it asks for a client certificate, name one that it trusts \
-             (`redis.tls_cert` and `redis.tls_key`)"
+            "Redis rejected the connection: if it requires a client certificate, set one that it trusts \
+            (`redis.tls_cert` and `redis.tls_key`)"
         }
         TlsError::InvalidMessage(_) => {
-            "the server speaks no TLS at this port: use its TLS port, or an address with redis://"
+            "the server does not use TLS at this port: use its TLS port, or an address with redis://"
         }
-        _ => "a connection with TLS did not come about",
+        _ => "the TLS connection failed",
     })
 }

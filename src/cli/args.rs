@@ -51,25 +51,25 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Everywhere")]
 pub(super) struct Global {
-    /// Where Redis is: redis://user:password@host:port/db, rediss://…, unix:///path, or `dev` for a private one
+    /// Address of Redis: redis://user:password@host:port/db, rediss://…, unix:///path, or `dev` for a private one
     #[arg(long, global = true, value_name = "URL")]
     pub(super) redis: Option<String>,
-    /// For rediss://: the authorities that may have signed the server's certificate, in PEM; default: the system's
+    /// For rediss://: the trusted certificate authorities, in PEM; default: those of the system
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) tls_ca: Option<String>,
-    /// For rediss://: our own certificate, in PEM
+    /// For rediss://: the client certificate, in PEM
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) tls_cert: Option<String>,
-    /// The key of --tls-cert, in PEM
+    /// The private key of --tls-cert, in PEM
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) tls_key: Option<String>,
-    /// Settings in TOML; default: delayed.toml in the working directory, if it is there
+    /// Settings in TOML; default: delayed.toml in the working directory, if it exists
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
-    /// What is logged: error, warn, info, debug, trace, or a filter such as `info,delayed=debug`
+    /// Log level: error, warn, info, debug, trace, or a filter such as `info,delayed=debug`
     #[arg(long, global = true, value_name = "LEVEL")]
     pub(super) log_level: Option<String>,
-    /// How log lines look
+    /// Format of log lines
     #[arg(long, global = true, value_name = "FORMAT", value_parser = ["pretty", "json"])]
     pub(super) log_format: Option<String>,
 }
@@ -78,7 +78,7 @@ pub(super) struct Global {
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[command(next_help_heading = None::<&str>)]
 pub(super) struct Json {
-    /// Print JSON, whose fields docs/cli.md names
+    /// Print JSON; docs/cli.md lists its fields
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -88,19 +88,19 @@ pub(super) struct Json {
 pub(super) enum Command {
     /// Run calls from queues
     Worker(Worker),
-    /// Bring back what dead workers owned, until a signal comes
+    /// Requeue the calls of dead workers, until a signal stops it
     Sweeper(Sweeper),
     /// Enqueue a call
     Enqueue(Enqueue),
-    /// Show the tasks of this program, or kill a call that runs
+    /// Show the tasks of this program, or kill a running call
     Tasks(Tasks),
-    /// Show how full the queues are, or pause and resume one
+    /// Show the queues, or pause and resume one
     Queues(Queues),
-    /// Show who works, and on what
+    /// Show the workers and their running calls
     Workers(Workers),
-    /// Show messages that wait
+    /// Show waiting messages
     Peek(Peek),
-    /// Show limits with those who hold them and who wait, set or remove one
+    /// Show limits with their holders and waiting calls, or set or remove one
     #[command(
         subcommand,
         after_help = "Examples:\n  {program} limits list\n  {program} limits set github --concurrency 4 --rate 100/1m\n  \
@@ -121,23 +121,23 @@ pub(super) enum Command {
                       {program} flows retry 018bcfe5-687b-7b5c-8a3e-0123456789ab"
     )]
     Flows(Flows),
-    /// Show, requeue or delete calls that could not be run
+    /// Show, requeue or delete calls that could not run
     #[command(
         subcommand,
         after_help = "Examples:\n  {program} dead list --queue mail\n  {program} dead show 1700000000000-0\n  \
                       {program} dead requeue --task my_crate::tasks::add\n  {program} dead delete --all --yes"
     )]
     Dead(Dead),
-    /// Drop all messages that wait in a queue
+    /// Drop all waiting messages of a queue
     Purge(Purge),
-    /// Look for what is wrong with Redis and the queues
+    /// Find problems of Redis and the queues
     #[command(after_help = "Examples:\n  {program} doctor || echo \"there is a problem\"")]
     Doctor(Json),
-    /// Show the settings that hold, and where they come from
+    /// Show the settings in effect, and where they come from
     Config(Config),
-    /// Run a private Redis in the working directory, and a worker when the program has tasks
+    /// Run a private Redis in the working directory, and a worker if the program has tasks
     Dev(Dev),
-    /// Print a script with which a shell completes this program's command line
+    /// Print a completion script for a shell
     Completions(Completions),
 }
 
@@ -351,7 +351,10 @@ mod tests {
         }
         assert_eq!(help.matches("[default: default]").count(), 1, "{help}");
         let help = help_of("sweeper");
-        assert!(help.contains("[default: 2s]") && help.contains("default: all that it finds"), "{help}");
+        assert!(
+            help.contains("[default: 2s]") && help.contains("default: all queues that it finds"),
+            "{help}"
+        );
         fn all(command: &mut clap::Command) {
             let help = command.render_long_help().to_string();
             assert!(!help.contains(PROGRAM), "{help}");

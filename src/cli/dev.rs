@@ -56,7 +56,7 @@ impl DevServer {
         let asked = settings.config.redis.url == DEV;
         let wanted = matches!(command, Command::Dev(_));
         if wanted && !asked && matches!(settings.origin("redis.url"), Origin::Flag(_)) {
-            return Err(Failure::usage("`dev` runs a Redis of its own: leave out --redis"));
+            return Err(Failure::usage("`dev` runs a private Redis: leave out --redis"));
         }
         if command.stands_alone() || !(asked || wanted) {
             return Ok(None);
@@ -112,7 +112,7 @@ impl DevServer {
                 return Err(Failure::new(
                     Code::Unreachable,
                     format!(
-                        "another program holds {} and its server does not answer: end it",
+                        "another program has locked {}, and its server does not respond: end that program",
                         lock.display()
                     ),
                 ));
@@ -222,7 +222,7 @@ fn reachable(directory: &Path) -> std::io::Result<PathBuf> {
         Ok(found) if found.uid() != metadata.uid() => {
             // It could lead anywhere tomorrow.
             let problem =
-                format!("its path is too long for a socket, and {} is somebody else's", link.display());
+                format!("its path is too long for a socket, and {} belongs to another user", link.display());
             return Err(std::io::Error::other(problem));
         }
         Ok(_) if std::fs::read_link(&link)? == directory => {}
@@ -234,7 +234,7 @@ fn reachable(directory: &Path) -> std::io::Result<PathBuf> {
     }
     tracing::info!(
         link = %link.display(),
-        "socket path is too long; reached by a link"
+        "socket path is too long; using a link"
     );
     Ok(link.join(SOCKET))
 }
@@ -244,7 +244,7 @@ fn end_orphan(socket: &Path) -> Result<(), Failure> {
     let end = Instant::now() + PATIENCE;
     while UnixStream::connect(socket).is_ok() {
         if Instant::now() > end {
-            let problem = format!("the server at {} does not end: end it by hand", socket.display());
+            let problem = format!("the server at {} does not exit: stop it by hand", socket.display());
             return Err(Failure::new(Code::Unreachable, problem));
         }
         let _ = command(socket, "SHUTDOWN");

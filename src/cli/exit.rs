@@ -16,14 +16,14 @@ use crate::task::error::chain;
 pub(super) const CODES: &str = "\
 Exit codes:
   0  done
-  1  it failed, or `doctor` found a problem
-  2  the command line was not understood, or arguments do not fit their task
-  3  Redis cannot be reached, is not ready, or gave no answer (then the call may have been applied)
-  4  Redis refused: password, read-only, full, wrong type of key, too old, not fit for a Cluster
-  5  configuration: a setting out of range, TLS that fails, no tasks, two of one name
+  1  the command failed, or `doctor` found a problem
+  2  the command line is invalid, or arguments do not fit their task
+  3  Redis cannot be reached, is not ready, or did not respond (then the call may have been applied)
+  4  Redis rejected the request: password, read-only, full, wrong type of key, too old, not usable in a Cluster
+  5  configuration: a setting out of range, a TLS failure, no tasks, two tasks with one name
   6  not found: no such task, no such call, no such dead letter, no such run
-  7  a call that was waited for has not ended in time, and goes on
-  70 a task ended the process of its worker, as by std::process::exit";
+  7  a call has not ended in the time to wait for it; it continues
+  70 a task ended the process of its worker, for example with std::process::exit";
 
 /// What kind of end it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

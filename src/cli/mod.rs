@@ -56,14 +56,14 @@ const FEWEST_FILES_WITH_ZYGOTE: u64 = 48;
 ///     delayed::main()
 /// }
 /// ```
-#[must_use = "the exit code is to be returned from `main`"]
+#[must_use = "return the exit code from `main`"]
 pub fn main() -> ExitCode {
     App::new().main()
 }
 
 impl App {
     /// Runs what the command line says. Call it first in `main`, while the process has one thread.
-    #[must_use = "the exit code is to be returned from `main`"]
+    #[must_use = "return the exit code from `main`"]
     pub fn main(self) -> ExitCode {
         run(self.into_parts(), std::env::args_os())
     }
@@ -154,8 +154,9 @@ fn runtime(settings: &Settings, command: &Command, forks: bool) -> Result<Runtim
     if let Ok((files, _)) = getrlimit(Resource::RLIMIT_NOFILE)
         && files < needed
     {
-        let text =
-            format!("this process may open {files} files, and needs {needed}: raise its limit (`ulimit -n`)");
+        let text = format!(
+            "this process may open only {files} files, but needs {needed}: raise its limit (`ulimit -n`)"
+        );
         return Err(Failure::configuration(text));
     }
     let built = if command.runs_calls() {

@@ -210,7 +210,7 @@ fn told(error: &toml::de::Error, text: &str) -> String {
     };
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     format!(
-        "line {}, which is not shown since it may have a password: {message}",
+        "line {}, which is not shown because it may contain a password: {message}",
         before.matches('\n').count() + 1
     )
 }

@@ -118,6 +118,6 @@ impl Batch {
 
 /// The deadline of a call has passed, and it was not sent.
 pub(super) fn unsent(last: Option<&BrokerError>) -> BrokerError {
-    let detail = "it was not its turn in time";
+    let detail = "the request could not be sent in time";
     last.cloned().unwrap_or_else(|| BrokerError::new("enqueue", BrokerErrorKind::Unreachable, detail))
 }

@@ -31,8 +31,8 @@ impl Context {
     pub fn client(&self) -> Client {
         let Some(client) = self.states().get::<Client>() else {
             panic!(
-                "the task `{}` asks its context for a client and none was given: add `.state(Client::lazy(url))` to \
-                 `Zygote::builder()`, or to the states of this context",
+                "the task `{}` asks its context for a client, but none was given: add `.state(Client::lazy(url))` to \
+                `Zygote::builder()`, or to the states of this context",
                 self.task()
             )
         };

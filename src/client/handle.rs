@@ -47,13 +47,13 @@ pub enum Conflict {
     Replaced,
 }
 
-/// What a run has said of its progress.
+/// The progress that a run has reported.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// How much is done, from 0 to 1; `None`: it has not said.
+    /// How much is done, from 0 to 1; `None` if the run has not reported it.
     pub share: Option<f64>,
-    /// What it did then.
+    /// The text of the last report.
     pub text: String,
     /// The last lines of the log.
     pub log: Vec<String>,
@@ -69,7 +69,7 @@ pub enum WaitError {
          before that time has passed"
     )]
     NotFound,
-    /// The call has not ended in time. It goes on.
+    /// The call has not ended in time. It continues.
     #[error("the call has not ended in time: it is {state}")]
     TimedOut {
         /// The state of the call.
@@ -141,8 +141,8 @@ impl<R> Handle<R> {
         &self.queue
     }
 
-    /// Whether the call is a new one. Otherwise it was a [unique](crate::Call::unique) one that came second, and this handle is
-    /// that of the first.
+    /// Whether the call is a new one. Otherwise a [unique](crate::Call::unique) call existed already, and this is its
+    /// handle.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.conflict.is_none()
@@ -154,7 +154,7 @@ impl<R> Handle<R> {
         self.conflict.as_ref()
     }
 
-    /// The state of the call; `None` if it keeps no record, or keeps one no more.
+    /// The state of the call; `None` if it has no record, or its record has expired.
     ///
     /// # Errors
     /// Redis cannot be reached or used.
@@ -198,8 +198,8 @@ impl<R> Handle<R> {
         outcome(&record).and_then(|result| read(&result))
     }
 
-    /// What the run has said of its progress, and its log: see [`Context::progress`](crate::Context::progress). `None` if the call
-    /// keeps no record, or keeps one no more.
+    /// The progress that the run has reported, and its log: see [`Context::progress`](crate::Context::progress). `None`
+    /// if the call has no record, or its record has expired.
     ///
     /// # Errors
     /// Redis cannot be reached or used.
@@ -212,8 +212,8 @@ impl<R> Handle<R> {
         }))
     }
 
-    /// Cancels the call, whatever its state, and returns the state in which it was found. A scheduled call is removed. A waiting
-    /// one does not run. A running one is asked to end, and killed if it runs in a process of its own; it is not retried.
+    /// Cancels the call, whatever its state, and returns the state in which it was found. A scheduled call is removed.
+    /// A waiting call does not run. A running call is asked to end, or killed if it is isolated; it is not retried.
     ///
     /// # Errors
     /// Redis cannot be reached or used. Cancelling again is harmless.

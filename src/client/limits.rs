@@ -7,8 +7,9 @@ use crate::error::Error;
 use crate::protocol::limit::{Limit, LimitName};
 
 impl Client {
-    /// Sets what a limit allows, for all calls that name it, in all queues and workers of this Redis; from now on, also while
-    /// calls wait or run. A limit that is lowered ends no run: nothing begins until fewer run than it allows.
+    /// Creates or changes a limit, for all calls that name it, in all queues and workers of this Redis. This takes
+    /// effect immediately, even while calls wait or run. Lowering a limit ends no run: no call begins until fewer run
+    /// than the limit allows.
     ///
     /// ```no_run
     /// # async fn example(client: delayed::Client) -> Result<(), delayed::Error> {
@@ -29,7 +30,7 @@ impl Client {
         link.session(until).await?.set_limit(&name, &limit, until).await
     }
 
-    /// Sets what a limit allows, from a thread that may block.
+    /// Creates or changes a limit, from a thread that may block.
     ///
     /// # Errors
     /// As [`set_limit`](Self::set_limit), or a thread cannot be started.

@@ -106,9 +106,8 @@ impl Client {
         Ok(client)
     }
 
-    /// Connects to the Redis at `url`, from a thread without a runtime. The client has a runtime of its own, on a
-    /// background thread that is joined when the last clone is dropped. Use
-    /// [`enqueue_blocking`](Self::enqueue_blocking) with it.
+    /// Connects to the Redis at `url`, from a thread without a runtime. The client has its own runtime, on a background
+    /// thread that is joined when the last clone is dropped. Use [`enqueue_blocking`](Self::enqueue_blocking) with it.
     ///
     /// # Errors
     /// As [`connect`](Self::connect), or the thread cannot be started.

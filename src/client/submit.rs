@@ -21,7 +21,7 @@ pub(super) async fn one(
     submitted
         .into_iter()
         .next()
-        .ok_or_else(|| BrokerError::new("submit", BrokerErrorKind::Reply, "no answer for the call"))
+        .ok_or_else(|| BrokerError::new("submit", BrokerErrorKind::Reply, "no reply for the call"))
 }
 
 /// Submits calls of one queue, with one bound.

@@ -63,7 +63,7 @@ pub(super) fn validate(limits: &Limits) -> Result<(), ConfigError> {
         ("worker.limits.output", limits.output),
     ] {
         if amount == Some(0) {
-            return refuse(field, "nothing at all is no limit under which a task could run: leave it out");
+            return refuse(field, "no task can run with a limit of 0: leave it out");
         }
     }
     if let Some(count) = limits.open_files.filter(|count| !(LEAST_FILES..=MOST_FILES).contains(count)) {

@@ -79,7 +79,7 @@ impl ClientConfig {
     /// The first setting that is out of its range.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if self.max_message == 0 {
-            let problem = "0 would refuse every call: use 1 or more".into();
+            let problem = "0 would reject every call: use 1 or more".into();
             return Err(ConfigError { field: "client.max_message", problem });
         }
         if let Some(patience) = self.patience

@@ -50,7 +50,7 @@ impl PreforkConfig {
             return refuse("prefork.max_tasks", "a process runs at least 1 call".into());
         }
         if self.max_memory == Some(0) {
-            let problem = "nothing at all would replace a process after each call: use `fork`".into();
+            let problem = "0 would replace a process after each call: use `fork`".into();
             return refuse("prefork.max_memory", problem);
         }
         Ok(())

@@ -30,7 +30,7 @@ impl FromStr for QueueWeight {
             && weight.parse::<u32>().is_ok()
         {
             let problem = format!(
-                "{text:?} has a colon: a weight is written `{queue}={weight}`, and a queue that is called so `{text}=1`"
+                "{text:?} has a colon: a weight is written `{queue}={weight}`, and a queue of this name `{text}=1`"
             );
             return Err(ConfigError { field: "worker.queues", problem });
         }

@@ -106,7 +106,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     let (_, _, power) = named.ok_or_else(wrong)?;
     let number: u64 = trimmed[..digits].parse().map_err(|_| wrong())?;
     let bytes = number.checked_mul(1 << power).filter(|bytes| i64::try_from(*bytes).is_ok());
-    bytes.ok_or_else(|| format!("{text:?} is more than there can be"))
+    bytes.ok_or_else(|| format!("{text:?} is too large"))
 }
 
 /// A size in the largest unit that divides it, in the syntax of [`parse_size`].

@@ -27,7 +27,7 @@ pub struct WorkerConfig {
     /// short lease brings lost calls back sooner; a longer one survives longer pauses.
     #[serde(deserialize_with = "text::time")]
     pub lease: Duration,
-    /// How long running calls may continue after the worker is told to stop. Default: 25 s, below the 30 s after which most
+    /// How long running calls may continue after a stop signal. Default: 25 s, below the 30 s after which most
     /// supervisors kill.
     #[serde(deserialize_with = "text::time")]
     pub shutdown: Duration,
@@ -130,7 +130,7 @@ impl WorkerConfig {
         }
         for (i, entry) in self.queues.iter().enumerate() {
             if self.queues[..i].iter().any(|before| before.queue == entry.queue) {
-                return refuse("worker.queues", format!("the queue {:?} is named twice", entry.queue));
+                return refuse("worker.queues", format!("the queue {:?} is listed twice", entry.queue));
             }
         }
         let weighted = self.queues.iter().filter(|entry| entry.weight.is_some()).count();
@@ -146,7 +146,7 @@ impl WorkerConfig {
             && count > most
         {
             let problem = format!(
-                "{count} is more than {most}, which is left by a concurrency of {}",
+                "{count} is more than {most}, the maximum with a concurrency of {}",
                 self.concurrency
             );
             return refuse("worker.prefetch", problem);

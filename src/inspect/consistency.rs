@@ -17,7 +17,7 @@ pub(super) const SCAN: Duration = Duration::from_secs(2);
 /// How many waiting messages are looked at for options.
 const LOOKED_AT: u64 = 100;
 
-const RUN_SWEEPER: &str = "a sweeper mends it: run `worker` or `sweeper`";
+const RUN_SWEEPER: &str = "a sweeper repairs this: run `worker` or `sweeper`";
 
 impl Inspector {
     /// Looks at every queue, and for what may be one.
@@ -40,7 +40,7 @@ impl Inspector {
         }
         findings.extend(found.refused.iter().map(|(name, error)| {
             let text = format!("`{name}` looks like a queue, and {error}");
-            let fix = "use another name for it: no worker, client or sweeper of ours serves it";
+            let fix = "use another name for it: Rust workers, clients and sweepers do not serve it";
             Finding::warning("names", text, fix)
         }));
         // Those of a queue that is known were looked at with it.
@@ -50,12 +50,12 @@ impl Inspector {
             of_queue.is_some_and(|queue| queues.contains(&queue))
         };
         findings.extend(found.foreign.iter().filter(|key| !is_known(key)).map(|key| {
-            let text = format!("the key `{key}` looks like one beside a queue and holds something else");
-            let fix = "nothing, where it is another program's: it is left alone";
+            let text = format!("the key `{key}` has the name of a key of a queue, but holds something else");
+            let fix = "nothing, if it belongs to another program: it is not touched";
             Finding::warning("foreign", text, fix)
         }));
         if !found.is_complete {
-            let text = "not all keys were looked at for queues that nobody registered: there are too many";
+            let text = "not all keys were checked for unregistered queues: there are too many";
             findings.push(Finding::ok("unfound", text));
         }
         findings.extend(self.unregistered(&queues).await?);
@@ -165,14 +165,14 @@ impl Inspector {
             return Ok(None);
         }
         let (who, does) = match foreign().find(|worker| is_go(&worker.id)) {
-            Some(_) => ("Go", "runs a call without its id, retries, timeout, expiry and arguments by name"),
-            None => ("Python", "drops a call"),
+            Some(_) => ("Go", "runs a call without its id, retries, timeout, expiry and keyword arguments"),
+            None => ("Python", "drops a call with options"),
         };
         let calls = plural(count as u64, "call has", "calls have");
         Ok(Some(Finding::problem(
             "options",
-            format!("{calls} options, and a worker of {who} serves this queue: it {does} that has any"),
-            "send calls with options to a queue that only workers in Rust serve",
+            format!("{calls} options, and a {who} worker serves this queue: it {does}"),
+            "send calls with options to a queue that only Rust workers serve",
         )))
     }
 }
@@ -190,9 +190,9 @@ async fn wrong_types(broker: &Broker, expected: &[(&str, &str)]) -> Result<Vec<F
         expected.iter().zip(types).filter(|((_, expected), found)| found != "none" && found != expected);
     Ok(wrong
         .map(|((key, expected), found)| {
-            let text = format!("the key `{key}` is a {found} and should be a {expected}");
+            let text = format!("the key `{key}` is a {found}, but should be a {expected}");
             let fix = match *key {
-                QUEUES => "rename or delete that key: workers and clients make it anew",
+                QUEUES => "rename or delete that key: workers and clients create it again",
                 _ => "rename or delete that key, or use another queue name",
             };
             Finding::problem("keys", text, fix)
@@ -212,7 +212,8 @@ async fn foreign(broker: &Broker, queue: &QueueName) -> Result<Vec<Finding>, Bro
     Ok(foreign
         .map(|(key, kind)| {
             let text = format!(
-                "the key `{key}` should hold {} and holds something else, as another program's queue: nothing is taken from it",
+                "the key `{key}` should hold {}, but holds something else, and may belong to another program: nothing \
+                is taken from it",
                 kind.content()
             );
             let fix = "rename that key, or use another queue name";
@@ -244,7 +245,7 @@ fn owners(workers: &[WorkerStatus]) -> Vec<Finding> {
         let dead = workers.iter().filter(|worker| worker.kind == kind && !worker.alive);
         dead.map(|worker| worker.running.len()).sum()
     };
-    let found = [(WorkerKind::Ours, "dead workers"), (WorkerKind::Foreign, "dead workers of Python or Go")];
+    let found = [(WorkerKind::Ours, "dead workers"), (WorkerKind::Foreign, "dead Python or Go workers")];
     found
         .into_iter()
         .filter(|(kind, _)| left(*kind) > 0)
@@ -276,10 +277,10 @@ async fn eternal(
     Ok(Some(Finding::problem(
         "live_keys",
         format!(
-            "{}, such as `{first}`: what a slot owns stays there for ever",
+            "{}, such as `{first}`: the message of such a slot is never requeued",
             plural(eternal.len() as u64, "live key never expires", "live keys never expire")
         ),
-        format!("redis-cli EXPIRE '{first}' 60: a worker that lives renews it"),
+        format!("redis-cli EXPIRE '{first}' 60: a living worker renews it"),
     )))
 }
 
@@ -291,7 +292,7 @@ fn versions(workers: &[WorkerStatus]) -> Vec<Finding> {
         .map(|info| {
             let text =
                 format!("{} (pid {}) runs version {}, this is {}", info.host, info.pid, info.version, ours.0);
-            Finding::warning("versions", text, "build it anew and restart it")
+            Finding::warning("versions", text, "rebuild and restart it")
         })
         .collect()
 }
@@ -304,11 +305,11 @@ fn served(waiting: u64, workers: &[WorkerStatus]) -> Option<Finding> {
     let alive = workers.iter().any(|worker| worker.alive);
     (waiting > 0 && !alive).then(|| {
         let waiting = plural(waiting, "message waits", "messages wait");
-        let text = format!("{waiting}, and no worker is to be seen");
+        let text = format!("{waiting}, and no worker is visible");
         Finding::warning(
             "workers",
             text,
-            "run `worker` with this queue; idle workers of Python and Go cannot be seen",
+            "run `worker` with this queue; idle Python and Go workers are not visible",
         )
     })
 }

@@ -114,13 +114,13 @@ impl Inspector {
                 "err" => Finding::problem(
                     "persistence",
                     "the append-only file could not be written",
-                    "look into the server's log: the disk may be full",
+                    "check the server's log: the disk may be full",
                 ),
                 _ => Finding::ok("persistence", "append-only file"),
             };
         }
         if field(facts, "rdb_last_bgsave_status") == "err" {
-            let fix = "look into the server's log: the disk may be full";
+            let fix = "check the server's log: the disk may be full";
             return Finding::problem("persistence", "the last snapshot could not be saved", fix);
         }
         let fix = "redis-cli CONFIG SET appendonly yes, and the same in redis.conf";
@@ -130,7 +130,7 @@ impl Inspector {
             Some("") => Finding::warning("persistence", "off: a restart of the server loses all calls", fix),
             _ => Finding::warning(
                 "persistence",
-                "snapshots only: a crash of the server loses what came after the last one",
+                "snapshots only: a crash of the server loses all writes after the last snapshot",
                 fix,
             ),
         }
@@ -142,8 +142,8 @@ impl Inspector {
         let took = before.elapsed().unwrap_or_default();
         let here = (before + took / 2).duration_since(UNIX_EPOCH).unwrap_or_default();
         let difference = server.abs_diff(u64::try_from(here.as_millis()).unwrap_or(u64::MAX));
-        let text = format!("the server's clock and ours differ by {difference} ms");
-        let fix = "let both machines set their clocks by NTP";
+        let text = format!("the clocks of the server and of this machine differ by {difference} ms");
+        let fix = "synchronize both clocks with NTP";
         if difference > CLOCK_PROBLEM_MS {
             return Ok(Finding::problem("clock", text, fix));
         }
@@ -164,7 +164,7 @@ impl Inspector {
         let median = times[ROUND_TRIPS / 2];
         let text = format!("a round trip takes {median} µs (median of {ROUND_TRIPS})");
         if median > SLOW_US {
-            let fix = "run workers near the server: each turn of a worker is a round trip";
+            let fix = "run workers near the server: each claim of a worker takes a round trip";
             return Ok(Finding::warning("latency", text, fix));
         }
         Ok(Finding::ok("latency", text))

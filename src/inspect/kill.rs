@@ -52,7 +52,7 @@ pub struct Killed {
     pub message: MessageSummary,
 }
 
-/// The fate of a run that was to be killed.
+/// The fate of a run that should be killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -61,14 +61,14 @@ pub enum Ending {
     Killed,
     /// The run succeeded before it could be ended.
     Succeeded,
-    /// The run had ended before the request came. If it failed, it may have been retried.
+    /// The run had ended before the request arrived. If it failed, it may have been retried.
     Over,
-    /// The run continues: it was asked to end, and nothing can force it, as with a function that blocks. If it fails in the end, it
-    /// counts as killed.
+    /// The run continues: it was asked to end, but cannot be stopped, such as a function that blocks. If it finally
+    /// fails, it counts as killed.
     Blocks,
     /// The worker died, or lost the message, before it handled the request: the call runs again.
     Lost,
-    /// The worker did not react in time. The request was withdrawn, or the run continues in spite of it.
+    /// The worker did not react in time. The request was withdrawn, or the run continues nevertheless.
     Late,
 }
 
@@ -84,10 +84,10 @@ impl Inspector {
     /// Ends a running call for good: it is not retried, and its dead letter names `by`. `id` is the id of the call, or of the slot
     /// that runs it; it is searched in `queues`, or in all queues if that is empty.
     ///
-    /// The worker reads the request with its next heartbeat, at most a quarter of its lease later. A run in a process of its own is
-    /// killed at once. An inline run whose task takes a [`Context`](crate::Context) is asked to end and has its grace; then an async
-    /// one is dropped. An inline function that blocks cannot be stopped. Returns when the worker has reported the fate of the run,
-    /// or has not done so in time.
+    /// The worker reads the request with its next heartbeat, at most a quarter of its lease later. An isolated run is
+    /// killed immediately. An inline run whose task takes a [`Context`](crate::Context) is asked to end and has its
+    /// grace; then an async one is dropped. An inline function that blocks cannot be stopped. Returns when the worker
+    /// has reported the fate of the run, or has not done so in time.
     ///
     /// ```no_run
     /// # async fn example(inspector: delayed::Inspector) -> Result<(), delayed::inspect::KillError> {

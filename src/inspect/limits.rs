@@ -22,7 +22,7 @@ pub struct LimitStatus {
     pub rate: Option<u64>,
     /// The period of the rate in milliseconds.
     pub period_ms: Option<u64>,
-    /// How many calls may begin at once.
+    /// How many calls may begin together.
     pub burst: Option<u64>,
     /// How many calls hold it.
     pub held: u64,
@@ -69,7 +69,7 @@ impl Inspector {
         Ok(all)
     }
 
-    /// Sets what a limit allows: see [`Client::set_limit`](crate::Client::set_limit).
+    /// Creates or changes a limit: see [`Client::set_limit`](crate::Client::set_limit).
     ///
     /// # Errors
     /// Nothing could run under the limit, or Redis cannot be reached or used.
@@ -78,8 +78,8 @@ impl Inspector {
         Ok(self.broker.set_limit(name, limit).await?)
     }
 
-    /// Removes a limit: calls that name it are not limited any more, and those that wait for it run. Returns whether there was
-    /// one.
+    /// Removes a limit: calls that name it are no longer limited, and those that wait for it run. Returns whether there
+    /// was one.
     ///
     /// # Errors
     /// Redis cannot be reached or used.

@@ -59,7 +59,7 @@ impl Inspector {
         let mut findings: Vec<Finding> =
             found.iter().flat_map(|(queue, locks)| locks.findings(queue)).collect();
         if cursor != 0 {
-            let text = format!("looked at {} of unique calls only", plural(looked as u64, "lock", "locks"));
+            let text = format!("checked only {} of unique calls", plural(looked as u64, "lock", "locks"));
             findings.push(Finding::ok("locks", text));
         }
         Ok(findings)
@@ -105,7 +105,7 @@ impl Locks {
             findings.push(Finding::ok(
                 "locks",
                 format!(
-                    "{locks} held by calls that have ended: until a time is over, or the next call takes it"
+                    "{locks} held by calls that have ended, until the lock expires or the next call takes it over"
                 ),
             ));
         }
@@ -114,7 +114,7 @@ impl Locks {
             findings.push(Finding::warning(
                 "locks",
                 format!(
-                    "{locks}, such as `{first}`: should its call be lost, no other of its kind is enqueued"
+                    "{locks}, such as `{first}`: if its call is lost, no other call with this lock can be enqueued"
                 ),
                 format!("redis-cli EXPIRE '{first}' 86400"),
             ));
@@ -122,8 +122,8 @@ impl Locks {
         if let Some(first) = self.foreign.first() {
             findings.push(Finding::warning(
                 "locks",
-                format!("the key `{first}` should hold the id of a call and holds something else"),
-                "rename that key, where it is another program's, or delete it",
+                format!("the key `{first}` should hold the id of a call, but holds something else"),
+                "rename that key if it belongs to another program, or delete it",
             ));
         }
         let of_queue = |finding| Finding { queue: Some(queue.to_string()), ..finding };

@@ -29,7 +29,7 @@ pub struct PauseChange {
     pub queue: String,
     /// Whether the queue is paused now.
     pub paused: bool,
-    /// Whether that changed anything: the queue may have been paused, or not paused, before.
+    /// Whether this changed anything: the queue may already have been paused, or not paused.
     pub changed: bool,
     /// The pause that holds, or that was ended. `None` if the queue was not paused, and is not.
     pub pause: Option<Pause>,
@@ -42,11 +42,11 @@ impl From<Paused> for Pause {
 }
 
 impl Inspector {
-    /// Pauses a queue: Rust workers claim nothing more from it, from their next claim on. What runs goes on, and is released;
-    /// calls that were claimed ahead are put back. Calls can still be enqueued and scheduled. A queue that is paused already
-    /// stays so, since then and by whoever paused it.
+    /// Pauses a queue: Rust workers claim nothing more from it, beginning with their next claim. Running calls
+    /// continue, and are released; prefetched calls are put back. Calls can still be enqueued and scheduled. If the
+    /// queue is already paused, the time and the name of that pause stay.
     ///
-    /// Python and Go workers, and workers of an older version, do not know of pauses.
+    /// Python and Go workers, and workers of an older version, ignore pauses.
     ///
     /// `by` says who pauses it: at most 200 bytes are kept, and control characters become spaces.
     ///
@@ -66,8 +66,8 @@ impl Inspector {
         Ok(PauseChange { queue: queue.to_string(), paused: true, changed, pause: Some(pause.into()) })
     }
 
-    /// Resumes a queue: its workers claim again at once. `by` says who resumes it, for the logs of the workers, as with
-    /// [`pause`](Self::pause).
+    /// Resumes a queue: its workers claim again immediately. `by` says who resumes it, for the logs of the workers, as
+    /// with [`pause`](Self::pause).
     ///
     /// # Errors
     /// Redis cannot be reached or used, or the key of the pause is another program's.

@@ -43,10 +43,8 @@ impl Inspector {
         }
         let mut findings: Vec<Finding> = found.iter().map(|(name, length)| finding(name, *length)).collect();
         if cursor != 0 {
-            let text = format!(
-                "looked into {} only for queues that nobody registered",
-                plural(looked as u64, "list", "lists")
-            );
+            let text =
+                format!("checked only {} for unregistered queues", plural(looked as u64, "list", "lists"));
             findings.push(Finding::ok("unfound", text));
         }
         Ok(findings)
@@ -55,7 +53,7 @@ impl Inspector {
 
 fn finding(queue: &QueueName, length: u64) -> Finding {
     let text = format!(
-        "this list begins with a message ({length} in all) and has no notification, so no sweeper finds it by itself"
+        "this list begins with a message ({length} in all) and has no notification, so no sweeper finds it on its own"
     );
     let fix = format!("if it is a queue: `sweeper --queue '{queue}'`, or a worker that serves it");
     Finding { queue: Some(queue.to_string()), ..Finding::warning("unfound", text, fix) }

@@ -32,15 +32,15 @@ pub enum CallState {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cancelled {
-    /// The call was scheduled, and is removed.
+    /// The call was scheduled, and has been removed.
     Scheduled,
-    /// The call waited for a retry, and is removed.
+    /// The call was waiting for a retry, and has been removed.
     Retrying,
     /// The call waited in its queue. A worker drops it instead of running it.
     Waiting,
-    /// The call runs, or is about to: its worker was told to end it.
+    /// The call is running, or about to run: its worker was asked to end it.
     Running,
-    /// The call had ended before, in this state. Nothing was changed.
+    /// The call had already ended, in this state. Nothing was changed.
     Ended(CallState),
     /// No call with this id is known. Nothing was changed.
     NotFound,

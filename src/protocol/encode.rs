@@ -11,10 +11,10 @@ use crate::protocol::annotations::{Annotations, HeaderError, TraceContext, Trace
 use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{MAX_DEPTH, Reader};
-use crate::protocol::flow::PlanError;
 use crate::protocol::limit::LimitError;
 use crate::protocol::meta;
 use crate::protocol::names::PathError;
+use crate::protocol::plan_error::PlanError;
 use crate::protocol::tracking::Lock;
 
 /// Why a call could not be written.
@@ -22,7 +22,7 @@ use crate::protocol::tracking::Lock;
 #[non_exhaustive]
 pub enum EncodeError {
     /// The `Serialize` of an argument failed, or it is too long, or nests deeper than [`MAX_DEPTH`].
-    #[error("argument `{name}` cannot be written as MessagePack: {reason}")]
+    #[error("argument `{name}` cannot be encoded as MessagePack: {reason}")]
     Argument {
         /// The argument.
         name: &'static str,
@@ -38,7 +38,7 @@ pub enum EncodeError {
         given: usize,
     },
     /// It is to run more than a hundred years from now.
-    #[error("a call is scheduled for a hundred years from now at the most")]
+    #[error("a call can be scheduled for at most a hundred years from now")]
     TooFarAhead,
     /// Its headers are too many or too large, or one has no name.
     #[error(transparent)]

@@ -9,7 +9,8 @@ use crate::protocol::decode::{Head, Reader};
 use crate::protocol::encode::{self, EncodeError};
 use crate::protocol::message::{Message, MessageError};
 use crate::protocol::meta;
-use crate::protocol::names::{NameError, QueueName};
+use crate::protocol::names::QueueName;
+use crate::protocol::plan_error::{MAX_NESTING, MAX_STEPS, PlanError};
 
 /// The path of the task that begins a flow. It is built into each worker.
 pub(crate) const TASK: &str = "delayed.flow";
@@ -17,12 +18,6 @@ pub(crate) const TASK: &str = "delayed.flow";
 /// The shortest time for which what is known of a flow is kept after its end: a worker that died right after it began the flow
 /// has long been found then.
 pub(crate) const SHORTEST_KEEP_MS: u64 = 600_000;
-
-/// The longest chain of groups and chains inside each other.
-pub(crate) const MAX_NESTING: usize = 32;
-
-/// The most steps of a flow.
-pub(crate) const MAX_STEPS: usize = 1_000_000;
 
 /// A whole flow, as the argument of [`TASK`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,43 +97,6 @@ pub(crate) struct Step {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(value: &bool) -> bool {
     !value
-}
-
-/// Why a flow cannot be run.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlanError {
-    /// A part is none of a step, a chain and a group, or several of them.
-    #[error("a part of a flow is one of a step, a chain and a group, and this one is not")]
-    Part,
-    /// A chain has no parts.
-    #[error("a chain has at least one part")]
-    EmptyChain,
-    /// Chains and groups are nested too deeply.
-    #[error(
-        "chains and groups of a flow are nested more than {MAX_NESTING} deep: pass results on in fewer levels"
-    )]
-    TooDeep,
-    /// A step is a call of a worker that does not say how it ended.
-    #[error(
-        "`{task}` cannot be a step of a flow: a worker of Python or Go does not say how a call ended; let a task in Rust enqueue it"
-    )]
-    Foreign {
-        /// The path of its task.
-        task: String,
-    },
-    /// A step is a flow itself.
-    #[error("a flow cannot be a step of another one: use its chain or group as a part")]
-    Flow,
-    /// What runs if a flow fails is no single call.
-    #[error("what runs if a flow fails is a single call or step: let it enqueue another flow")]
-    OnError,
-    /// A step has the name of no queue.
-    #[error(transparent)]
-    Queue(#[from] NameError),
-    /// It has too many steps.
-    #[error("a flow has at most {MAX_STEPS} steps: make several flows")]
-    TooLarge,
 }
 
 impl Policy {

@@ -42,7 +42,8 @@ pub enum LimitError {
     },
     /// The policy allows nothing to run, or limits nothing.
     #[error(
-        "the limit allows no call to run: its concurrency, rate and burst are at least 1, and it has one of the first two"
+        "the limit allows no call to run: set a concurrency or a rate; each of concurrency, rate and burst must be at \
+        least 1"
     )]
     Nothing,
 }

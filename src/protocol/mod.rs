@@ -14,6 +14,7 @@ pub mod limit;
 pub mod message;
 pub(crate) mod meta;
 pub mod names;
+pub(crate) mod plan_error;
 pub mod timestamp;
 pub mod tracking;
 pub mod value;

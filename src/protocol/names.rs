@@ -45,7 +45,7 @@ pub enum NameError {
         length: usize,
     },
     /// The name has a space, or a character that [is hidden](is_hidden).
-    #[error("the queue name {name:?} has {character:?} in it: use printable characters without spaces")]
+    #[error("the queue name {name:?} contains {character:?}: use printable characters without spaces")]
     Character {
         /// The name.
         name: String,
@@ -58,7 +58,10 @@ pub enum NameError {
     )]
     Queues,
     /// The name ends as one of our keys does.
-    #[error("the queue name {name:?} ends in `{suffix}`, which marks a key beside a queue: use {instead:?}")]
+    #[error(
+        "the queue name {name:?} ends in `{suffix}`, which is reserved for other keys of a queue: use \
+        {instead:?}"
+    )]
     Suffix {
         /// The name.
         name: String,
@@ -75,11 +78,12 @@ pub enum NameError {
 pub enum PathError {
     /// The path has no characters.
     #[error(
-        "the path of a task must not be empty: give it as its worker knows it, such as `my_crate::tasks::add`"
+        "the path of a task must not be empty: use the path under which its worker has it, such as \
+        `my_crate::tasks::add`"
     )]
     Empty,
     /// The path has a space or a control character.
-    #[error("the path {path:?} has {character:?} in it, which that of no task has")]
+    #[error("the path {path:?} contains {character:?}, which the path of a task cannot contain")]
     Character {
         /// The path.
         path: String,
@@ -87,7 +91,7 @@ pub enum PathError {
         character: char,
     },
     /// The path of a Python function has no module, or no function.
-    #[error("the path {path:?} is that of no Python function: give it as `package.module:function`")]
+    #[error("the path {path:?} is not that of a Python function: use `package.module:function`")]
     Python {
         /// The path.
         path: String,

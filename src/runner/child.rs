@@ -382,9 +382,7 @@ fn beside(answer: Answer) -> (Answer, Option<File>) {
     }
     match descriptors::file_of(&bytes) {
         Ok(file) => (Answer::ReturnedInFile, Some(file)),
-        Err(error) => {
-            (Answer::Short { problem: format!("its result could not be handed over: {error}") }, None)
-        }
+        Err(error) => (Answer::Short { problem: format!("its result could not be sent: {error}") }, None),
     }
 }
 

@@ -103,13 +103,11 @@ impl Leftovers {
 
     /// Checks for everything else, after the end of a run was reported. Returns what it found.
     pub(super) fn before_next(&mut self, task: &Registration, states: &States) -> Option<&'static str> {
-        const UNKNOWN: &str = "something that cannot be looked at";
+        const UNKNOWN: &str = "something that cannot be inspected";
         match self.attributes.are_unchanged() {
             Ok(true) => {}
             Ok(false) => {
-                return Some(
-                    "another attribute, such as its directory, a limit, a timer or what a signal does",
-                );
+                return Some("another attribute, such as its directory, a limit, a timer or a signal action");
             }
             Err(_) => return Some(UNKNOWN),
         }

@@ -53,7 +53,7 @@ impl OneShot {
             return;
         }
         match Process::fork(&self.link, lasting, Reuse::ONCE).await {
-            Err(error) => run_state.lose(format!("no process could be had: {error}")),
+            Err(error) => run_state.lose(format!("no process could be created: {error}")),
             Ok((process, requests)) => {
                 if let Err(problem) = self.run_in(process, &requests, &run_state).await {
                     run_state.lose(problem);
@@ -69,11 +69,11 @@ impl OneShot {
         requests: &Requests,
         run_state: &RunState,
     ) -> Result<(), String> {
-        send(requests, run_state).map_err(|error| format!("no process could be had: {error}"))?;
+        send(requests, run_state).map_err(|error| format!("no process could be created: {error}"))?;
         let mut ran = pin!(async {
             let end = watch(&mut process, run_state).await;
             let begun = match end.outcome {
-                _ if !end.begun => Err("its process had run something before".to_owned()),
+                _ if !end.begun => Err("its process had run another call before".to_owned()),
                 Some(outcome @ (Outcome::Crashed(_) | Outcome::Orphaned))
                     if requests.unread().contains(&run_state.run) =>
                 {

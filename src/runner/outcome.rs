@@ -219,11 +219,11 @@ impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "its process ended with code {code} before the task did"),
-            Self::Signal(signal) => write!(f, "its process died of {}", signal_name(*signal)),
-            Self::OutOfMemory => f.write_str("the kernel killed its process for want of memory"),
-            Self::Garbage => f.write_str("its process wrote what is no report, and was killed"),
+            Self::Signal(signal) => write!(f, "its process was killed by {}", signal_name(*signal)),
+            Self::OutOfMemory => f.write_str("the kernel killed its process because memory was short"),
+            Self::Garbage => f.write_str("its process wrote an invalid report, and was killed"),
             Self::HungUp => {
-                f.write_str("its process closed its pipe to the worker and ran on, and was killed")
+                f.write_str("its process closed its pipe to the worker without exiting, and was killed")
             }
         }
     }

@@ -104,7 +104,7 @@ pub(super) async fn serve(pool: Arc<Pool>) {
     let reuse = Reuse { runs: options.runs, memory: options.memory };
     let (mut process, requests) = match Process::fork(&pool.link, options.lasting, reuse).await {
         Ok(forked) => forked,
-        Err(error) => return pool.leave(None, Some(&format!("no process could be had: {error}"))),
+        Err(error) => return pool.leave(None, Some(&format!("no process could be created: {error}"))),
     };
     let pooled = Arc::new(PooledChild::new(requests));
     pool.refill(&pooled);

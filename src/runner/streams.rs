@@ -48,7 +48,7 @@ fn watch() {
     let mut watched = Stream::BOTH.to_vec();
     while let Some(broken) = wait_until_broken(&watched) {
         watched.retain(|stream| *stream != broken);
-        mend(broken, "whoever read it is gone");
+        mend(broken, "its reader has exited");
     }
 }
 

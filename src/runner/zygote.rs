@@ -49,7 +49,7 @@ const TO_END: Duration = Duration::from_secs(5);
 /// How often their end is checked.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Why there is no zygote.
+/// Why a zygote could not be started.
 ///
 /// `Debug` prints the same as `Display`, with its causes, because a `main` that returns this error prints it that way.
 #[derive(thiserror::Error)]
@@ -57,9 +57,9 @@ const LOOK: Duration = Duration::from_millis(1);
 pub enum ZygoteError {
     /// The process has other threads.
     #[error(
-        "this process has {count} threads, and a process that is forked then can hang in a lock that one of them held: \
-         start the zygote first in a plain `fn main`, before any runtime (no `#[tokio::main]`), thread or connection; \
-         a state that starts threads is given with `state_with`, which makes it in each process"
+        "this process has {count} threads, so a forked process could hang on a lock that one of them holds: start the \
+        zygote first in a plain `fn main`, before any runtime (no `#[tokio::main]`), thread or connection; create a \
+        state that starts threads with `state_with`, which calls its closure in each process"
     )]
     ThreadsRunning {
         /// The number of threads.
@@ -67,18 +67,18 @@ pub enum ZygoteError {
     },
     /// The threads of this process cannot be counted.
     #[error(
-        "/proc/self/task cannot be read, which tells how many threads this process has, so no process can be forked \
-         safely: mount /proc, or run tasks inline"
+        "/proc/self/task cannot be read, so it is unknown how many threads this process has, and no process can be \
+        forked safely: mount /proc, or run tasks inline"
     )]
     Proc(#[source] io::Error),
     /// Tasks need Linux to run in their own processes.
-    #[error("tasks run in processes of their own on Linux alone: run them inline here")]
+    #[error("tasks can run in separate processes only on Linux: run them inline here")]
     Unsupported,
     /// The zygote lacks something that its tasks need.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// The system refused to start the zygote.
-    #[error("the system refuses to start the zygote")]
+    /// The operating system could not start the zygote.
+    #[error("the zygote cannot be started")]
     Io(#[source] io::Error),
 }
 

@@ -56,9 +56,10 @@ impl Context {
         Scope { context: Some(self), ..scope.attempt(run.attempt).id(run.id) }
     }
 
-    /// Says how much of the run is done, from 0 to 1, and what it does now. It is written into the record of the call, where
-    /// [`Handle::progress`](crate::Handle::progress) and `calls show` read it: at most ten times a second, and 1 always. From a
-    /// process of its own too. No effect for a call that [keeps](crate::Call::keep) no record.
+    /// Reports how much of the run is done, from 0 to 1, and what it is doing. This is written into the record of the
+    /// call, where [`Handle::progress`](crate::Handle::progress) and `calls show` read it: at most ten times a second,
+    /// except for a progress of 1, which is always written. Works in isolated runs too. No effect for a call that
+    /// [keeps](crate::Call::keep) no record.
     ///
     /// ```
     /// use delayed::Context;
@@ -149,9 +150,9 @@ impl Context {
         self.0.queue.as_str()
     }
 
-    /// The moment at which the run will be asked to end: the earliest of the end of its timeout, the expiry of its call, and,
-    /// while the worker shuts down, the moment at which the call is put back into its queue. `None` if there is none of them. A
-    /// shutdown can begin while the task runs; a task in a process of its own does not see it here.
+    /// The moment at which the run will be asked to end: the earliest of the end of its timeout, the expiry of its
+    /// call, and, while the worker shuts down, the moment at which the call is put back into its queue. `None` if there
+    /// is none of them. A shutdown can begin while the task runs; an isolated task does not see it here.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.0.cancellation.deadline()
@@ -319,7 +320,7 @@ impl<'a> Scope<'a> {
     pub fn state<T: Send + Sync + 'static>(&self) -> State<T> {
         let Some(state) = self.states.get() else {
             panic!(
-                "the task `{}` asks for State<{}>: give the program one with App::state",
+                "the task `{}` needs State<{}>: add one with App::state",
                 self.task,
                 std::any::type_name::<T>()
             )

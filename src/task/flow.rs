@@ -6,7 +6,8 @@ use std::marker::PhantomData;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::encode::{EncodeError, Encoder};
-use crate::protocol::flow::{self, Node, Plan, PlanError, Policy};
+use crate::protocol::flow::{self, Node, Plan, Policy};
+use crate::protocol::plan_error::PlanError;
 use crate::task::call::{Call, IntoCall};
 use crate::task::registration::Task;
 

@@ -22,8 +22,8 @@ pub struct Registry {
 pub enum RegistryError {
     /// There are no tasks.
     #[error(
-        "no task is registered: mark functions with `#[delayed::task]`; a crate that nobody names is not linked, \
-         so when they stand in a library add `use my_tasks as _;` to the program"
+        "no task is registered: mark functions with `#[delayed::task]`; a crate that the program does not use is not \
+        linked, so if the tasks are in a library, add `use my_tasks as _;` to the program"
     )]
     Empty,
     /// Two tasks have the same name.
@@ -58,10 +58,7 @@ pub struct MissingState {
 impl fmt::Display for MissingState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { task, location, ty } = self;
-        write!(
-            f,
-            "the task `{task}` ({location}) asks for State<{ty}>: give the program a `{ty}` with `App::state`"
-        )
+        write!(f, "the task `{task}` ({location}) needs State<{ty}>: add a `{ty}` with `App::state`")
     }
 }
 

@@ -10,7 +10,7 @@ pub enum Unique {
     /// Until the first one has ended: succeeded, become a dead letter, expired, or been cancelled. It keeps the lock while it
     /// waits for a retry.
     UntilDone,
-    /// For this long from the enqueue of the first one, whatever becomes of it.
+    /// For this time from the enqueue of the first one, however it ends.
     For(Duration),
     /// While the first one is scheduled, a second one takes its place: with its own arguments and due time, and the id of the
     /// first.

@@ -35,11 +35,11 @@
 ///
 /// | option | matches a call |
 /// |---|---|
-/// | `args: ["ann", _, ..]` | with these arguments: a value, `None`, `_` for anything, or a closure with the argument's type; `..` at the end for the others |
-/// | `args: \|to: &str, n: u32\| n > 3` | whose arguments fulfil the condition |
+/// | `args: ["ann", _, ..]` | with these arguments: a value, `None`, `_` for any value, or a closure with the type of the argument; `..` at the end for all remaining arguments |
+/// | `args: \|to: &str, n: u32\| n > 3` | whose arguments satisfy the condition |
 /// | `queue: "mail"` | in this queue |
-/// | `after: Duration::from_secs(60)..` | that is scheduled for then: a range, a `Duration` (to the second), or `..` for any time. [`EnqueuedCall::after`](crate::testing::EnqueuedCall::after) says from when the time is counted; up to a second less counts too |
-/// | `times: 2` | if there are exactly so many |
+/// | `after: Duration::from_secs(60)..` | that is due after this time: a range, a `Duration` (to the second), or `..` for any time. [`EnqueuedCall::after`](crate::testing::EnqueuedCall::after) describes how the time is counted; it may be up to a second less |
+/// | `times: 2` | if there are exactly this many |
 ///
 /// Values are encoded as an argument of the task would be, and compared after both are decoded: `7` matches a `u8` and an `i64`, `"x"`
 /// a `String` and an `Option<String>`. Of a task that this program does not have, arguments by keyword are not compared.
@@ -125,7 +125,7 @@ macro_rules! __expected_call {
     };
     (@ $so_far:expr ; $option:ident : $($rest:tt)*) => {
         ::core::compile_error!(::core::concat!(
-            "unknown option, or another value than it takes: `", ::core::stringify!($option),
+            "unknown option or invalid value: `", ::core::stringify!($option),
             "`; expected `args: […]`, `args: |name: Type| …`, `queue: …`, `after: …` or `times: …`"
         ))
     };

@@ -87,14 +87,14 @@ impl Redis {
         Client::lazy(self.url())
     }
 
-    /// A new proxy between a program and this Redis, to make the network fail. Give its address to the program.
+    /// A new proxy between a program and this Redis, to simulate network failures. Pass its address to the program.
     ///
     /// # Panics
-    /// No socket can be made.
+    /// No socket can be created.
     #[must_use]
     pub fn proxy(&self) -> Proxy {
         Proxy::to(self.url())
-            .unwrap_or_else(|error| panic!("delayed::testing: no proxy can be made: {error}"))
+            .unwrap_or_else(|error| panic!("delayed::testing: no proxy can be created: {error}"))
     }
 
     /// Runs the calls that wait in this process, until none is left: see [`Drain`].

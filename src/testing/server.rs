@@ -1,4 +1,4 @@
-//! Starts a private `redis-server` and ends it, whatever becomes of the test.
+//! Starts a private `redis-server`, and ends it however the test ends.
 
 use std::fs::DirBuilder;
 use std::io::{self, ErrorKind, Read, Write};
@@ -45,9 +45,9 @@ pub(super) enum StartError {
          brew install redis), or name a program in {PROGRAM}"
     )]
     Missing,
-    #[error("{0:?}, which {PROGRAM} names, is no program")]
+    #[error("{PROGRAM} is {0:?}, which is not a program")]
     NoProgram(PathBuf),
-    #[error("a directory for it cannot be made in {1}: {0}")]
+    #[error("no directory for the server can be created in {1}: {0}")]
     Directory(#[source] io::Error, PathBuf),
     #[error("{1} cannot be started: {0}")]
     Spawn(#[source] io::Error, PathBuf),

@@ -81,14 +81,15 @@ impl WorkerBuilder {
         self
     }
 
-    /// Sets how long the worker counts as alive without a heartbeat; then other workers get its calls: 1 s to 24 h. Default: 6 s.
+    /// Sets how long the worker counts as alive after its last heartbeat; after that, other workers get its calls: 1 s
+    /// to 24 h. Default: 6 s.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.config.worker.lease = lease;
         self
     }
 
-    /// Sets how long running calls may continue after the worker is told to stop. Default: 25 s.
+    /// Sets how long running calls may continue after a stop signal. Default: 25 s.
     #[must_use]
     pub fn shutdown(mut self, shutdown: Duration) -> Self {
         self.config.worker.shutdown = shutdown;
@@ -223,8 +224,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// Connects to Redis, and waits while Redis is loading its data. If a signal stops the worker meanwhile,
-    /// [`Worker::run`] returns at once.
+    /// Connects to Redis, and waits while Redis is loading its data. If a signal stops the worker in the meantime,
+    /// [`Worker::run`] returns immediately.
     ///
     /// # Errors
     /// A setting is out of range; a queue name is invalid; there are no tasks, or two with one name; a state is missing; an

@@ -79,8 +79,8 @@ impl Serving {
             running,
             owned,
             code = CODE,
-            hint = "what it owns is requeued when its lease ends",
-            "process exits while its worker serves"
+            hint = "its messages are requeued when its lease ends",
+            "process exits while its worker is running"
         );
     }
 }

@@ -196,9 +196,9 @@ fn note_foreign(queue: &ServedQueue, now: ForeignLists) {
     ];
     for (key, before, now) in lists {
         if now && !before {
-            tracing::error!(queue = %queue.queue, key, hint = "another program uses this key: rename it, or use another queue name", "list holds no notifications; left alone");
+            tracing::error!(queue = %queue.queue, key, hint = "another program uses this key: rename it, or use another queue name", "list contains no notifications; left unchanged");
         } else if before && !now {
-            tracing::info!(queue = %queue.queue, key, "list holds notifications again");
+            tracing::info!(queue = %queue.queue, key, "list contains notifications again");
         }
     }
 }

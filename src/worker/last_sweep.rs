@@ -107,7 +107,7 @@ async fn sweep(SweepParts { broker, sweeper, .. }: &SweepParts, queue: &ServedQu
             Err(error) => error,
         };
         if is_lasting(&error) {
-            tracing::warn!(queue = %queue.queue, %error, "last sweep refused");
+            tracing::warn!(queue = %queue.queue, %error, "last sweep rejected");
             return SweptQueue { moved: false, waits: false };
         }
         let pause = backoff.fail();

@@ -433,7 +433,7 @@ impl Worker {
             if let Ok([.., scheduled]) = broker.lengths(&queue.keys).await
                 && scheduled > 0
             {
-                tracing::info!(queue = %queue.queue, scheduled, hint = "a worker or sweeper has to run then", "calls are scheduled for later");
+                tracing::info!(queue = %queue.queue, scheduled, hint = "a worker or sweeper must be running then", "calls are scheduled for later");
             }
         }
     }

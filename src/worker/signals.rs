@@ -77,7 +77,7 @@ impl Signals {
                 }
                 _ => {
                     handle.stop();
-                    tracing::info!(%signal, hint = "once more to stop at once", "stopping");
+                    tracing::info!(%signal, hint = "send the signal again to stop immediately", "stopping");
                 }
             }
         }

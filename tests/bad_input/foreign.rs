@@ -52,7 +52,7 @@ fn worker_runs_calls_beside_a_queue_that_is_named_like_its_hand() {
     let mut trial = Trial::new();
     let calls = other_queue(&mut trial, "q_hand");
     let mut worker = trial.worker(&["--lease", "1s"]);
-    worker.wait_for_line("list holds no notifications");
+    worker.wait_for_line("list contains no notifications");
     for n in 0..20 {
         trial.push(&[mark(n)]);
         trial.wait_runs(n + 1);
@@ -63,7 +63,7 @@ fn worker_runs_calls_beside_a_queue_that_is_named_like_its_hand() {
     assert_eq!(list(&mut trial, "q_hand"), calls, "expected all of its calls, and no token among them");
     // When it is gone, tokens are moved as ever.
     let () = redis::pipe().del("q_hand").del("q_hand_noti").query(&mut trial.redis).unwrap();
-    worker.wait_for_line("list holds notifications again");
+    worker.wait_for_line("list contains notifications again");
     trial.push(&[mark("last")]);
     trial.wait_runs(23);
     let stopped = trial.stop(&mut worker);
@@ -96,7 +96,7 @@ fn foreign_notifications_stay_and_calls_are_run() {
     let () = trial.redis.rpush("q_noti", &texts).unwrap();
     for words in [&["--lease", "1s"][..], &["--lease", "1s", "--queue", "other"]] {
         let mut worker = trial.worker(words);
-        worker.wait_for_line("list holds no notifications");
+        worker.wait_for_line("list contains no notifications");
         let before = trial.ledger.lines().len();
         // Their tokens come behind what is there.
         trial.push(&marks(3));
@@ -191,14 +191,14 @@ fn the_doctor_names_what_is_another_programs() {
     assert_eq!(doctor.wait_exit(PATIENCE).code(), Some(1), "{}", doctor.printed());
     let said = doctor.last_words();
     for expected in [
-        "PROBLEM  foreign: q: the key `q_hand` should hold notifications and holds something else",
+        "PROBLEM  foreign: q: the key `q_hand` should hold notifications, but holds something else",
         "PROBLEM  foreign: q: the key `q_noti` should hold notifications",
         "PROBLEM  foreign: q: the key `q_dead` should hold dead letters",
         "foreign: q: the key `q_workers` should hold the ids of workers",
         "foreign: q: the key `q_deaths` should hold counts of deaths",
         "foreign: q: the key `q_sweep` should hold the id of a worker",
         "names: `q_hand` looks like a queue",
-        "foreign: the key `user_noti` looks like one beside a queue and holds something else",
+        "foreign: the key `user_noti` has the name of a key of a queue, but holds something else",
     ] {
         assert!(said.contains(expected), "expected {expected:?} in:\n{said}");
     }

@@ -25,7 +25,7 @@ fn lives_with(break_key: impl Fn(&mut redis::Connection), key: &str, running: bo
         }
     }
     let line = worker.wait_for_line("WRONGTYPE");
-    assert!(line.contains("holds another type"), "expected advice: {line}");
+    assert!(line.contains("has the wrong type"), "expected advice: {line}");
     assert!(!worker.has_ended(), "expected the worker to stay: {}", worker.printed());
     let () = trial.redis.del(key).unwrap();
     trial.push(&[mark("after")]);
@@ -213,7 +213,7 @@ fn a_wait_names_the_key_that_is_no_list() {
     // Ends the wait; the next one begins with the broken key.
     trial.push_to("other", &[mark(0)]);
     let line = worker.wait_for_line("\"request\":\"wait for notifications\"");
-    assert!(line.contains("the key `q_noti` holds another type: rename or delete it"), "{line}");
+    assert!(line.contains("the key `q_noti` has the wrong type: rename or delete it"), "{line}");
     let () = trial.redis.del("q_noti").unwrap();
     trial.push(&[mark(1)]);
     trial.wait_runs(3);
@@ -226,7 +226,7 @@ fn a_wait_names_the_key_that_is_no_list() {
     let () = trial.redis.set("q_hand", "x").unwrap();
     trial.push(&[mark(2)]);
     let line = worker.wait_for_line("tokens cannot be moved");
-    assert!(line.contains("the key `q_hand` holds another type: rename or delete it"), "{line}");
+    assert!(line.contains("the key `q_hand` has the wrong type: rename or delete it"), "{line}");
     let () = trial.redis.del("q_hand").unwrap();
     trial.wait_runs(4);
     trial.wait_settled();
@@ -335,7 +335,7 @@ fn sweep_lock_without_expiry_is_ended_and_a_foreign_one_logged() {
     let () = redis::pipe().del("q_sweep").hset("q_sweep", "x", "y").query(&mut trial.redis).unwrap();
     let () = trial.redis.hset("q_processing", "q:aaaaaaaaaaaaaaaa:1", mark(1)).unwrap();
     let line = worker.wait_for_line("\"request\":\"sweep\"");
-    assert!(line.contains("the key `q_sweep` holds another type"), "{line}");
+    assert!(line.contains("the key `q_sweep` has the wrong type"), "{line}");
     let () = trial.redis.del("q_sweep").unwrap();
     trial.wait_runs(3);
     trial.wait_settled();

@@ -45,7 +45,7 @@ fn a_replica_is_refused_at_the_start() {
     let mut worker = trial.start_at(&replica.url(), &["--queue", QUEUE]);
     assert_eq!(worker.wait_exit(PATIENCE).code(), Some(4), "{}", worker.printed());
     let line = worker.wait_for_line("error: ");
-    assert!(line.contains("takes no writes"), "expected advice: {line}");
+    assert!(line.contains("rejects writes"), "expected advice: {line}");
     let client = Client::connect_blocking(&replica.url()).unwrap();
     let error = client.enqueue_blocking(GoTask::new("a").queue(QUEUE)).unwrap_err();
     assert_eq!(error.broker_kind(), Some(BrokerErrorKind::ReadOnly), "{error}");
@@ -63,7 +63,7 @@ fn a_master_that_becomes_a_replica_for_a_while_loses_nothing() {
     trial.wait_runs(4);
     let () = redis::cmd("REPLICAOF").arg("127.0.0.1").arg(1).query(&mut trial.redis).unwrap();
     open(&gate);
-    worker.wait_for_line("takes no writes");
+    worker.wait_for_line("rejects writes");
     let () = redis::cmd("REPLICAOF").arg("NO").arg("ONE").query(&mut trial.redis).unwrap();
     trial.wait_settled();
     let stopped = trial.stop(&mut worker);

@@ -164,7 +164,7 @@ fn goes_back(advice: &str, refuse: impl Fn(&mut redis::Connection), mend: impl F
 #[test]
 fn it_goes_back_when_the_queue_is_a_list_again() {
     for key in [QUEUE, "q_noti"] {
-        let advice = "holds another type";
+        let advice = "has the wrong type";
         goes_back(advice, |redis| redis.set(key, "no list").unwrap(), |redis| redis.del(key).unwrap());
     }
 }
@@ -175,7 +175,7 @@ fn it_goes_back_when_the_user_may_push_again() {
         let () = redis::cmd("ACL").arg("SETUSER").arg("poor").arg(rule).query(redis).unwrap();
     };
     // Without its keys the script does not begin; without the command it ends at its first push.
-    let advice = "give it the right";
+    let advice = "grant it";
     goes_back(advice, |redis| rule(redis, "resetkeys"), |redis| rule(redis, "allkeys"));
     goes_back(advice, |redis| rule(redis, "-rpush"), |redis| rule(redis, "+rpush"));
 }

@@ -26,7 +26,7 @@ fn names(error: &Error, key: &str, found: &str, expected: &str) {
     assert_eq!(error.broker_kind(), Some(BrokerErrorKind::WrongType), "{error}");
     assert!(!error.may_have_been_applied(), "{error}");
     let text =
-        format!("the key `{key}` holds another type, {found} instead of {expected}: rename or delete it");
+        format!("the key `{key}` has the wrong type, {found} instead of {expected}: rename or delete it");
     let said =
         format!("{error}: {}", std::error::Error::source(error).map(ToString::to_string).unwrap_or_default());
     assert!(said.contains(&text), "expected {text:?} in {said:?}");
@@ -51,7 +51,7 @@ fn timetable_of_another_type_is_named_and_others_go_on() {
         trial.push(&marks(3));
         client.enqueue_blocking(later("other", "other")).unwrap();
         trial.wait_runs(5);
-        let line = worker.wait_for_line(&format!("the key `{key}` holds another type"));
+        let line = worker.wait_for_line(&format!("the key `{key}` has the wrong type"));
         assert!(line.contains("\"queue\":\"q\""), "{line}");
         let () = redis::cmd("RENAME").arg("aside").arg(key).query(&mut trial.redis).unwrap();
         client.enqueue_blocking(later("last", QUEUE)).unwrap();

@@ -131,9 +131,9 @@ impl Count {
             row("flows of four steps", sum(|sent| sent.flows)),
             early,
             beside,
-            row("could not start, since Redis was away", faults.could_not_start.to_string()),
+            row("could not start, because Redis could not be reached", faults.could_not_start.to_string()),
             row("out of place", out_of_place.to_string()),
-            row("longest time that Redis took to answer", format!("{:.0?}", faults.slowest)),
+            row("longest response time of Redis", format!("{:.0?}", faults.slowest)),
         ];
         Self { table, effects, mistakes }
     }

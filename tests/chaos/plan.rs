@@ -64,22 +64,22 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::KillWorker => "Rust worker killed (SIGKILL)",
-            Self::StopWorker => "Rust worker stopped beyond its lease",
-            Self::EndWorker => "Rust worker told to end (SIGTERM)",
+            Self::StopWorker => "Rust worker suspended beyond its lease",
+            Self::EndWorker => "Rust worker stopped (SIGTERM)",
             Self::KillZygote => "zygote killed",
             Self::KillForeign => "Python or Go worker killed",
-            Self::StopForeign => "Python or Go worker stopped",
-            Self::EndForeign => "Python or Go worker told to end",
+            Self::StopForeign => "Python or Go worker suspended",
+            Self::EndForeign => "Python or Go worker stopped (SIGTERM)",
             Self::KillSweeper => "sweeper killed",
-            Self::KillRedis => "Redis killed and started again",
+            Self::KillRedis => "Redis killed and restarted",
             Self::Delay => "network slow",
             Self::Cut => "network cut",
             Self::Swallow => "network silent beyond the lease",
             Self::LoseReply => "reply of a script lost",
             Self::LoseRequest => "request of a script lost",
-            Self::Double => "request or reply comes twice",
-            Self::Drop => "request or reply never comes",
-            Self::Half => "half of a request or reply comes",
+            Self::Double => "request or reply duplicated",
+            Self::Drop => "request or reply never delivered",
+            Self::Half => "request or reply cut in half",
         })
     }
 }

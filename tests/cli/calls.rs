@@ -36,7 +36,10 @@ fn calls_of_all_queues_are_listed_by_their_times() {
     assert_eq!(listed(&redis, &["--state", "scheduled"]), [2, 3, 1]);
     assert_eq!(listed(&redis, &["--state", "retrying"]), Vec::<u32>::new());
     let shown = calls(&redis, &["list", "--count", "2"]).expect(0);
-    shown.says("other").says(&format!("{}(2, 1)", task("add"))).says("the first 2; for more: --count");
+    shown
+        .says("other")
+        .says(&format!("{}(2, 1)", task("add")))
+        .says("only the first 2 are shown: use --count for more");
 }
 
 #[test]
@@ -73,7 +76,7 @@ fn cancelled_call_never_runs_and_the_others_do() {
     calls(&redis, &["run", &second]).expect(0).says("enqueued 1 call");
     on(&redis, WORKER, &["worker", "--burst", "--queue", "default,other"]).expect(0).says("succeeded=1");
     calls(&redis, &["cancel"]).expect(2);
-    calls(&redis, &["cancel", "nonsense"]).expect(6).says("a text that is no whole UUID");
+    calls(&redis, &["cancel", "nonsense"]).expect(6).says("the id of a text that is not a UUID");
     calls(&redis, &["cancel", ""]).expect(2).says("give a UUID, or a text");
 }
 
@@ -207,12 +210,12 @@ fn running_call_is_shown_with_its_slot_and_cancelled() {
         .says("running");
     calls(&redis, &["cancel", &id])
         .expect(0)
-        .says("runs: its worker was told to end it")
+        .says("is running: its worker was asked to end it")
         .says("cancelled 1 call");
     let ended = calls(&redis, &["wait", &id, "--json"]).expect(1).says("was cancelled by");
     let ended: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!(ended["state"], "cancelled", "{ended}");
-    calls(&redis, &["cancel", &id]).expect(0).says("had ended before: cancelled").says("cancelled 0 calls");
+    calls(&redis, &["cancel", &id]).expect(0).says("had already ended: cancelled").says("cancelled 0 calls");
     drop(worker);
 }
 
@@ -223,7 +226,9 @@ fn waiting_calls_of_one_task_are_cancelled_and_never_run() {
     let plain = on(&redis, WORKER, &["enqueue", &task("record"), "[3]", "--with-id", "--json"]).json();
     on(&redis, WORKER, &["enqueue", &task("record"), "[4]"]).expect(0);
     on(&redis, WORKER, &["enqueue", &task("add"), "[1, 1]", "--with-id"]).expect(0);
-    calls(&redis, &["cancel", &kept]).expect(0).says(&format!("{kept} in default waited, and will not run"));
+    calls(&redis, &["cancel", &kept])
+        .expect(0)
+        .says(&format!("{kept} in default was waiting, and will not run"));
     calls(&redis, &["cancel", "--all"]).expect(2).says("4 waiting calls would be cancelled");
     let cancelled = calls(&redis, &["cancel", "--task", &task("record")]).expect(0);
     cancelled
@@ -243,7 +248,7 @@ fn call_is_awaited_until_its_end_or_said_to_have_no_record() {
     let id = keep(&redis, "followed.charge", "[7]", &[]);
     let dead = keep(&redis, "followed.fail", r#"["no way"]"#, &[]);
     let plain = on(&redis, WORKER, &["enqueue", &task("add"), "[1, 2]", "--with-id", "--json"]).json();
-    calls(&redis, &["wait", plain["id"].as_str().unwrap()]).expect(6).says("keeps no record").says("--keep");
+    calls(&redis, &["wait", plain["id"].as_str().unwrap()]).expect(6).says("has no record").says("--keep");
     calls(&redis, &["wait", "018bcfe5-687b-7b5c-8a3e-0123456789ab"])
         .expect(6)
         .says("is known: it may have run");
@@ -269,7 +274,7 @@ fn text_is_the_id_of_a_call_in_each_command() {
     burst(&redis);
     assert_eq!(calls(&redis, &["wait", "order:7"]).json(), json!({ "order": 7, "paid": "7 EUR" }));
     send(&["mails:send", "--as", "python", "--id", "mail:7", "--after", "1h"]).expect(0);
-    calls(&redis, &["cancel", "mail:7"]).expect(0).says("was scheduled, and is removed");
+    calls(&redis, &["cancel", "mail:7"]).expect(0).says("was scheduled, and has been removed");
     send(&["mails:send", "--as", "python", "--id", "mail:7"]).expect(2).says("while it is not scheduled");
     send(&["followed.charge", "[7]", "--id="]).expect(2).says("give a UUID, or a text");
     send(&["followed.charge", "[7]", "--id", "a", "--with-id"]).expect(2);

@@ -105,7 +105,7 @@ fn keys_of_the_wrong_type_and_missing_rights_are_findings() {
     on(&redis, DELAYED, &["doctor", "--redis", &url("blind")])
         .expect(1)
         .says("PROBLEM  access: ")
-        .says("→ Redis does not let this user do that: give it the right (ACL SETUSER)");
+        .says("→ the Redis user lacks a permission: grant it (ACL SETUSER)");
 }
 
 #[test]
@@ -177,33 +177,33 @@ fn every_kind_of_trouble_is_found() {
     assert_eq!(found(&redis, 1), expected);
     on(&redis, DELAYED, &["doctor"])
         .expect(1)
-        .says("PROBLEM  keys: types: the key `types_dead` is a string and should be a stream")
+        .says("PROBLEM  keys: types: the key `types_dead` is a string, but should be a stream")
         .says("→ redis-cli CONFIG SET maxmemory-policy noeviction")
         .says("tokens: gap: 1 message waits without a notification, so no worker is woken")
-        .says("workers: gap: 1 message waits, and no worker is to be seen")
+        .says("workers: gap: 1 message waits, and no worker is visible")
         .says("live_keys: eternal: 1 live key never expires, such as `eternal:aaaaaaaaaaaaaaaa:0`")
         .says("dead: eternal: 1 dead letter\n")
-        .says("owners: lost: 1 message is owned by dead workers of Python or Go");
+        .says("owners: lost: 1 message is owned by dead Python or Go workers");
     let () = connection.rpush("gap", "\u{7}").unwrap();
     let () = connection.hset("lost_processing", "4712", "\u{7}").unwrap();
     on(&redis, DELAYED, &["doctor"])
         .expect(1)
         .says("tokens: gap: 2 messages wait without")
-        .says("owners: lost: 2 messages are owned by dead workers of Python or Go");
+        .says("owners: lost: 2 messages are owned by dead Python or Go workers");
     on(&redis, DELAYED, &["queues"])
         .expect(0)
         .says("unreadable")
-        .says("types: the key `types_dead` holds another type");
+        .says("types: the key `types_dead` has the wrong type");
     on(&redis, DELAYED, &["dead", "list", "--queue", "types"])
         .expect(4)
-        .says("error: the key `types_dead` holds another type: rename or delete it");
+        .says("error: the key `types_dead` has the wrong type: rename or delete it");
     on(&redis, DELAYED, &["dead", "requeue", "--all", "--queue", "types"])
         .expect(4)
         .says("the key `types_dead`");
     let () = connection.set("types_noti", "x").unwrap();
     on(&redis, DELAYED, &["enqueue", "f", "--queue", "types"])
         .expect(4)
-        .says("error: the key `types_noti` holds another type: rename or delete it");
+        .says("error: the key `types_noti` has the wrong type: rename or delete it");
 }
 
 #[test]
@@ -214,11 +214,8 @@ fn foreign_worker_on_a_queue_with_call_options_is_a_problem() {
         found(redis, code).into_iter().filter(|(_, check)| check == "options").count()
     };
     for (id, told) in [
-        (
-            "0123456789abcdef0123456789abcdef",
-            "a worker of Go serves this queue: it runs a call without its id",
-        ),
-        ("4711", "a worker of Python serves this queue: it drops a call that has any"),
+        ("0123456789abcdef0123456789abcdef", "a Go worker serves this queue: it runs a call without its id"),
+        ("4711", "a Python worker serves this queue: it drops a call with options"),
     ] {
         on(&redis, DELAYED, &["enqueue", "a", "[1]"]).expect(0);
         let () = connection.hset("default_processing", id, b"\x92\xa1f\x91\x01").unwrap();
@@ -252,8 +249,7 @@ fn locks_of_ended_calls_are_told_and_eternal_ones_warned_of() {
     assert_eq!(locks(0), [], "expected locks of living calls to be well");
     unique(&["[3]", "--unique", "1h", "--id=018bcfe5-687b-7b5c-8a3e-0123456789ab", "--after", "1h"]);
     on(&redis, DELAYED, &["calls", "cancel", "018bcfe5-687b-7b5c-8a3e-0123456789ab"]).expect(0);
-    let ended =
-        "1 unique lock is held by calls that have ended: until a time is over, or the next call takes it";
+    let ended = "1 unique lock is held by calls that have ended, until the lock expires or the next call takes it over";
     assert_eq!(locks(0), [("ok".into(), ended.into())]);
     let keys: Vec<String> = connection.keys("q:u:*").unwrap();
     let () = connection.persist(&keys[0]).unwrap();
@@ -262,7 +258,7 @@ fn locks_of_ended_calls_are_told_and_eternal_ones_warned_of() {
         .expect(0)
         .says(&format!("locks: q: 1 lock never expires, such as `{}`", keys[0]))
         .says(&format!("→ redis-cli EXPIRE '{}' 86400", keys[0]))
-        .says("should hold the id of a call and holds something else");
+        .says("should hold the id of a call, but holds something else");
 }
 
 #[test]

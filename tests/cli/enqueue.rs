@@ -41,11 +41,11 @@ fn a_call_is_scheduled_for_later() {
     let id = "018bcfe5-687b-7b5c-8a3e-0123456789ab";
     let with_id = format!("--id={id}");
     send(&["--at", "2096-10-02T09:06:40+02:00", &with_id]).expect(0).says("for 2096-10-02T07:06:40Z");
-    send(&["--after", "2h", &with_id]).expect(4).says("is scheduled in default already");
+    send(&["--after", "2h", &with_id]).expect(4).says("is already scheduled in default");
     send(&["--at", "tomorrow"]).expect(2).says("not a moment such as");
     send(&["--at", "10000-01-01T00:00:00Z"]).expect(2).says("not a moment such as");
-    send(&["--at", "9999-01-01T00:00:00Z"]).expect(2).says("a hundred years from now at the most");
-    send(&["--after", "500y"]).expect(2).says("a hundred years from now at the most");
+    send(&["--at", "9999-01-01T00:00:00Z"]).expect(2).says("at most a hundred years from now");
+    send(&["--after", "500y"]).expect(2).says("at most a hundred years from now");
     send(&["--after", "1h", "--at", "2096-10-02T09:06:40Z"]).expect(2).says("cannot be used with");
     let shown = on(&redis, DELAYED, &["queues", "--json"]).json();
     assert_eq!((&shown[0]["waiting"], &shown[0]["scheduled"]), (&0.into(), &2.into()), "{shown}");
@@ -114,10 +114,14 @@ fn a_call_whose_report_cannot_be_written_is_said_to_be_enqueued() {
         let (code, told) = send(words, full.into());
         assert_eq!(code, Some(1), "{told}");
         let place =
-            words[0].replace("--id=", "to default with the id ").replace("--queue", "to mail all the same");
-        for part in
-            ["the output could not be written", "the call was enqueued", &place, "do not repeat it", "`peek "]
-        {
+            words[0].replace("--id=", "to default with the id ").replace("--queue", "to mail nevertheless");
+        for part in [
+            "the output could not be written",
+            "the call was enqueued",
+            &place,
+            "do not send it again",
+            "`peek ",
+        ] {
             assert!(told.contains(part), "expected {part:?} in {told}");
         }
     }
@@ -245,7 +249,7 @@ fn a_path_that_no_worker_could_know_is_refused() {
     for language in ["rust", "python", "go"] {
         let send = |path: &str| on(&redis, DELAYED, &["enqueue", path, "[1]", "--as", language]);
         send("").expect(2).says("must not be empty");
-        send("two words:x").expect(2).says("' ' in it");
+        send("two words:x").expect(2).says("contains ' '");
     }
     on(&redis, DELAYED, &["enqueue", "send", "[1]", "--as", "python"])
         .expect(2)
@@ -270,7 +274,7 @@ fn calls_for_other_languages_are_sent_in_their_forms() {
     assert_eq!(send(&["enqueue", "m::f", "[5]"]), b"\x92\xa4m::f\xc4\x01\x05");
     on(&redis, DELAYED, &["enqueue", "m.F", r#"{"x": 1}"#, "--as", "go"])
         .expect(2)
-        .says("no arguments by name");
+        .says("does not support arguments by name");
     on(&redis, DELAYED, &["enqueue", "m:f", "--with-id", "--as", "python"])
         .expect(2)
         .says("leave out --with-id");
@@ -313,7 +317,7 @@ fn arguments_shown_as_json_are_sent_again_as_the_same_bytes() {
     assert_eq!(sent, [b"\x92\xa1f\xc4\x05\xca\x3f\xc0\0\0"], "expected a float32 of Go");
     on(&redis, DELAYED, &["enqueue", "f", r#"[{"$float32": "1.5"}]"#, "--as", "go"])
         .expect(2)
-        .says(r#"{"$float32":"1.5"} is none of {"$hex": "00ff"}"#);
+        .says(r#"{"$float32":"1.5"} is not one of {"$hex": "00ff"}"#);
 }
 
 #[test]
@@ -353,7 +357,7 @@ fn unique_call_that_comes_second_is_told_of_the_first() {
     send(&[&add, r#"{"b": 2, "a": 1}"#, "--unique", "until-done"])
         .expect(0)
         .says("not enqueued: delayed_test_worker::tasks::add(1, 2) is unique in default, and the call ")
-        .says(&format!("{id} came first; it is waiting"));
+        .says(&format!("{id} holds its lock; it is waiting"));
     let second = send(&[&add, "[1, 2]", "--unique", "10m", "--json"]).json();
     assert_eq!((&second["id"], &second["conflict"]), (&id.into(), &"held".into()), "{second}");
     send(&[&add, "[1, 3]", "--unique", "until-started"]).expect(0).says("enqueued ");
@@ -363,7 +367,7 @@ fn unique_call_that_comes_second_is_told_of_the_first() {
     let earlier = send(&[&[&add, "[1, 1]", "--json"], &replaced[..]].concat()).json();
     let later = send(&[&[&add, "[2, 2]", "--json"], &replaced[..]].concat()).json();
     assert_eq!((&later["id"], &later["conflict"]), (&earlier["id"], &"replaced".into()), "{later}");
-    send(&[&[&add, "[3, 3]"], &replaced[..]].concat()).expect(0).says("in place of the call").says("for 20");
+    send(&[&[&add, "[3, 3]"], &replaced[..]].concat()).expect(0).says("replacing the call").says("for 20");
     let listed = on(&redis, DELAYED, &["calls", "list", "--state", "scheduled", "--json"]).json();
     assert_eq!(listed[0]["arguments"], serde_json::json!([3, 3]), "{listed}");
     // A task's own option.
@@ -386,7 +390,7 @@ fn call_goes_to_the_front_or_is_refused_where_too_many_wait() {
     send(&["mail.Send", "[3]", "--as", "go", "--max-len", "3"]).expect(0).says("; 3 waiting");
     send(&["mail.Send", "[4]", "--as", "go", "--max-len", "3"])
         .expect(4)
-        .says("3 calls wait in default, which is as many as may");
+        .says("3 calls wait in default, which is the maximum");
     send(&["mail.Send", "[4]", "--max-len", "0"]).expect(2);
     send(&["mail.Send", "[4]", "--overflow", "reject"]).expect(2).says("--max-len");
     send(&["mail.Send", "[4]", "--max-len", "3", "--overflow", "drop"]).expect(2).says("bury-oldest");
@@ -416,7 +420,7 @@ fn call_is_awaited_and_its_result_is_printed() {
     let dead = send(&[&task("fail"), r#"["no way"]"#, "--retry", "0", "--wait"]).expect(1);
     dead.says("is dead: failed: no way; `dead show ");
     let late = send(&["elsewhere", "--as", "rust", "--queue", "nobody", "--wait=50ms"]).expect(7);
-    late.says("has not ended in time, and goes on: it is waiting");
+    late.says("has not ended in time, and continues: it is waiting");
     send(&["a:b", "--as", "python", "--wait"]).expect(2).says("leave out --wait");
     drop(worker);
 }

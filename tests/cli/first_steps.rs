@@ -82,7 +82,7 @@ fn call_killed_by_hand_is_not_logged_as_a_timeout() {
     worker.signal(Signal::SIGTERM);
     assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
     let log = worker.printed();
-    assert!(log.contains("killed run goes on and keeps its slot"), "{log}");
+    assert!(log.contains("killed run continues and keeps its slot"), "{log}");
     assert!(!log.contains("timed-out run"), "{log}");
 }
 
@@ -123,7 +123,7 @@ fn delete_all_without_a_terminal_needs_yes() {
     let redis = buried(&[("a", "1-0"), ("b", "1-0")]);
     on(&redis, DELAYED, &["dead", "delete", "--all"])
         .expect(2)
-        .says("2 dead letters of all queues would be deleted for good: say so with --yes");
+        .says("2 dead letters of all queues would be deleted for good: confirm with --yes");
     on(&redis, DELAYED, &["dead", "delete", "--all", "--queue", "a"])
         .expect(2)
         .says("1 dead letter of a would");
@@ -137,7 +137,7 @@ fn requeue_of_a_task_that_matches_nothing_is_not_found() {
     let redis = buried(&[("a", "1-0")]);
     on(&redis, DELAYED, &["dead", "requeue", "--task", "g"])
         .expect(6)
-        .says("no dead letter is of the task `g`");
+        .says("no dead letter belongs to the task `g`");
     on(&redis, DELAYED, &["dead", "requeue", "--task", "f"]).expect(0).says("requeued 1 dead letter of a");
 }
 

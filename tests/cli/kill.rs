@@ -27,7 +27,7 @@ fn a_run_is_killed_by_the_id_of_its_call() {
     let id = run["call_id"].as_str().unwrap();
     on(&redis, DELAYED, &["tasks", "kill", id, "--queue", "reports"])
         .expect(6)
-        .says("nothing that runs has the id");
+        .says("no running call has the id");
     let killed = on(&redis, DELAYED, &["tasks", "kill", id, "--queue", "default", "--json"]).json();
     assert_eq!(
         (&killed["fate"], &killed["wire_id"], &killed["queue"]),
@@ -38,7 +38,7 @@ fn a_run_is_killed_by_the_id_of_its_call() {
     assert!(by.contains('@') && by.len() > 3, "expected user@host: {killed}");
     let letter = on(&redis, DELAYED, &["dead", "show", killed["letter"].as_str().unwrap(), "--json"]).json();
     assert_eq!((&letter["reason"], &letter["detail"]), (&"killed".into(), &format!("killed by {by}").into()));
-    on(&redis, DELAYED, &["tasks", "kill", id]).expect(6).says("`dead list` what was buried");
+    on(&redis, DELAYED, &["tasks", "kill", id]).expect(6).says("`dead list` buried ones");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_function_that_blocks_is_said_to_go_on() {
     let (mut worker, run) = running(&redis, "never_ends_blocking");
     let slot = run["wire_id"].as_str().unwrap();
     let ended = on(&redis, DELAYED, &["tasks", "kill", slot, "--json"]).expect(1);
-    let ended = ended.says("it was asked to end and cannot be made to, as functions that block");
+    let ended = ended.says("it was asked to end, but a function that blocks cannot be stopped");
     let told: Value = serde_json::from_str(&ended.out).unwrap();
     assert_eq!((&told["fate"], &told["letter"]), (&"blocks".into(), &Value::Null));
     assert_eq!(snapshot(&mut redis.connection(), "default").processing.len(), 1);
@@ -72,17 +72,17 @@ fn a_function_that_blocks_is_said_to_go_on() {
 fn what_is_not_to_be_killed_has_its_codes() {
     let redis = TestRedis::start();
     on(&redis, DELAYED, &["tasks", "kill"]).expect(2);
-    on(&redis, DELAYED, &["tasks", "kill", "x"]).expect(2).says("neither a call's id");
+    on(&redis, DELAYED, &["tasks", "kill", "x"]).expect(2).says("neither the id of a call");
     on(&redis, DELAYED, &["tasks", "kill", "x", "--by", "a\nb"]).expect(2).says("printable text");
     on(&redis, DELAYED, &["tasks", "kill", "x", "--queue", "a b"]).expect(2);
     on(&redis, DELAYED, &["tasks", "kill", "q:abcdefghijklmn27:0"])
         .expect(6)
-        .says("`workers` shows what runs");
+        .says("`workers` shows running calls");
     let sent = on(&redis, WORKER, &["enqueue", &task("never_ends"), "--with-id", "--json"]).json();
     let id = sent["id"].as_str().unwrap();
-    on(&redis, DELAYED, &["tasks", "kill", id]).expect(6).says("it waits in default");
+    on(&redis, DELAYED, &["tasks", "kill", id]).expect(6).says("waits in default");
     let () = redis.connection().hset("default_processing", "4711", b"\x92\xa1f\x91\x01").unwrap();
-    on(&redis, DELAYED, &["tasks", "kill", "4711"]).expect(1).says("worker of Python or Go");
+    on(&redis, DELAYED, &["tasks", "kill", "4711"]).expect(1).says("Python or Go worker");
     let () = redis.connection().set("reports_processing", "text").unwrap();
-    on(&redis, DELAYED, &["tasks", "kill", id, "--queue", "reports"]).expect(4).says("holds another type");
+    on(&redis, DELAYED, &["tasks", "kill", id, "--queue", "reports"]).expect(4).says("has the wrong type");
 }

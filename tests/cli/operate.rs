@@ -415,7 +415,7 @@ fn error_that_main_returns_is_printed_for_people() {
         super::command(program.to_str().unwrap(), directory.path(), &["unix:///nowhere/redis.sock"]);
     super::ended(&mut command)
         .expect(1)
-        .says("Error: Redis cannot be reached: check that it runs and that the address is right (connect: ")
+        .says("Error: Redis cannot be reached: check that it is running and that the address is correct (connect: ")
         .never_says("BrokerError")
         .never_says("kind:");
 }

@@ -23,7 +23,7 @@ fn each_verb_says_what_it_did_and_may_be_repeated() {
     let paused = ["pause", "default", "--by", "anna"];
     queues(&redis, &paused).expect(0).says("paused default: `queues resume default` ends the pause");
     let again = queues(&redis, &["pause", "default", "--by", "berta"]).expect(0);
-    again.says("default is paused already, by anna").says(" ago");
+    again.says("default is already paused, by anna").says(" ago");
     queues(&redis, &["resume", "default"]).expect(0).says("resumed default, which was paused by anna");
     queues(&redis, &["resume", "default"]).expect(0).says("default is not paused");
     queues(&redis, &["pause", "defualt"]).expect(0).says("did you mean `default`?");
@@ -86,7 +86,7 @@ fn key_of_another_program_is_neither_taken_nor_read() {
         let () = connection.del("default_paused").unwrap();
         seed(&mut connection);
         for verb in ["pause", "resume"] {
-            queues(&redis, &[verb, "default"]).expect(4).says("holds another type");
+            queues(&redis, &[verb, "default"]).expect(4).says("has the wrong type");
         }
         assert_eq!(queues(&redis, &["--json"]).json()[0]["paused"], Value::Null);
         assert!(connection.exists::<_, bool>("default_paused").unwrap());
@@ -119,7 +119,7 @@ fn rights_that_are_missing_are_named() {
         if verb == "resume" {
             queues(&redis, &["pause", "default"]).expect(0);
         }
-        queues(&redis, &[verb, "default", "--redis", &url]).expect(4).says("give it the right");
+        queues(&redis, &[verb, "default", "--redis", &url]).expect(4).says("grant it");
         assert_eq!(connection.exists::<_, bool>("default_paused").unwrap(), verb == "resume", "{right}");
     }
 }

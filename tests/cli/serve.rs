@@ -222,8 +222,8 @@ fn sweeper_goes_on_while_the_list_of_queues_is_unreadable() {
     leave("named");
     let sweeper = start(&redis, &["sweeper", "--interval", "20ms"]);
     let line = sweeper.wait_for_line("queue names cannot be read");
-    assert!(line.contains("ERROR") && line.contains("the key `delayed_queues` holds another type"), "{line}");
-    assert!(line.contains("rename or delete it") && line.contains("`--queue` names others"), "{line}");
+    assert!(line.contains("ERROR") && line.contains("the key `delayed_queues` has the wrong type"), "{line}");
+    assert!(line.contains("rename or delete it") && line.contains("use `--queue` for others"), "{line}");
     swept("found", 1);
     swept("named", 1);
     // Found by what it owns now, long after the start.

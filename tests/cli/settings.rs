@@ -100,7 +100,7 @@ fn with_json_an_error_is_json() {
     let directory = support::directory();
     for (words, code, text) in [
         (&["doctor", "--json", "--redis", "redis://127.0.0.1:1"][..], 3, "Redis cannot be reached"),
-        (&["dead", "show", "1-1", "--json", "--redis", "nonsense"], 5, "the address is not understood"),
+        (&["dead", "show", "1-1", "--json", "--redis", "nonsense"], 5, "the address is invalid"),
         (&["peek", "--json"], 2, "required arguments"),
         (&["worker", "--json"], 5, "no task is registered"),
         (&["worker", "--json", "--log-format", "pretty"], 2, "leave out --log-format pretty, or --json"),
@@ -185,7 +185,7 @@ fn mistakes_in_settings_are_named_with_their_place() {
     let mut none = command(WORKER, directory.path(), &["enqueue", "f"]);
     ended(none.env("DELAYED_MAX_MESSAGE", "0"))
         .expect(5)
-        .says("0 would refuse every call")
+        .says("0 would reject every call")
         .says("DELAYED_MAX_MESSAGE");
     run(&["worker", "--concurrency", "0"]).expect(5).says("0 is not from 1 to 4096 (set by --concurrency)");
     let many = ["worker", "--concurrency", "4000", "--prefetch", "97"];
@@ -195,7 +195,7 @@ fn mistakes_in_settings_are_named_with_their_place() {
         std::fs::write(directory.path().join("bad.toml"), format!("[worker]\nprefetch = {text}\n")).unwrap();
         run(&["config", "--config", "bad.toml"]).expect(5).says(told);
     }
-    run(&["worker", "--queue", "a", "--queue", "a"]).expect(5).says("named twice");
+    run(&["worker", "--queue", "a", "--queue", "a"]).expect(5).says("listed twice");
     run(&["worker", "--queue", "a b"]).expect(2).says("without spaces");
     run(&["worker", "--lease", "soon"]).expect(2).says("not a duration");
     run(&["worker", "--isolation", "thread"]).expect(2).says("not one of inline, fork, prefork");
@@ -208,12 +208,12 @@ fn mistakes_in_settings_are_named_with_their_place() {
         run(&["worker", "--open-files", many]).expect(5).says("is too large").says("(set by --open-files)");
     }
     run(&["worker", "--timeout", "0s"]).expect(5).says("worker.timeout").says("(set by --timeout)");
-    run(&["queues", "--redis", "nonsense"]).expect(5).says("the address is not understood");
+    run(&["queues", "--redis", "nonsense"]).expect(5).says("the address is invalid");
     run(&["queues", "--log-level", "a=b=c"]).expect(5).says("log.level");
     run(&["queues", "--log-level", "inof"]).expect(5).says("\"inof\" is neither");
     run(&["config", "--log-level", "INFO,delayed=debug,delayed[claim]=trace"]).expect(0);
     run(&["queues", "--redis", "user:secret@h"]).expect(5).says("***@h").never_says("secret");
-    run(&["queues", "--redis", "redis://no-such-host.invalid"]).expect(3).says("check that it runs");
+    run(&["queues", "--redis", "redis://no-such-host.invalid"]).expect(3).says("check that it is running");
     let mut environment = command(DELAYED, directory.path(), &["config"]);
     ended(environment.env("DELAYED_LEASE", "soon")).expect(5).says("error: DELAYED_LEASE: \"soon\"");
 }
@@ -229,13 +229,15 @@ fn each_kind_of_failure_has_its_code() {
     run(&["dead", "requeue", "--help"]).expect(0).says("delayed dead requeue --task");
     let locked = TestRedis::with(Options { password: Some("geheim"), ..Options::default() });
     let url = format!("unix://{}", locked.socket().display());
-    run(&["queues", "--redis", &url]).expect(4).says("Redis refused us: put the user and password");
+    run(&["queues", "--redis", &url])
+        .expect(4)
+        .says("Redis rejected the connection: put the user and password");
     let wrong =
-        format!("Redis at {} refused the password (of the user `default`)", locked.socket().display());
+        format!("Redis at {} rejected the password (of the user `default`)", locked.socket().display());
     run(&["queues", "--redis", &format!("{url}?pass=falsch")]).expect(4).says(&wrong).never_says("falsch");
     run(&["queues", "--redis", &format!("{url}?user=ann&pass=falsch")])
         .expect(4)
-        .says("refused the user `ann`, or the password: check `redis.url`")
+        .says("rejected the user `ann`, or the password: check `redis.url`")
         .never_says("falsch");
     run(&["queues", "--redis", "redis://:fal#sch@h"])
         .expect(5)
@@ -243,7 +245,7 @@ fn each_kind_of_failure_has_its_code() {
         .never_says("sch@");
     run(&["queues", "--redis", "redis://:fal/sch@h"]).expect(5).says("write / as %2F: ").never_says("sch@");
     run(&["queues", "--redis", &format!("{url}?pass=geheim")]).expect(0);
-    run(&["queues", "--redis", &format!("{url}?pass=geheim&db=99")]).expect(5).says("write a lower number");
+    run(&["queues", "--redis", &format!("{url}?pass=geheim&db=99")]).expect(5).says("use a lower number");
     let few = TestRedis::start();
     let mut other = few.connection();
     redis::cmd("CONFIG").arg("SET").arg("maxclients").arg(1).exec(&mut other).unwrap();
@@ -252,7 +254,7 @@ fn each_kind_of_failure_has_its_code() {
     }
     let mut narrow =
         command("/bin/sh", directory.path(), &["-c", r#"ulimit -n 8; exec "$0" queues"#, DELAYED]);
-    ended(&mut narrow).expect(5).says("may open 8 files");
+    ended(&mut narrow).expect(5).says("may open only 8 files");
     let full = TestRedis::with(Options { max_memory: Some(1), ..Options::default() });
     on(&full, DELAYED, &["enqueue", "f"]).expect(4).says("Redis is full");
 }
@@ -278,7 +280,7 @@ fn completions_are_refused_to_a_name_that_no_script_can_have() {
         ended(&mut command(path.to_str().unwrap(), directory.path(), &["completions", "bash"]))
     };
     for name in ["my app", "a__subcmd__b", "a-_subcmd", "a'b", "a\"b", "a;b", "a$b", "-a", "a=b"] {
-        complete(name).expect(1).says(&format!("the name of the program, {name:?}, cannot stand"));
+        complete(name).expect(1).says(&format!("the program's name {name:?} cannot be used"));
     }
     for name in ["my.app", "g++", "prüfer", "my__app", "1-2_3"] {
         let script = complete(name).expect(0).out;

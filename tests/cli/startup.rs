@@ -175,13 +175,13 @@ fn calls_are_run_with_the_documented_minimum_of_open_files() {
         let program = ["worker", "--burst", "--isolation", "fork", "--concurrency", "1", "--prefetch", "0"];
         super::ended(&mut behind(&words, &redis.url(), &program))
     };
-    limited(20).expect(5).says("this process may open 20 files, and needs 48").says("ulimit -n");
+    limited(20).expect(5).says("this process may open only 20 files, but needs 48").says("ulimit -n");
     assert_eq!(
         snapshot(&mut redis.connection(), "default").waiting.len(),
         5,
         "expected no call to be claimed"
     );
-    limited(48).expect(0).says("succeeded=5").never_says("no process could be had");
+    limited(48).expect(0).says("succeeded=5").never_says("no process could be created");
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn password_with_special_characters_is_read_when_it_is_encoded() {
 fn unusable_address_is_refused_by_the_tools_with_what_to_do() {
     for (url, advice) in [
         ("redis://u:se/cret@h", "percent-encoded: write / as %2F"),
-        ("redis://h?timeout=3&db=1", "the parameter `timeout` is not known: set `redis.timeout`"),
+        ("redis://h?timeout=3&db=1", "the parameter `timeout` is unknown: set `redis.timeout`"),
         ("redis+sentinel://:cret@h/m", "Sentinel is not supported yet"),
     ] {
         let output = Command::new(DELAYED).args(["queues", "--redis", url]).output().unwrap();

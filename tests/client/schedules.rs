@@ -59,7 +59,7 @@ fn call_with_an_id_that_is_scheduled_is_refused() {
     assert_eq!(trial.state().later.len(), 1);
     let error = client.enqueue_blocking(marking(2).after(HOUR * 24 * 365 * 200)).unwrap_err();
     let says = std::error::Error::source(&error).expect("expected a source").to_string();
-    assert_eq!(says, "a call is scheduled for a hundred years from now at the most");
+    assert_eq!(says, "a call can be scheduled for at most a hundred years from now");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn burst_without_sweeps_ends_when_its_queue_is_empty() {
     let mut burst = trial.start_at(&url, &["--queue", QUEUE, "--burst"]);
     let stopped = trial.ended(&mut burst);
     assert_eq!(stopped["reason"], "Drained", "{stopped}");
-    burst.wait_for_line("last sweep refused");
+    burst.wait_for_line("last sweep rejected");
 }
 
 #[test]

@@ -116,7 +116,7 @@ fn a_password_that_is_refused_is_told_once() {
     });
     let warned = logged(&sweeper, &["WARN", "ERROR"], "");
     // The end of the connection is another matter.
-    let refused = |line: &&Value| line["error"].as_str().is_some_and(|error| error.contains("refused the "));
+    let refused = |line: &&Value| line["error"].as_str().is_some_and(|error| error.contains("rejected the "));
     assert_eq!(warned.iter().filter(refused).count(), 1, "{warned:#?}");
     assert!(warned.len() <= 2, "{warned:#?}");
     set(&mut trial, "secret");

@@ -114,7 +114,7 @@ fn a_long_end_does_not_lose_ownership() {
     trial.wait_runs(2);
     let mut second = trial.worker(&["--lease", "1s"]);
     first.signal(Signal::SIGTERM);
-    first.wait_for_line("once more to stop at once");
+    first.wait_for_line("send the signal again to stop immediately");
     trial.push(&[mark("meanwhile")]);
     wait::pause(Duration::from_millis(4500));
     open(&gate);

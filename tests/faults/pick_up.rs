@@ -89,7 +89,7 @@ fn refused_pick_up_keeps_neither_its_token_nor_its_slot() {
     let () = trial.redis.set("q_processing", "no hash").unwrap();
     let gate = trial.gate("gate");
     trial.push(&(0..SLOTS).map(|n| gated(n, &gate)).collect::<Vec<_>>());
-    worker.wait_for_line("holds another type");
+    worker.wait_for_line("has the wrong type");
     let () = trial.redis.del("q_processing").unwrap();
     // As many as there are slots, at a time.
     trial.wait_runs(SLOTS);

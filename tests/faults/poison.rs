@@ -270,7 +270,7 @@ fn a_poison_begins_when_a_retry_that_was_refused_is_done() {
     let replica_of = |trial: &mut Trial, host: &str, port: &str| {
         let () = redis::cmd("REPLICAOF").arg(host).arg(port).query(&mut trial.redis).unwrap();
     };
-    // It takes no writes.
+    // It rejects writes.
     replica_of(&mut trial, "127.0.0.1", "1");
     let again = proxy.trap(Side::Request, Requests::script("retry").nth(u32::MAX), Fault::Drop);
     claim.release();

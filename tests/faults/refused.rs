@@ -42,7 +42,7 @@ fn a_password_that_was_refused_for_a_while_is_taken_again() {
     change(&mut trial, "another");
     let mut cut = redis::cmd("CLIENT");
     let () = cut.arg("KILL").arg("SKIPME").arg("yes").query(&mut trial.redis).unwrap();
-    worker.wait_for_line("refused the ");
+    worker.wait_for_line("rejected the ");
     wait::until("a client that is refused", PATIENCE, || {
         producer.mark(0).is_err_and(|kind| kind == Some(BrokerErrorKind::Denied))
     });

@@ -52,7 +52,7 @@ fn a_worker_loses_nothing() {
         wait::until("the refusal, or all to be done without that right", PATIENCE, || {
             let printed = worker.printed();
             let serves = printed.contains("\"serving\"");
-            let refused = printed.contains("give it the right");
+            let refused = printed.contains("grant it");
             printed.contains("error: ") || (serves && refused) || trial.left() == (0, 0)
         });
         set(&mut trial.redis, &["+@all"]);
@@ -101,7 +101,7 @@ fn a_sweeper_loses_nothing_and_makes_nothing_twice() {
         ];
         let mut sweeper = Program::spawn(command.args(words));
         wait::until("a refusal, or all to be done without that right", PATIENCE, || {
-            sweeper.printed().matches("give it the right").count() > 3 || trial.dead() == 5
+            sweeper.printed().matches("grant it").count() > 3 || trial.dead() == 5
         });
         assert_eq!(kept(&mut trial), 5, "{right}: {:#?}", trial.state());
         set(&mut trial.redis, &["+@all"]);
@@ -123,7 +123,7 @@ fn a_sweeper_forgets_no_death_of_what_it_may_not_bury() {
     let words =
         ["sweeper", "--queue", QUEUE, "--interval", "100ms", "--redis", &url, "--log-level", "delayed=debug"];
     let mut sweeper = Program::spawn(command.args(words));
-    sweeper.wait_for_lines("give it the right", 3);
+    sweeper.wait_for_lines("grant it", 3);
     set(&mut trial.redis, &["+@all"]);
     wait::until("its letter", PATIENCE, || trial.dead() == 1);
     assert_eq!(trial.left(), (0, 0));
@@ -157,7 +157,7 @@ fn worker_that_may_not_read_a_pause_claims_nothing() {
     let () = redis::Commands::set(&mut trial.redis, "q_paused", "17 anna").unwrap();
     trial.push(&marks(10));
     let mut worker = trial.worker_at(&url, &["--lease", "1s"]);
-    worker.wait_for_line("give it the right");
+    worker.wait_for_line("grant it");
     assert_eq!((kept(&mut trial), trial.ledger.total()), (10, 0));
     set(&mut trial.redis, &["+@all"]);
     worker.wait_for_line("\"queue paused\"");

@@ -140,7 +140,7 @@ fn calls_that_may_not_be_moved_run_once_when_they_may() {
         set(&mut trial.redis, &rights.split(' ').collect::<Vec<_>>());
         schedule(&trial, 0..20, Duration::from_millis(20));
         wait::until("a refusal, or all to be done without that right", PATIENCE, || {
-            worker.printed().contains("give it the right") || trial.ledger.total() == 20
+            worker.printed().contains("grant it") || trial.ledger.total() == 20
         });
         set(&mut trial.redis, &["+@all"]);
         trial.wait_runs(20);
@@ -162,7 +162,7 @@ fn retries_that_may_not_be_scheduled_come_all_the_same() {
             (0..10).map(|n| call("trial.comes_back", &[n.to_string().into()])).collect();
         trial.push(&calls);
         wait::until("a refusal, or all to be done without that right", PATIENCE, || {
-            worker.printed().contains("give it the right") || trial.ledger.total() == 20
+            worker.printed().contains("grant it") || trial.ledger.total() == 20
         });
         set(&mut trial.redis, &["+@all"]);
         trial.wait_runs(20);

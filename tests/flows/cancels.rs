@@ -3,8 +3,7 @@
 use delayed::{CallState, Cancelled, WaitError, chain, group};
 
 use super::{Site, tasks};
-use crate::support::trial::{PATIENCE, open};
-use crate::support::wait;
+use crate::support::trial::open;
 
 #[test]
 fn cancelled_flow_ends_its_steps_and_begins_no_others() {
@@ -17,11 +16,7 @@ fn cancelled_flow_ends_its_steps_and_begins_no_others() {
     site.trial.wait_runs(2);
     assert_eq!(site.runtime.block_on(handle.cancel()).unwrap(), Cancelled::Running);
     assert!(matches!(site.try_wait(&handle), Err(WaitError::Cancelled { .. })));
-    wait::until_ok(PATIENCE, || {
-        let tree = site.tree(&handle).to_string();
-        let cancelled = tree.matches("flows.gated  cancelled").count();
-        if cancelled == 3 { Ok(()) } else { Err(format!("three steps to be cancelled:\n{tree}")) }
-    });
+    site.wait_cancelled(&handle, 3);
     site.assert_done();
     site.trial.wait_settled();
     let mut lines = site.trial.ledger.lines();
@@ -45,6 +40,7 @@ fn cancelled_flow_can_be_retried() {
     site.trial.wait_runs(3);
     site.runtime.block_on(handle.cancel()).unwrap();
     site.wait_state(&handle, CallState::Cancelled);
+    site.wait_cancelled(&handle, 2);
     site.assert_done();
     open(&gate);
     assert_eq!(site.runtime.block_on(handle.retry()).unwrap(), Some(3));

@@ -8,6 +8,7 @@ mod ends;
 mod failures;
 mod faults;
 mod large;
+mod operated;
 mod refused;
 mod results;
 
@@ -62,6 +63,18 @@ impl Site {
         wait::until_ok(PATIENCE, || match self.runtime.block_on(handle.state()).unwrap() {
             Some(found) if found == state => Ok(()),
             found => Err(format!("the flow to be {state}, not {found:?}")),
+        });
+    }
+
+    /// Waits until so many gated steps of a flow are cancelled.
+    #[track_caller]
+    fn wait_cancelled<R>(&self, handle: &FlowHandle<R>, count: usize) {
+        wait::until_ok(PATIENCE, || {
+            let tree = self.tree(handle).to_string();
+            match tree.matches("flows.gated  cancelled").count() {
+                found if found == count => Ok(()),
+                _ => Err(format!("{count} steps to be cancelled:\n{tree}")),
+            }
         });
     }
 

@@ -1,4 +1,4 @@
-//! Redis refuses a worker what flows need: a right is missing, or a key holds another type. Nothing is lost.
+//! Redis refuses a worker what flows need: a right is missing, or a key has the wrong type. Nothing is lost.
 
 use delayed::{CallId, CallState, FlowHandle, IntoFlow, chain, group};
 use redis::Commands;
@@ -47,7 +47,7 @@ impl Site {
         let mut worker = start(self);
         wait::until("the worker to be refused", PATIENCE, || {
             let printed = worker.printed();
-            printed.contains("give it the right") || printed.contains("error: ")
+            printed.contains("grant it") || printed.contains("error: ")
         });
         let state = self.runtime.block_on(handle.state()).unwrap();
         assert!(!state.is_some_and(|state| state.is_final()), "{state:?}");
@@ -91,7 +91,7 @@ fn keys_of_another_type_are_named_and_lose_nothing() {
         let key = if key == "flow" { key_of(id) } else { key.to_owned() };
         let () = site.trial.redis.set(&key, "another program's").unwrap();
         let mut worker = site.worker(&["--lease", "1s"]);
-        worker.wait_for_line(&format!("the key `{key}` holds another type"));
+        worker.wait_for_line(&format!("the key `{key}` has the wrong type"));
         let state = site.runtime.block_on(handle.state()).unwrap();
         assert!(!state.is_some_and(|state| state.is_final()), "{key}: {state:?}");
         assert_eq!(site.trial.redis.get::<_, String>(&key).unwrap(), "another program's");

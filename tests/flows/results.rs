@@ -145,3 +145,24 @@ fn tree_shows_every_step() {
     }
     site.trial.stop(&mut worker);
 }
+
+#[test]
+fn example_prints_what_became_of_its_flows() {
+    let site = Site::new();
+    let program = crate::support::example::example("flow");
+    let mut command = site.trial.command(program.to_str().unwrap());
+    let output = command.arg(site.trial.server.url()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let (alerts, lines): (Vec<&str>, Vec<&str>) =
+        printed.lines().partition(|line| *line == "flow::print failed: failed: no paper");
+    assert_eq!(alerts.len(), 1, "{printed}");
+    let expected = [
+        "the call is dead (failed): the step 3 is dead: failed: no paper",
+        "steps to run again: 1",
+        "printed Fables (page 1, page 2, page 3)",
+        "flowchart LR",
+        "5 steps, succeeded",
+    ];
+    assert_eq!(lines, expected, "{printed}");
+}

@@ -261,7 +261,7 @@ fn worker_without_a_right_ends_each_call_in_its_record() {
             (0..8).map(|n| site.enqueue(tasks::charge::call(n).unique(Unique::UntilDone))).collect();
         open(&gate);
         wait::until("a refusal, or all to be done without that right", PATIENCE, || {
-            worker.printed().contains("give it the right") || site.trial.left() == (0, 0)
+            worker.printed().contains("grant it") || site.trial.left() == (0, 0)
         });
         site.allow(&["+@all"]);
         site.wait_state(&gated, CallState::Succeeded);

@@ -28,7 +28,7 @@ fn cancelled_calls_never_run_whatever_their_worker_may() {
         }
         site.runtime.block_on(inspector.resume(&queue, "anna")).unwrap();
         wait::until("a refusal, or all to be done without that right", PATIENCE, || {
-            worker.printed().contains("give it the right") || site.trial.left() == (0, 0)
+            worker.printed().contains("grant it") || site.trial.left() == (0, 0)
         });
         site.allow(&["+@all"]);
         for (place, handle) in calls.iter().enumerate() {
@@ -53,7 +53,7 @@ fn progress_that_may_not_be_written_holds_up_no_run() {
         site.wait_state(&first, CallState::Running);
         site.allow(&[right]);
         let handle = site.enqueue(tasks::steps::call(gate.clone()));
-        wait::until("a refusal", PATIENCE, || worker.printed().contains("give it the right"));
+        wait::until("a refusal", PATIENCE, || worker.printed().contains("grant it"));
         site.allow(&["+@all"]);
         open(&gate);
         site.wait(&handle).unwrap();

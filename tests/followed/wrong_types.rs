@@ -15,7 +15,7 @@ use crate::support::wait;
 fn names(error: &Error, key: &str, found: &str, expected: &str) {
     assert_eq!(error.broker_kind(), Some(BrokerErrorKind::WrongType), "{error}");
     let text =
-        format!("the key `{key}` holds another type, {found} instead of {expected}: rename or delete it");
+        format!("the key `{key}` has the wrong type, {found} instead of {expected}: rename or delete it");
     let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     assert!(format!("{error}: {source}").contains(&text), "expected {text:?} in {error}: {source}");
 }

@@ -182,7 +182,7 @@ fn go_worker_ignores_call_options_and_doctor_says_so() {
     let mut doctor = Program::start(DELAYED, ["doctor", "--redis", &site.server.url()]);
     assert_eq!(doctor.wait_exit(PATIENCE).code(), Some(1), "{}", doctor.printed());
     // Go's worker keeps what it has finished until it takes the next.
-    let told = "options: mail: 1 call has options, and a worker of Go serves this queue";
+    let told = "options: mail: 1 call has options, and a Go worker serves this queue";
     assert!(doctor.printed().contains(told), "{}", doctor.printed());
     stop(Go, worker);
 }

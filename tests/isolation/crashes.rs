@@ -28,8 +28,8 @@ fn assert_usage(letter: &Letter) {
 fn each_end_without_a_word_has_its_name(mode: &'static str) {
     let mut case = Case::new(mode, &[]);
     let ends: [(Vec<u8>, &str); 6] = [
-        (task("segfault", "segfault"), "its process died of SIGSEGV"),
-        (task("abort", "abort"), "its process died of SIGABRT"),
+        (task("segfault", "segfault"), "its process was killed by SIGSEGV"),
+        (task("abort", "abort"), "its process was killed by SIGABRT"),
         (task_with("exit", &["3".into(), 3.into()]), "its process ended with code 3 before the task did"),
         (task_with("exit", &["0".into(), 0.into()]), "its process ended with code 0 before the task did"),
         (
@@ -102,7 +102,7 @@ fn a_process_that_is_killed_from_outside_is_a_crash(mode: &'static str) {
         case.wait_dead(n + 1);
         let letter = case.letters().remove(n);
         assert_eq!(letter.reason, "crashed", "{letter:?}");
-        assert!(letter.detail.starts_with(&format!("its process died of {signal}")), "{letter:?}");
+        assert!(letter.detail.starts_with(&format!("its process was killed by {signal}")), "{letter:?}");
         assert_usage(&letter);
     }
     case.goes_on();
@@ -120,7 +120,7 @@ fn a_crash_of_which_the_news_is_late_is_told_as_it_was(mode: &'static str) {
     case.zygote().signal(Signal::SIGCONT);
     case.wait_dead(1);
     let letter = case.letter();
-    assert!(letter.detail.starts_with("its process died of SIGHUP"), "{letter:?}");
+    assert!(letter.detail.starts_with("its process was killed by SIGHUP"), "{letter:?}");
     case.goes_on();
     case.end_with(&["q_dead"]);
 }

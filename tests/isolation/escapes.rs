@@ -66,8 +66,8 @@ fn a_task_that_becomes_another_program_has_crashed(mode: &'static str) {
     let cases = [
         ("exit 0", "ended with code 0"),
         ("exit 3", "ended with code 3"),
-        ("kill -SEGV $$", "died of SIGSEGV"),
-        ("exec sleep 1011", "closed its pipe to the worker and ran on"),
+        ("kill -SEGV $$", "killed by SIGSEGV"),
+        ("exec sleep 1011", "closed its pipe to the worker without exiting"),
     ];
     for (n, (script, story)) in cases.into_iter().enumerate() {
         case.trial.push(&[task_with("becomes", &[script.into(), script.into()])]);

@@ -35,7 +35,7 @@ fn due(n: &str, ms: u64) -> delayed::Call {
 fn what_is_due_already_does_not_run(mode: &'static str) {
     let mut case = Case::new(mode, &[]);
     let past = SystemTime::now() - Duration::from_secs(60);
-    // It may be retried for ever, and will never be in time.
+    // It may be retried forever, and will never be in time.
     let late = calls::who::call("late".into()).expires_at(past).retry(-1);
     let early = calls::who::call("early".into()).expires_at(SystemTime::now() + Duration::from_secs(3600));
     case.trial.push(&[late.encode().unwrap(), early.encode().unwrap()]);

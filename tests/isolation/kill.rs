@@ -61,7 +61,7 @@ fn a_running_call_is_killed_for_good(mode: &'static str) {
     case.goes_on();
     case.trial.wait_settled();
     let id = CallId::new();
-    // It would be retried for ever.
+    // It would be retried forever.
     let call = calls::deaf::call("a".into()).id(id).retry(-1);
     case.trial.push(&[call.encode().unwrap()]);
     case.trial.wait_runs(2);

@@ -81,7 +81,7 @@ fn kill_a_run(case: &mut Case, dead: usize) {
     case.wait_dead(dead + 1);
     let letter = case.letters().remove(dead);
     assert_eq!(letter.reason, "crashed", "{letter:?}");
-    assert!(!letter.detail.contains("want of memory"), "expected another reason: {letter:?}");
+    assert!(!letter.detail.contains("because memory was short"), "expected another reason: {letter:?}");
 }
 
 fn a_kill_by_others_is_not_called_want_of_memory(mode: &'static str) {
@@ -98,7 +98,7 @@ fn out_of_memory_is_told_apart_from_other_kills(mode: &'static str) {
     case.wait_dead(1);
     let letter = case.letter();
     assert_eq!(letter.reason, "crashed", "{letter:?}");
-    assert!(letter.detail.contains("want of memory"), "expected it to say why: {letter:?}");
+    assert!(letter.detail.contains("because memory was short"), "expected it to say why: {letter:?}");
     // Elsewhere on the host.
     let mut greedy = Command::new("sh");
     other.enter(&mut greedy);

@@ -30,7 +30,7 @@ fn runs_may_end(mode: &'static str) {
         case.trial.push(&calls);
         case.trial.wait_runs(2);
         case.worker.signal(signal);
-        case.worker.wait_for_line("once more to stop at once");
+        case.worker.wait_for_line("send the signal again to stop immediately");
         assert!(!case.worker.has_ended(), "expected it to wait for its runs: {}", case.worker.printed());
         open(&case.trial.gate("gate"));
         let stopped = case.trial.ended(&mut case.worker);
@@ -88,7 +88,7 @@ fn a_second_signal_does_not_wait(mode: &'static str) {
     let mut case = Case::new(mode, &["--shutdown", "1h"]);
     let calls = begin_deaf(&mut case);
     case.worker.signal(Signal::SIGTERM);
-    case.worker.wait_for_line("once more to stop at once");
+    case.worker.wait_for_line("send the signal again to stop immediately");
     let began = Instant::now();
     let stopped = case.trial.stop(&mut case.worker);
     assert_soon(began, Duration::from_secs(20), "the worker's end");

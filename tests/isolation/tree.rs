@@ -143,7 +143,7 @@ fn inline_run_may_end_though_the_zygote_dies_during_the_stop(mode: &'static str)
     case.trial.push(&[gated("gated_inline", "inline"), gated("gated", "isolated")]);
     case.trial.wait_runs(2);
     case.worker.signal(Signal::SIGTERM);
-    case.worker.wait_for_line("once more to stop at once");
+    case.worker.wait_for_line("send the signal again to stop immediately");
     case.zygote().signal(Signal::SIGKILL);
     case.worker.wait_for_line("message left to the sweeper");
     let mut beats = HashSet::new();
@@ -189,7 +189,7 @@ fn a_group_that_is_interrupted_lets_its_children_end(mode: &'static str) {
     case.trial.push(&["a", "b"].map(|n| task_with("gated", &[n.into(), gate.to_str().unwrap().into()])));
     case.trial.wait_runs(2);
     killpg(case.worker.pid(), Signal::SIGINT).unwrap();
-    case.worker.wait_for_line("once more to stop at once");
+    case.worker.wait_for_line("send the signal again to stop immediately");
     assert!(case.family.iter().all(|known| Process::of(known.pid).is_some_and(|now| now.is_alive())));
     open(&gate);
     let stopped = case.trial.ended(&mut case.worker);

@@ -52,7 +52,7 @@ fn headers_beyond_the_limits_are_not_sent() {
         (
             many,
             HeaderError::TooMany { count: 33 },
-            "at most 32 headers, and this one has 33: send them as arguments",
+            "at most 32 headers, but this one has 33: send them as arguments",
         ),
         (
             call().header("x", "y".repeat(4096)),

@@ -287,7 +287,7 @@ impl Bench {
     }
 }
 
-/// What every script does: it changes nothing when one of `keys` holds another type, nor on a replica.
+/// What every script does: it changes nothing when one of `keys` has the wrong type, nor on a replica.
 #[track_caller]
 fn changes_nothing_it_may_not<T: std::fmt::Debug>(
     keys: &[&str],

@@ -100,10 +100,7 @@ fn a_state_that_is_missing_is_found_before_a_task_runs() {
     let text = error.to_string();
     let line = text.lines().last().unwrap();
     assert!(line.contains("::tasks::asks_for_missing` (tests/task/injected.rs:"), "{line}");
-    assert!(
-        line.ends_with("asks for State<Missing>: give the program a `Missing` with `App::state`"),
-        "{line}"
-    );
+    assert!(line.ends_with("needs State<Missing>: add a `Missing` with `App::state`"), "{line}");
 
     states.insert(Sum(AtomicU64::new(0)));
     states.insert(Missing);
@@ -111,7 +108,7 @@ fn a_state_that_is_missing_is_found_before_a_task_runs() {
 }
 
 #[test]
-#[should_panic = "asks for State<task::injected::Missing>: give the program one with App::state"]
+#[should_panic = "needs State<task::injected::Missing>: add one with App::state"]
 fn a_state_that_is_missing_is_named_when_nobody_checked() {
     let _ = payload::<tasks::asks_for_missing>(&[]);
 }

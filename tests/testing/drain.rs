@@ -48,7 +48,7 @@ async fn states_come_from_an_app_or_are_missed_by_their_tasks_alone() {
     redis.client().enqueue_many([call("three")]).await.unwrap();
     redis.client().enqueue(shop::end::call("well".into())).await.unwrap();
     let runs = redis.drain().await;
-    let error = "the task `shop.note` asks for State<";
+    let error = "the task `shop.note` needs State<";
     assert!(runs[0].error().unwrap().starts_with(error) && runs[1].succeeded(), "{runs}");
 }
 

@@ -52,7 +52,7 @@ async fn a_call_that_cannot_run_is_dead() {
     let hangs = shop::end::call("hangs".into()).timeout(Duration::from_millis(1)).retry(0);
     assert_eq!(reason(hangs).await, "timed_out");
     let run = testing::run(shop::note::call("hello".into())).await;
-    assert!(run.error().unwrap().starts_with("the task `shop.note` asks for State<"), "{run}");
+    assert!(run.error().unwrap().starts_with("the task `shop.note` needs State<"), "{run}");
 }
 
 #[tokio::test]

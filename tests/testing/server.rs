@@ -86,7 +86,7 @@ fn a_missing_or_broken_server_is_named_in_the_panic() {
         (
             "DELAYED_TEST_SERVER",
             "/nowhere/redis",
-            "delayed::testing::Redis: \"/nowhere/redis\", which DELAYED_TEST_SERVER names, is no program",
+            "delayed::testing::Redis: DELAYED_TEST_SERVER is \"/nowhere/redis\", which is not a program",
         ),
         ("DELAYED_TEST_SERVER", "false", "false does not start; its log ends with: (it is empty)"),
     ] {

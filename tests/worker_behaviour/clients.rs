@@ -241,7 +241,7 @@ fn list_that_becomes_another_type_is_noticed_and_then_refused() {
         let () = trial.redis.del(key).unwrap();
         let () = trial.redis.set(key, "no list").unwrap();
         let error = client.enqueue_blocking(marking("then")).unwrap_err();
-        assert!(error.to_string().contains("holds another type"), "{error}");
+        assert!(error.to_string().contains("has the wrong type"), "{error}");
         assert_eq!(error.may_have_been_applied(), is_there, "{error}");
         if is_there {
             let waiting: Vec<Vec<u8>> = trial.redis.lrange(QUEUE, 0, -1).unwrap();

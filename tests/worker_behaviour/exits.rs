@@ -9,7 +9,7 @@ use crate::support::trial::{PATIENCE, Trial, WORKER, call, count, marks};
 #[track_caller]
 fn last_line(worker: &mut Program) -> Value {
     assert_eq!(worker.wait_exit(PATIENCE).code(), Some(70), "{}", worker.printed());
-    let line = worker.wait_for_line("process exits while its worker serves");
+    let line = worker.wait_for_line("process exits while its worker is running");
     assert_eq!(worker.last_words().matches("process exits").count(), 1, "{}", worker.printed());
     serde_json::from_str(&line).unwrap()
 }

@@ -295,17 +295,17 @@ fn what_cannot_be_ended_is_told_and_left_alone() {
         assert!(error.to_string().contains(text), "expected {text:?} for {id:?}: {error}");
         error
     };
-    assert!(matches!(says("4711", "worker of Python or Go"), KillError::Foreign { .. }));
+    assert!(matches!(says("4711", "Python or Go worker"), KillError::Foreign { .. }));
     assert!(matches!(says(&foreign, "stop that process"), KillError::Foreign { .. }));
     assert!(matches!(says(&twice.to_string(), slots[1]), KillError::Ambiguous { .. }));
     assert!(matches!(says(&dead.to_string(), "when it runs again"), KillError::DeadWorker { .. }));
-    assert!(matches!(says(slots[2], "a sweep puts"), KillError::DeadWorker { .. }));
-    let waiting = says(&id.to_string(), "it waits in q (`peek q --start 1");
+    assert!(matches!(says(slots[2], "a sweep requeues"), KillError::DeadWorker { .. }));
+    let waiting = says(&id.to_string(), "waits in q (`peek q --start 1");
     assert!(matches!(waiting, KillError::Waiting { position: 1, .. }));
-    assert!(matches!(says(&CallId::new().to_string(), "nothing that runs"), KillError::NotRunning { .. }));
+    assert!(matches!(says(&CallId::new().to_string(), "no running call"), KillError::NotRunning { .. }));
     assert!(matches!(says("q:abcdefghijklmn27:9", "`workers` shows"), KillError::NotRunning { .. }));
     for wrong in ["", "x", "q:abc:0", "4712", "q:abcdefghijklmn27:kill"] {
-        assert!(matches!(says(wrong, "neither a call's id"), KillError::Malformed { .. }));
+        assert!(matches!(says(wrong, "neither the id of a call"), KillError::Malformed { .. }));
     }
     assert_eq!(trial.state(), before, "expected nothing to be written");
 }

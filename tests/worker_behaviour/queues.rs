@@ -220,7 +220,7 @@ fn a_queue_whose_key_is_wrong_keeps_no_other_from_being_served() {
             trial.push_to("b", &[mark(n)]);
             trial.wait_runs(runs + n + 1);
         }
-        worker.wait_for_line("holds another type");
+        worker.wait_for_line("has the wrong type");
         trial.push_to("b", &[mark(3)]);
         trial.wait_runs(runs + 4);
         let () = trial.redis.del("a_noti").unwrap();

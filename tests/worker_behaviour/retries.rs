@@ -145,7 +145,7 @@ fn a_timetable_of_another_type_makes_retries_immediate() {
         let () = trial.redis.set(key, "text").unwrap();
         let mut worker = worker(&trial, "fixed:1h", &[]);
         trial.push(&[fails("a", 1)]);
-        worker.wait_for_line("retrying at once");
+        worker.wait_for_line("retrying immediately");
         wait::until("the second run", PATIENCE, || trial.ledger.lines().len() == 2);
         wait::until("its release", PATIENCE, || trial.left() == (0, 0));
         trial.stop(&mut worker);

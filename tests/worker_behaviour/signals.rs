@@ -31,7 +31,7 @@ fn running_tasks_may_end_and_nothing_more_is_claimed() {
         trial.wait_runs(2);
         trial.push(&marks(3));
         worker.signal(signal);
-        worker.wait_for_line("once more to stop at once");
+        worker.wait_for_line("send the signal again to stop immediately");
         open(&trial.gate("gate"));
         let stopped = trial.ended(&mut worker);
         assert_eq!(
@@ -68,7 +68,7 @@ fn a_second_signal_puts_back_at_the_head_in_order() {
     }
     trial.push(&marks(3));
     worker.signal(Signal::SIGTERM);
-    worker.wait_for_line("once more to stop at once");
+    worker.wait_for_line("send the signal again to stop immediately");
     let began = std::time::Instant::now();
     worker.signal(Signal::SIGINT);
     let stopped = trial.ended(&mut worker);

@@ -109,7 +109,7 @@ fn a_function_that_blocks_keeps_its_slot_and_the_worker_says_so() {
     for (task, how, why) in [
         ("timed.gated_blocking", "succeed", "a function that blocks cannot be stopped"),
         ("timed.gated_blocking", "fail", "a function that blocks cannot be stopped"),
-        ("timed.starve", "", "it comes to no `await`"),
+        ("timed.starve", "", "it reaches no `await`"),
     ] {
         let mut trial = Trial::new();
         let mut worker = trial.worker(&["--concurrency", "1"]);

@@ -2,7 +2,7 @@
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
-use crate::broker::flows::FlowKeys;
+use crate::broker::flow_keys::FlowKeys;
 use crate::broker::script;
 
 impl Broker {

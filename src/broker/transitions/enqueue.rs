@@ -67,8 +67,8 @@ impl Broker {
         match tokens.extract_error() {
             Ok(_) => Ok(waiting.unsigned_abs()),
             Err(error) => Err(BrokerError::new(OP, BrokerErrorKind::Reply, error.to_string()).advised(
-                "the calls are in their queue, but the key of its notifications holds another type: `doctor` says which; \
-                 rename or delete it, and a sweeper lets them run",
+                "the calls are in their queue, but the key of its notifications has the wrong type: `doctor` says \
+                which; rename or delete it, and a sweeper lets the calls run",
             )),
         }
     }

@@ -4,7 +4,7 @@ use redis::Value;
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
-use crate::broker::flows::FlowKeys;
+use crate::broker::flow_keys::FlowKeys;
 use crate::broker::script;
 use crate::protocol::call_id::CallId;
 

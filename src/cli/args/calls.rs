@@ -14,13 +14,13 @@ use crate::protocol::names::QueueName;
 /// `calls`
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Calls {
-    /// Show calls by state; without one, all that have not ended
+    /// Show calls by state, by default all that have not ended
     List(CallsList),
-    /// Show one call in full, whatever its state
+    /// Show one call in full, in any state
     Show(CallsShow),
-    /// Cancel calls for good, whether they are scheduled, wait or run
+    /// Cancel scheduled, waiting or running calls for good
     Cancel(CallsCancel),
-    /// Run scheduled calls now instead of at their time
+    /// Run scheduled calls now
     Run(CallsRun),
     /// Wait for the end of a call, and print its result
     Wait(CallsWait),
@@ -29,7 +29,7 @@ pub(in crate::cli) enum Calls {
 /// `calls list`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Of calls that succeeded, were cancelled or expired, those are known that keep a record (see `enqueue --keep`).
+Calls that succeeded, were cancelled or expired are known only if they keep a record (see `enqueue --keep`).
 
 Examples:
   {program} calls list
@@ -40,16 +40,16 @@ pub(in crate::cli) struct CallsList {
     /// The queue; default: all
     #[arg(long)]
     pub(in crate::cli) queue: Option<QueueName>,
-    /// Those of one task
+    /// Only calls of this task
     #[arg(long, value_name = "PATH")]
     pub(in crate::cli) task: Option<String>,
-    /// Those whose ids begin so
+    /// Only calls whose ids begin with this text
     #[arg(long, value_name = "PREFIX")]
     pub(in crate::cli) id: Option<String>,
-    /// Those in one state, or several: scheduled, waiting, running, retrying, succeeded, dead, cancelled, expired
+    /// Only calls in this state, or several: scheduled, waiting, running, retrying, succeeded, dead, cancelled, expired
     #[arg(long = "state", value_name = "STATE", value_delimiter = ',', value_parser = state)]
     pub(in crate::cli) states: Vec<CallState>,
-    /// How many at the most
+    /// Maximum number of calls
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
     pub(in crate::cli) count: u64,
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub(in crate::cli) struct CallsList {
 Examples:
   {program} calls show 018bcfe5-687b-7b5c-8a3e-0123456789ab")]
 pub(in crate::cli) struct CallsShow {
-    /// The id of the call, or the text that its sender gave it
+    /// The id of the call, or its text, such as order:7
     #[arg(value_parser = call_id)]
     pub(in crate::cli) id: CallId,
     /// The queue; default: all
@@ -76,30 +76,30 @@ pub(in crate::cli) struct CallsShow {
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("which").required(true))]
 #[command(after_help = "\
-A scheduled call is removed, and one that waits does not run. One that runs is asked to end, and killed if it runs in a
-process of its own; it is not retried.
+A scheduled call is removed, and a waiting call does not run. A running call is asked to end, or killed if it is
+isolated; it is not retried.
 
 Examples:
   {program} calls cancel 018bcfe5-687b-7b5c-8a3e-0123456789ab
   {program} calls cancel --task my_crate::tasks::add --queue mail
   {program} calls cancel --all --queue mail --yes")]
 pub(in crate::cli) struct CallsCancel {
-    /// The ids of calls, or the texts that their senders gave them
+    /// The ids of calls, or their texts, such as order:7
     #[arg(value_name = "ID", group = "which", value_parser = call_id)]
     pub(in crate::cli) ids: Vec<CallId>,
-    /// All of one task that have not ended
+    /// All unfinished calls of a task
     #[arg(long, value_name = "PATH", group = "which")]
     pub(in crate::cli) task: Option<String>,
-    /// All that have not ended
+    /// All unfinished calls
     #[arg(long, group = "which")]
     pub(in crate::cli) all: bool,
     /// The queue; default: all
     #[arg(long)]
     pub(in crate::cli) queue: Option<QueueName>,
-    /// Who does it, for the record of each call; default: user@host
+    /// Your name, for the record of each call; default: user@host
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) by: Option<String>,
-    /// Cancel --all without asking
+    /// Cancel --all without confirmation
     #[arg(long)]
     pub(in crate::cli) yes: bool,
     #[command(flatten)]
@@ -112,7 +112,7 @@ pub(in crate::cli) struct CallsCancel {
 Examples:
   {program} calls run 018bcfe5-687b-7b5c-8a3e-0123456789ab")]
 pub(in crate::cli) struct CallsRun {
-    /// The ids of calls, or the texts that their senders gave them
+    /// The ids of calls, or their texts, such as order:7
     #[arg(value_name = "ID", required = true, value_parser = call_id)]
     pub(in crate::cli) ids: Vec<CallId>,
     /// The queue; default: all
@@ -125,12 +125,12 @@ pub(in crate::cli) struct CallsRun {
 /// `calls wait`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Prints what the call returned, in JSON. The call must keep a record (see `enqueue --keep`).
+Prints the return value of the call as JSON. The call must keep a record (see `enqueue --keep`).
 
 Examples:
   {program} calls wait 018bcfe5-687b-7b5c-8a3e-0123456789ab --timeout 30s")]
 pub(in crate::cli) struct CallsWait {
-    /// The id of the call, or the text that its sender gave it
+    /// The id of the call, or its text, such as order:7
     #[arg(value_parser = call_id)]
     pub(in crate::cli) id: CallId,
     /// The queue; default: all

@@ -10,7 +10,7 @@ use crate::protocol::limit::LimitName;
 /// `limits`
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum Limits {
-    /// Show all limits, who holds them and who waits
+    /// Show all limits with their holders and waiting calls
     #[command(after_help = "\
 WAITING are calls that wait until others have ended. Calls that wait for the rate are in the timetables of their queues.
 
@@ -18,15 +18,15 @@ Examples:
   {program} limits list
   {program} limits list --json")]
     List(Json),
-    /// Set what a limit allows, from now on
+    /// Create or change a limit, effective immediately
     #[command(after_help = "\
-It holds at once. A limit that is lowered ends no run: nothing begins until fewer run than it allows.
+Takes effect immediately. Lowering a limit ends no run: no call begins until fewer run than the limit allows.
 
 Examples:
   {program} limits set github --concurrency 4
   {program} limits set github --concurrency 4 --rate 100/1m --burst 10")]
     Set(SetLimit),
-    /// Remove a limit: calls that name it are not limited any more
+    /// Remove a limit: calls that name it are no longer limited
     #[command(after_help = "\
 Examples:
   {program} limits remove github")]
@@ -44,7 +44,7 @@ pub(in crate::cli) struct SetLimit {
     /// How many calls begin in a period, such as 100/1m
     #[arg(long, value_name = "N/TIME", value_parser = rate)]
     pub(in crate::cli) rate: Option<(u32, Duration)>,
-    /// How many calls may begin at once after a pause; default: 1
+    /// How many calls may begin together after a pause; default: 1
     #[arg(long, value_name = "N", requires = "rate")]
     pub(in crate::cli) burst: Option<u32>,
 }

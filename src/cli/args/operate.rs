@@ -24,7 +24,7 @@ pub(in crate::cli) struct Tasks {
 /// What can be done beside looking at `tasks`.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum TasksVerb {
-    /// End a call that runs, for good: it is not retried, and its dead letter says by whom
+    /// End a running call for good: it is not retried, and its dead letter names the operator
     Kill(Kill),
 }
 
@@ -35,12 +35,12 @@ Examples:
   {program} tasks kill 018bcfe5-687b-7b5c-8a3e-0123456789ab
   {program} tasks kill default:abcdefghijklmn27:0 --queue default --json")]
 pub(in crate::cli) struct Kill {
-    /// The id of the call, or of the slot that runs it, as `workers` shows it
+    /// The id of the call, or of the slot that runs it, as shown by `workers`
     pub(in crate::cli) id: String,
-    /// A queue in which it is looked for; may be repeated; default: all
+    /// A queue to search; may be repeated; default: all
     #[arg(long = "queue", value_name = "QUEUE")]
     pub(in crate::cli) queues: Vec<QueueName>,
-    /// Who does it, for its dead letter; default: user@host
+    /// Your name, for the dead letter; default: user@host
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) by: Option<String>,
     #[command(flatten)]
@@ -62,7 +62,7 @@ Examples:
 pub(in crate::cli) struct Queues {
     #[command(subcommand)]
     pub(in crate::cli) verb: Option<QueuesVerb>,
-    /// Look at all keys of the database for queues that nobody registered, however long that takes
+    /// Scan all keys of the database for unregistered queues, however long that takes
     #[arg(long)]
     pub(in crate::cli) scan: bool,
     #[command(flatten)]
@@ -72,15 +72,15 @@ pub(in crate::cli) struct Queues {
 /// What can be done beside looking at `queues`.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum QueuesVerb {
-    /// Let Rust workers claim nothing more from a queue, until it is resumed
+    /// Pause a queue: Rust workers claim nothing from it until it is resumed
     #[command(after_help = "\
-What runs goes on. Calls can be enqueued and scheduled meanwhile. Python and Go workers do not know of pauses.
+Running calls continue. Calls can be enqueued and scheduled in the meantime. Python and Go workers ignore pauses.
 
 Examples:
   {program} queues pause mail
   {program} queues pause mail --by 'anna, for the move of the mail server' --json")]
     Pause(PauseQueue),
-    /// Let workers claim again from a queue that is paused, at once
+    /// Resume a paused queue: workers claim from it again immediately
     #[command(after_help = "\
 Examples:
   {program} queues resume mail
@@ -93,7 +93,7 @@ Examples:
 pub(in crate::cli) struct PauseQueue {
     /// The queue
     pub(in crate::cli) queue: QueueName,
-    /// Who does it, or why, for the logs of the workers; default: user@host
+    /// Your name, or the reason, for the logs of the workers; default: user@host
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) by: Option<String>,
     #[command(flatten)]
@@ -126,7 +126,7 @@ pub(in crate::cli) struct Peek {
     /// How many to show
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = at_least_one)]
     pub(in crate::cli) count: u64,
-    /// How many to leave out, from the oldest on
+    /// How many of the oldest messages to skip
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(in crate::cli) start: u64,
     #[command(flatten)]
@@ -140,7 +140,7 @@ pub(in crate::cli) enum Dead {
     List(DeadList),
     /// Show one dead letter with all its arguments
     Show(DeadShow),
-    /// Put dead letters back into their queue, their failed attempts forgotten
+    /// Put dead letters back into their queue, without their failed attempts
     Requeue(DeadMove),
     /// Delete dead letters
     Delete(DeadDelete),
@@ -157,13 +157,13 @@ pub(in crate::cli) struct DeadList {
     /// The queue; default: all
     #[arg(long)]
     pub(in crate::cli) queue: Option<QueueName>,
-    /// Those of one task
+    /// Only dead letters of this task
     #[arg(long, value_name = "PATH")]
     pub(in crate::cli) task: Option<String>,
     /// How many to show
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = at_least_one)]
     pub(in crate::cli) count: u64,
-    /// Those after this one: the last id of the page before
+    /// Only dead letters after this one: the last id of the previous page
     #[arg(long, value_name = "ID", value_parser = letter_id)]
     pub(in crate::cli) after: Option<String>,
     #[command(flatten)]
@@ -197,10 +197,10 @@ pub(in crate::cli) struct DeadMove {
     /// The ids of dead letters
     #[arg(value_name = "ID", group = "which")]
     pub(in crate::cli) ids: Vec<String>,
-    /// All of one task
+    /// All dead letters of a task
     #[arg(long, value_name = "PATH", group = "which")]
     pub(in crate::cli) task: Option<String>,
-    /// All
+    /// All dead letters
     #[arg(long, group = "which")]
     pub(in crate::cli) all: bool,
     /// The queue; default: all
@@ -215,7 +215,7 @@ pub(in crate::cli) struct DeadMove {
 pub(in crate::cli) struct DeadDelete {
     #[command(flatten)]
     pub(in crate::cli) which: DeadMove,
-    /// Delete --all without asking
+    /// Delete --all without confirmation
     #[arg(long)]
     pub(in crate::cli) yes: bool,
 }
@@ -229,7 +229,7 @@ Examples:
 pub(in crate::cli) struct Purge {
     /// The queue
     pub(in crate::cli) queue: QueueName,
-    /// Do not ask
+    /// Drop them without confirmation
     #[arg(long)]
     pub(in crate::cli) yes: bool,
     #[command(flatten)]
@@ -239,7 +239,7 @@ pub(in crate::cli) struct Purge {
 /// `config`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Takes the flags of `worker` and of `sweeper`, and shows what would hold with them.
+Takes the flags of `worker` and of `sweeper`, and shows the settings with these flags.
 
 Examples:
   {program} config

@@ -14,8 +14,8 @@ use crate::task::{Expiry, Overflow, Unique};
 /// `worker`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Stops on SIGTERM, SIGINT and SIGHUP when its calls have ended, at once on a second one. SIGUSR1 and SIGTSTP make \
-it quiet: it claims nothing more, and stays.
+On SIGTERM, SIGINT and SIGHUP, stops when its calls have ended, or immediately on a second signal. SIGUSR1 and \
+SIGTSTP make it quiet: it claims nothing more, but keeps running.
 
 Examples:
   {program} worker --redis redis://127.0.0.1:6379 --queue default --concurrency 64
@@ -35,32 +35,32 @@ pub(in crate::cli) struct WorkerFlags {
     /// Queues to serve, `default,mail`, or with weights, `default=1,mail=3`, in order of preference; may be repeated
     #[arg(long = "queue", value_name = "QUEUE", value_delimiter = ',', value_parser = queue_weight)]
     pub(in crate::cli) queues: Vec<String>,
-    /// How many calls run at a time
+    /// How many calls run at the same time
     #[arg(long, value_name = "N")]
     pub(in crate::cli) concurrency: Option<u32>,
-    /// How many calls more are claimed ahead: a number, or auto, by how quick they are
+    /// How many more calls are claimed in advance: a number, or auto, which depends on how long they run
     #[arg(long, value_name = "N", value_parser = prefetch)]
     pub(in crate::cli) prefetch: Option<String>,
-    /// How long after its last sign of life what it owns goes to others
+    /// How long after its last heartbeat a worker is dead, and its calls go to others
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(in crate::cli) lease: Option<Duration>,
-    /// How long calls may go on after the worker was told to stop
+    /// How long calls may continue after a stop signal
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(in crate::cli) shutdown: Option<Duration>,
-    /// What becomes of calls of tasks that are not in this program: bury, requeue or ignore
+    /// What to do with calls of tasks that are not in this program: bury, requeue or ignore
     #[arg(long, value_name = "WHAT", value_parser = unknown)]
     pub(in crate::cli) unknown: Option<String>,
-    /// How long a failed call waits before it is tried again: none, fixed:30s, linear:10s..5m or exponential:1s..10m
+    /// How long a failed call waits before it is retried: none, fixed:30s, linear:10s..5m or exponential:1s..10m
     #[arg(long, value_name = "BACKOFF", value_parser = backoff)]
     pub(in crate::cli) backoff: Option<String>,
-    /// End when the queues are empty and all is settled, or hold only what --unknown requeue puts back; trouble with Redis
-    /// is waited for
+    /// Exit when the queues are empty and all calls are settled, or only calls that --unknown requeue puts back are left;
+    /// errors of Redis do not end it
     #[arg(long)]
     pub(in crate::cli) burst: bool,
-    /// Leave it to others to bring back what dead workers owned
+    /// Do not requeue the calls of dead workers: leave that to others
     #[arg(long)]
     pub(in crate::cli) no_sweep: bool,
-    /// List the last N finished calls of each queue that keep no record, for `calls list`
+    /// List the last N finished calls without a record of each queue, for `calls list`
     #[arg(long, value_name = "N")]
     pub(in crate::cli) keep_finished: Option<u32>,
     #[command(flatten)]
@@ -71,27 +71,25 @@ pub(in crate::cli) struct WorkerFlags {
 #[derive(Debug, Clone, Copy, clap::Args)]
 #[command(next_help_heading = None::<&str>)]
 pub(in crate::cli) struct JsonLog {
-    /// Log JSON, one object on a line: --log-format json
+    /// Log JSON, one object per line: --log-format json
     #[arg(long)]
     pub(in crate::cli) json: bool,
 }
 
 /// How calls are kept apart from the worker.
 #[derive(Debug, clap::Args)]
-#[command(
-    next_help_heading = "Where calls run that do not say, for how long, and what their process may use"
-)]
+#[command(next_help_heading = "Isolation, timeout and limits of tasks that do not set their own")]
 pub(in crate::cli) struct Isolated {
-    /// inline, in the worker's own process; fork, in a fresh one; prefork, in one of a pool
+    /// inline: in the worker's process; fork: in a fresh process; prefork: in a process of a pool
     #[arg(long, value_name = "WHERE", value_parser = isolation)]
     pub(in crate::cli) isolation: Option<String>,
     /// How long a call may run
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(in crate::cli) timeout: Option<Duration>,
-    /// How long it then has to end by itself
+    /// How long a call may take to end after its timeout
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(in crate::cli) grace: Option<Duration>,
-    /// Memory that a call uses, without pages of files
+    /// Memory that a call may use, without pages of files
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(in crate::cli) memory: Option<String>,
     /// Address space
@@ -100,31 +98,31 @@ pub(in crate::cli) struct Isolated {
     /// CPU time, in whole seconds
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(in crate::cli) cpu: Option<Duration>,
-    /// Open descriptors
+    /// Open file descriptors
     #[arg(long, value_name = "N")]
     pub(in crate::cli) open_files: Option<u32>,
-    /// Bytes that a call writes on its standard streams
+    /// Bytes that a call may write to its standard output and error
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(in crate::cli) output: Option<String>,
-    /// How nice it is to others: 0 to 19
+    /// Nice value, from 0 to 19
     #[arg(long, value_name = "N")]
     pub(in crate::cli) nice: Option<u32>,
-    /// It cannot gain privileges
+    /// Calls cannot gain privileges
     #[arg(long)]
     pub(in crate::cli) no_new_privileges: bool,
-    /// It has no network, where the kernel allows that
+    /// Calls have no network; needs support by the kernel
     #[arg(long)]
     pub(in crate::cli) private_network: bool,
-    /// Mounts that it makes are its own, where the kernel allows that
+    /// Calls have private mounts; needs support by the kernel
     #[arg(long)]
     pub(in crate::cli) private_mounts: bool,
-    /// How many processes prefork keeps; default: as many as calls run at a time
+    /// Number of processes of prefork; default: the concurrency
     #[arg(long, value_name = "N")]
     pub(in crate::cli) children: Option<u32>,
-    /// After how many calls prefork replaces a process, or `never`
+    /// Number of calls after which prefork replaces a process, or `never`
     #[arg(long, value_name = "N")]
     pub(in crate::cli) max_tasks: Option<String>,
-    /// Above which memory prefork replaces a process
+    /// Memory above which prefork replaces a process
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(in crate::cli) max_memory: Option<String>,
 }
@@ -136,7 +134,7 @@ Examples:
   {program} sweeper
   {program} sweeper --queue mail --interval 10s")]
 pub(in crate::cli) struct Sweeper {
-    /// Queues to sweep, `default,mail`; may be repeated; default: all that it finds
+    /// Queues to sweep, `default,mail`; may be repeated; default: all queues that it finds
     #[arg(long = "queue", value_name = "QUEUE", value_delimiter = ',')]
     pub(in crate::cli) queues: Vec<QueueName>,
     #[command(flatten)]
@@ -149,10 +147,10 @@ pub(in crate::cli) struct Sweeper {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = None::<&str>)]
 pub(in crate::cli) struct SweeperFlags {
-    /// How long it rests between two sweeps
+    /// Pause between two sweeps
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(in crate::cli) interval: Option<Duration>,
-    /// How many processes may die of a call before it is buried
+    /// Number of workers that may die while they run a call alone, before it is buried
     #[arg(long, value_name = "N")]
     pub(in crate::cli) max_deaths: Option<u32>,
 }
@@ -160,8 +158,8 @@ pub(in crate::cli) struct SweeperFlags {
 /// `dev`
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The server keeps its data in .delayed/ and ends with this command. Other commands use it with `--redis dev`, which \
-starts it when it does not run.
+The server keeps its data in .delayed/ and exits with this command. Other commands use it with `--redis dev`, which \
+starts the server if it is not running.
 
 Examples:
   {program} dev
@@ -185,53 +183,53 @@ Examples:
 pub(in crate::cli) struct Enqueue {
     /// The path of the task
     pub(in crate::cli) path: String,
-    /// Its arguments in JSON: an array by place, or an object by the parameters' names; none: no arguments
+    /// Its arguments as JSON: an array, or an object with the parameters' names; default: no arguments
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     pub(in crate::cli) arguments: Option<String>,
-    /// The queue; default: the task's own, or else `default`
+    /// The queue; default: that of the task, or else `default`
     #[arg(long)]
     pub(in crate::cli) queue: Option<QueueName>,
-    /// How often the call may be retried, whatever its task says; -1 is for ever
+    /// Maximum number of retries, instead of the task's; -1: no maximum
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(in crate::cli) retry: Option<i64>,
-    /// How long the call waits after a failed attempt, whatever its task says: none, fixed:30s, linear:10s..5m or
+    /// How long the call waits after a failed attempt, instead of the task's back-off: none, fixed:30s, linear:10s..5m or
     /// exponential:1s..10m
     #[arg(long, value_name = "BACKOFF")]
     pub(in crate::cli) backoff: Option<Backoff>,
-    /// How long one run may go on, whatever its task says
+    /// Timeout of a run, instead of the task's
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     pub(in crate::cli) timeout: Option<Duration>,
-    /// When it expires, and does not run any more: a time from now (or from its due time), or a moment such as
+    /// When the call expires, after which it does not run: a time from now (or from its due time), or a moment such as
     /// 2030-01-31T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = expiry)]
     pub(in crate::cli) expires: Option<Expiry>,
-    /// Run it that long from now
+    /// Run the call after this time
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "at")]
     pub(in crate::cli) after: Option<Duration>,
-    /// Run it at this moment, such as 2030-01-31T12:00:00+01:00; at once, where it has passed
+    /// Run the call at this moment, such as 2030-01-31T12:00:00+01:00; immediately, if it has passed
     #[arg(long, value_name = "MOMENT", value_parser = any_moment)]
     pub(in crate::cli) at: Option<SystemTime>,
-    /// Keep a record of the call for this long after its end: its state, its times, and what it returned
+    /// Keep a record of the call for this time after its end: its state, its times, and its result
     #[arg(long, value_name = "TIME", value_parser = positive)]
     pub(in crate::cli) keep: Option<Duration>,
-    /// Enqueue it only if no other call of the task with the same arguments is there: until-started, until-done, replace (a
-    /// scheduled one), or for a time from now on, such as 10m
+    /// Enqueue the call only if there is no other call of the task with the same arguments: until-started, until-done,
+    /// replace (a scheduled one), or for a time from now on, such as 10m
     #[arg(long, value_name = "WHICH", value_parser = unique)]
     pub(in crate::cli) unique: Option<Unique>,
     /// Compare calls by this key instead of by their arguments
     #[arg(long, value_name = "KEY")]
     pub(in crate::cli) unique_key: Option<String>,
-    /// Put it at the head of its queue
+    /// Put the call at the head of its queue
     #[arg(long)]
     pub(in crate::cli) front: bool,
-    /// Refuse it if this many calls already wait in its queue
+    /// Maximum number of calls that may wait in the queue
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(in crate::cli) max_len: Option<u64>,
-    /// What happens then: reject (the call), or bury-oldest (the oldest becomes a dead letter)
+    /// What to do if the queue is full: reject (the new call), or bury-oldest (the oldest call)
     #[arg(long, value_name = "WHAT", requires = "max_len", value_parser = overflow)]
     pub(in crate::cli) overflow: Option<Overflow>,
-    /// Wait for its end, at most this long, and print what it returned, in JSON. It keeps a record for an hour, unless its task
-    /// or --keep says otherwise
+    /// Wait for the end of the call, at most for this time, and print its result as JSON. Its record is kept for an hour,
+    /// unless its task or --keep sets another time
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = positive)]
     pub(in crate::cli) wait: Option<Option<Duration>>,
     /// A header of the call, such as tenant=acme; repeatable
@@ -243,7 +241,7 @@ pub(in crate::cli) struct Enqueue {
     /// Give the call a new id
     #[arg(long, conflicts_with = "id")]
     pub(in crate::cli) with_id: bool,
-    /// Who is to run it; `rust` sends a call also when its task is not in this program
+    /// The language of its worker; `rust` also sends a call whose task is not in this program
     #[arg(long = "as", value_name = "LANGUAGE")]
     pub(in crate::cli) language: Option<Language>,
     #[command(flatten)]

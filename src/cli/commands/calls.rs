@@ -63,7 +63,11 @@ async fn list(program: &Program, args: &CallsList) -> Result<(), Failure> {
         [id.into(), queue.into(), state, when.into(), failed.into(), call(&found.message).into()]
     });
     output::table(["id", "queue", "state", "when", "failed", "call"], rows.collect(), &[(5, 5), (1, 7)])?;
-    if is_cut { output::print(&format!("the first {count}; for more: --count")) } else { Ok(()) }
+    if is_cut {
+        output::print(&format!("only the first {count} are shown: use --count for more"))
+    } else {
+        Ok(())
+    }
 }
 
 /// When a call is due, began or ended, or was enqueued.
@@ -119,7 +123,7 @@ async fn run_now(program: &Program, args: &CallsRun) -> Result<(), Failure> {
     }
     let ids: Vec<String> = missing_ids.iter().map(CallId::to_string).collect();
     Err(Failure::not_found(format!(
-        "no call {} is scheduled: it may have run, or run now; `calls list` shows those there are",
+        "no call {} is scheduled: it may have run, or be running; `calls list` shows the known calls",
         ids.join(", ")
     )))
 }

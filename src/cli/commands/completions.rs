@@ -15,8 +15,8 @@ pub(super) fn run(args: &Completions) -> Result<(), Failure> {
         return Err(Failure::new(
             Code::Failed,
             format!(
-                "the name of the program, {name:?}, cannot stand in a script for a shell: run it by one of letters, digits, \
-                 `-`, `_`, `.` and `+`, and without `__subcmd`"
+                "the program's name {name:?} cannot be used in a shell script: run the program by a name of letters, \
+                digits, `-`, `_`, `.` and `+`, and without `__subcmd`"
             ),
         ));
     }

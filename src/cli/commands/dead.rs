@@ -44,7 +44,7 @@ async fn list(program: &Program, args: &DeadList) -> Result<(), Failure> {
             && let Some(meant) = nearest_task(&inspector, &queues, task).await?
         {
             return output::print(&format!(
-                "no dead letter here is of the task `{}`; did you mean `{meant}`?",
+                "no dead letter here belongs to the task `{}`; did you mean `{meant}`?",
                 output::clean(task)
             ));
         }
@@ -53,7 +53,7 @@ async fn list(program: &Program, args: &DeadList) -> Result<(), Failure> {
             None => "there are no dead letters here".into(),
         });
     };
-    let more = is_full.then(|| format!("for more: --after {}", last.id));
+    let more = is_full.then(|| format!("use --after {} for more", last.id));
     let rows = letters.iter().map(|letter| {
         let detail: String = letter.detail.chars().take(120).collect();
         let [id, queue, reason] = [&letter.id, &letter.queue, &letter.reason].map(Clone::clone);
@@ -109,7 +109,7 @@ async fn queue_of(
         }
         if let Some(other) = found {
             let text =
-                format!("{other} and {queue} both have a dead letter {id}: name one of them with --queue");
+                format!("{other} and {queue} both have a dead letter {id}: choose one of them with --queue");
             return Err(Failure::usage(text));
         }
         found = Some(queue);
@@ -183,7 +183,7 @@ async fn delete(program: &Program, args: &DeadDelete) -> Result<(), Failure> {
             }
             Some(false) => return output::print("nothing was deleted"),
             None => {
-                return Err(Failure::usage(format!("{what} would be deleted for good: say so with --yes")));
+                return Err(Failure::usage(format!("{what} would be deleted for good: confirm with --yes")));
             }
         }
     }
@@ -265,7 +265,7 @@ fn report(
     }
     match &args.task {
         Some(task) if *done == 0 => Err(Failure::not_found(format!(
-            "no dead letter is of the task `{}`: {}`dead list` shows those there are",
+            "no dead letter belongs to the task `{}`: {}`dead list` shows all dead letters",
             output::clean(task),
             meant.map_or_else(String::new, |meant| format!("did you mean `{meant}`? "))
         ))),
@@ -278,8 +278,8 @@ fn missing(queue: Option<&QueueName>, ids: &[String]) -> Failure {
     let ids = output::clean(&ids.join(", "));
     Failure::not_found(match queue {
         Some(queue) => {
-            format!("{queue} has no dead letter {ids}: `dead list --queue {queue}` shows those it has")
+            format!("{queue} has no dead letter {ids}: `dead list --queue {queue}` shows its dead letters")
         }
-        None => format!("no queue has a dead letter {ids}: `dead list` shows those there are"),
+        None => format!("no queue has a dead letter {ids}: `dead list` shows all dead letters"),
     })
 }

@@ -183,10 +183,10 @@ fn python(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
 fn go(args: &Enqueue, given: Given) -> Result<Vec<u8>, Failure> {
     refuse_meta(args, "Go")?;
     if args.retry.is_some() {
-        return Err(Failure::usage("Go's worker does not retry: leave out --retry"));
+        return Err(Failure::usage("Go workers do not retry: leave out --retry"));
     }
     let Given::ByPlace(values) = given else {
-        return Err(Failure::usage("Go knows no arguments by name: give an array, such as '[1, 2]'"));
+        return Err(Failure::usage("Go does not support arguments by name: use an array, such as '[1, 2]'"));
     };
     encoded(values.iter().map(Argument).fold(GoTask::new(&args.path), GoTask::arg).into())
 }
@@ -207,9 +207,7 @@ fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {
     ];
     match options.into_iter().find(|(_, given)| *given) {
         None => Ok(()),
-        Some((option, _)) => {
-            Err(Failure::usage(format!("a message for {language} has no place for {option}")))
-        }
+        Some((option, _)) => Err(Failure::usage(format!("a message for {language} cannot have {option}"))),
     }
 }
 

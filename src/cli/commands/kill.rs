@@ -30,25 +30,26 @@ fn told(killed: &Killed) -> String {
     match fate {
         Ending::Killed => match letter {
             Some(letter) => format!(
-                "killed {call} in {wire_id}, by {by}: `dead show {letter} --queue {queue}` shows what is kept of it"
+                "killed {call} in {wire_id}, by {by}: `dead show {letter} --queue {queue}` shows its dead letter"
             ),
             None => format!("killed {call} in {wire_id}, by {by}"),
         },
-        Ending::Succeeded => format!("{call} came to a good end in {wire_id} before it could be ended"),
+        Ending::Succeeded => format!("{call} succeeded in {wire_id} before it could be killed"),
         Ending::Over => format!(
-            "{call} had ended, or was put back before it began, when {wire_id} heard of it: it may wait again, which \
-             `peek {queue}` shows"
+            "{call} had ended in {wire_id}, or was put back before it began, when the kill request arrived: it may be \
+            waiting again, which `peek {queue}` shows"
         ),
         Ending::Blocks => format!(
-            "{call} goes on in {wire_id}: it was asked to end and cannot be made to, as functions that block; should it \
-             fail in the end, it counts as killed. To end it now, stop its worker"
+            "{call} continues in {wire_id}: it was asked to end, but a function that blocks cannot be stopped; if it \
+            fails in the end, it counts as killed. To end it now, stop its worker"
         ),
         Ending::Lost => format!(
-            "the worker of {wire_id} died or lost {call} before it could end it: it is run again, kill it there"
+            "the worker of {wire_id} died or lost {call} before it could end it: the call runs again, and you can \
+            kill it there"
         ),
         Ending::Late => format!(
-            "the worker of {wire_id} did not end {call} in time; the order stands no more: see with `workers` whether \
-             it lives and is of this version, then try again"
+            "the worker of {wire_id} did not end {call} in time, and the kill request was withdrawn: check with \
+            `workers` whether the worker is alive and of this version, then try again"
         ),
     }
 }

@@ -20,7 +20,7 @@ pub(super) async fn run(program: &Program, verb: &QueuesVerb) -> Result<(), Fail
     };
     if change.paused && has_foreign_workers(&inspector, queue).await {
         output::note(&format!(
-            "warning: a Python or Go worker serves {queue}: it does not know of the pause, and goes on"
+            "warning: a Python or Go worker serves {queue}: it ignores the pause, and continues"
         ));
     }
     if output.json { output::json(&change) } else { output::print(&output::clean(&told(&change))) }
@@ -38,7 +38,7 @@ fn told(change: &PauseChange) -> String {
     match (paused, changed, pause) {
         (true, true, _) => format!("paused {queue}: `queues resume {queue}` ends the pause"),
         (true, false, Some(pause)) => {
-            format!("{queue} is paused already, by {} {}", pause.by, output::distance(pause.since_ms))
+            format!("{queue} is already paused, by {} {}", pause.by, output::distance(pause.since_ms))
         }
         (false, true, Some(pause)) => {
             format!("resumed {queue}, which was paused by {} {}", pause.by, output::distance(pause.since_ms))

@@ -15,7 +15,7 @@ pub(super) async fn run(program: &Program, args: &Peek) -> Result<(), Failure> {
         return output::json(&waiting);
     }
     if waiting.is_empty() {
-        return output::print(&format!("nothing waits in {} from place {} on", args.queue, args.start));
+        return output::print(&format!("nothing waits in {} from position {} on", args.queue, args.start));
     }
     let rows = waiting.iter().map(|waiting| {
         let message = &waiting.message;

@@ -21,7 +21,7 @@ pub(super) async fn run(program: &Program, args: &Purge) -> Result<(), Failure> 
             Some(false) => return output::print("nothing was dropped"),
             None => {
                 return Err(Failure::usage(format!(
-                    "{what} {} in {queue} and would be dropped for good: say so with --yes",
+                    "{what} {} in {queue} and would be dropped for good: confirm with --yes",
                     wait(waiting)
                 )));
             }
@@ -48,7 +48,7 @@ fn report(args: &Purge, dropped: u64, owned: Option<u64>) -> Result<(), Failure>
         Some(owned) => output::print(&format!(
             "workers still own {}: {} (`workers` shows {})",
             output::counted(owned, "message"),
-            if owned == 1 { "it runs on" } else { "they run on" },
+            if owned == 1 { "it continues" } else { "they continue" },
             if owned == 1 { "it" } else { "them" },
         )),
     }

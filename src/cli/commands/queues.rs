@@ -16,14 +16,15 @@ pub(super) async fn run(program: &Program, args: Queues) -> Result<(), Failure> 
     let scan = if args.scan { None } else { Some(SCAN) };
     let QueueList { queues, is_complete, .. } = inspector(program).await?.list_queues(scan).await?;
     if !is_complete {
-        let note = "note: the database has too many keys to look at all of them for queues that nobody registered; `queues --scan` does";
+        let note = "note: the database has too many keys to check all of them for unregistered queues; `queues \
+            --scan` checks all";
         output::note(note);
     }
     if args.output.json {
         return output::json(&queues);
     }
     if queues.is_empty() {
-        return output::print("there are no queues: `enqueue` or `worker` makes the first");
+        return output::print("there are no queues: `enqueue` or `worker` creates the first");
     }
     let problems: Vec<String> = queues
         .iter()

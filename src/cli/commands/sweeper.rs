@@ -32,7 +32,7 @@ pub(super) fn until_signal() -> Result<impl Future<Output = &'static str>, Failu
     let mut signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].map(|kind| (kind, None));
     for (kind, listened) in signals.iter_mut().filter(|(kind, _)| startup::hears(*kind)) {
         let heard = signal(SignalKind::from_raw(*kind as i32));
-        *listened = Some(heard.map_err(|error| Failure::io("signals cannot be heard", &error))?);
+        *listened = Some(heard.map_err(|error| Failure::io("signals cannot be handled", &error))?);
     }
     startup::leave_signals();
     Ok(poll_fn(move |cx| {

@@ -35,7 +35,7 @@ fn shown(task: &'static Registration) -> String {
     let mut facts = vec![format!("queue {}", task.options.queue.unwrap_or("default"))];
     match task.options.retry {
         0 => {}
-        retry if retry < 0 => facts.push("retried for ever".into()),
+        retry if retry < 0 => facts.push("retried forever".into()),
         1 => facts.push("retried once".into()),
         retry => facts.push(format!("retried {retry} times")),
     }

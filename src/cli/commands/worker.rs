@@ -29,13 +29,11 @@ pub(super) async fn run(program: Program) -> Result<(), Failure> {
     if let Some(zygote) = program.zygote {
         worker = worker.zygote(zygote);
     }
-    streams::keep().map_err(|error| Failure::io("the standard streams cannot be kept", &error))?;
+    streams::keep().map_err(|error| Failure::io("the standard streams cannot be watched", &error))?;
     // On the runtime's own threads: what is awaited there is heard of without a detour.
     match tokio::spawn(async { worker.connect().await?.run().await }).await {
         Ok(ended) => ended.map(drop).map_err(Failure::from),
-        Err(error) => {
-            Err(Failure::new(Code::Failed, format!("the worker ended by a mistake of its own: {error}")))
-        }
+        Err(error) => Err(Failure::new(Code::Failed, format!("the worker ended because of a bug: {error}"))),
     }
 }
 

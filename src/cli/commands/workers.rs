@@ -18,7 +18,7 @@ pub(super) async fn run(program: &Program, args: &Workers) -> Result<(), Failure
         return output::json(&workers);
     }
     if workers.is_empty() {
-        return output::print("no worker is to be seen: `worker` starts one");
+        return output::print("no worker is visible: `worker` starts one");
     }
     let mut rows = Vec::new();
     for worker in &workers {

@@ -10,9 +10,9 @@ use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
 
 impl Inspector {
-    /// Cancels calls, whatever their states, and returns the state in which each was found. A scheduled call is removed. A waiting
-    /// one does not run. A running one is asked to end, and killed if it runs in a process of its own; it is not retried. `by` is
-    /// who cancels, at most 200 bytes without control characters.
+    /// Cancels calls, whatever their states, and returns the state in which each was found. A scheduled call is
+    /// removed. A waiting call does not run. A running call is asked to end, or killed if it is isolated; it is not
+    /// retried. `by` names who cancels it, at most 200 bytes without control characters.
     ///
     /// # Errors
     /// Redis cannot be reached, or a key of the queue has a wrong type. Some calls may have been cancelled before the error;

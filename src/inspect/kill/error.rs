@@ -10,23 +10,23 @@ use crate::inspect::kill::MAX_BY;
 pub enum KillError {
     /// It is neither the id of a call nor of a slot.
     #[error(
-        "{id:?} is neither a call's id (32 hexadecimal digits) nor a slot's (such as default:abcdefghijklmn27:0): \
-         `workers` shows what runs in which slot"
+        "{id:?} is neither the id of a call (32 hexadecimal digits) nor that of a slot (such as \
+        default:abcdefghijklmn27:0): `workers` shows running calls and their slots"
     )]
     Malformed {
         /// What was given.
         id: String,
     },
     /// Nothing that runs has this id.
-    #[error("nothing that runs has the id {id}: `workers` shows what runs, `dead list` what was buried")]
+    #[error("no running call has the id {id}: `workers` shows running calls, `dead list` buried ones")]
     NotRunning {
         /// What was given.
         id: String,
     },
     /// The call waits; it does not run.
     #[error(
-        "the call {id} does not run, it waits in {queue} (`peek {queue} --start {position} --count 1` shows it): kill \
-         it when it runs, or drop all that waits with `purge {queue}`"
+        "the call {id} is not running, but waits in {queue} (`peek {queue} --start {position} --count 1` shows it): \
+        kill it when it runs, or drop all waiting calls with `purge {queue}`"
     )]
     Waiting {
         /// The call.
@@ -38,8 +38,8 @@ pub enum KillError {
     },
     /// The slot is not one of ours.
     #[error(
-        "the slot {wire_id} of {queue} belongs to a worker of Python or Go, which takes no orders: stop that process, \
-         or wait until it is done"
+        "the slot {wire_id} of {queue} belongs to a Python or Go worker, which does not support kill requests: stop \
+        that process, or wait until the call has ended"
     )]
     Foreign {
         /// The slot.
@@ -48,7 +48,7 @@ pub enum KillError {
         queue: String,
     },
     /// Several runs have this id.
-    #[error("several slots run {id}: kill each by its own id, {}", wire_ids.join(", "))]
+    #[error("several slots run {id}: kill each call by the id of its slot, {}", wire_ids.join(", "))]
     Ambiguous {
         /// What was given.
         id: String,
@@ -57,21 +57,21 @@ pub enum KillError {
     },
     /// The worker of the slot is dead.
     #[error(
-        "the worker of the slot {wire_id} is dead, so nothing runs there: a sweep puts the call back into its queue, \
-         and it can be killed when it runs again"
+        "the worker of the slot {wire_id} is dead, so nothing runs there: a sweep requeues the call, and you can kill \
+        it when it runs again"
     )]
     DeadWorker {
         /// The slot.
         wire_id: String,
     },
     /// As many orders as there may be wait for that worker.
-    #[error("too many orders wait for the worker of the slot {wire_id} already: try again in a few seconds")]
+    #[error("too many kill requests wait for the worker of the slot {wire_id}: try again in a few seconds")]
     TooMany {
         /// The slot.
         wire_id: String,
     },
     /// Who orders it cannot be kept.
-    #[error("who kills it is to be named in 1 to {MAX_BY} bytes of printable text, not {by:?}")]
+    #[error("the name of the operator must have 1 to {MAX_BY} bytes of printable text, got {by:?}")]
     By {
         /// What was given.
         by: String,

@@ -14,7 +14,7 @@ pub struct Headers(BTreeMap<String, String>);
 pub enum HeaderError {
     /// There are more than [`Headers::MAX_COUNT`].
     #[error(
-        "a call has at most {} headers, and this one has {count}: send them as arguments",
+        "a call can have at most {} headers, but this one has {count}: send them as arguments",
         Headers::MAX_COUNT
     )]
     TooMany {
@@ -23,8 +23,8 @@ pub enum HeaderError {
     },
     /// They are larger than [`Headers::MAX_BYTES`].
     #[error(
-        "the headers of a call have at most {} bytes, names and values together, and these have {bytes}: send large \
-         values as arguments",
+        "the headers of a call can have at most {} bytes, names and values together, but these have {bytes}: send \
+        large values as arguments",
         Headers::MAX_BYTES
     )]
     TooLarge {

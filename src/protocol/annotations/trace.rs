@@ -17,11 +17,14 @@ pub struct TraceContext {
 pub enum TraceError {
     /// The `traceparent` is not one.
     #[error(
-        "the traceparent is invalid: it is `00-`, 32 hex digits, `-`, 16 hex digits, `-01` or `-00`, in lower case"
+        "the traceparent is invalid: expected `00-`, 32 hex digits, `-`, 16 hex digits, and `-01` or `-00`, in lower \
+        case"
     )]
     Parent,
     /// The `tracestate` is too long, or not printable ASCII.
-    #[error("the tracestate is invalid: it has at most {MAX_STATE} characters, all of them printable ASCII")]
+    #[error(
+        "the tracestate is invalid: expected at most {MAX_STATE} characters, all of them printable ASCII"
+    )]
     State,
 }
 

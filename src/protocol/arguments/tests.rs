@@ -166,7 +166,7 @@ fn several_parameters_are_an_array() {
     );
     assert_eq!(
         two(payload(b"\x92\x01\xc1")),
-        Err("argument `b` (2 of 2): expected i64, but the byte 0xc1, which begins no value".into())
+        Err("argument `b` (2 of 2): expected i64, but the byte 0xc1, which MessagePack does not use".into())
     );
     for short in [&b"\x91\x01"[..], b"\x92\x01\xc0", b"\x01"] {
         assert_eq!(two_or_one(payload(short)), Ok((1, None)));

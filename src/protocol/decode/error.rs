@@ -42,7 +42,7 @@ pub enum DecodeErrorKind {
         left: usize,
     },
     /// The byte `0xc1`, which MessagePack never uses.
-    #[error("the byte 0xc1, which begins no value")]
+    #[error("the byte 0xc1, which MessagePack does not use")]
     Reserved,
     /// A value of another type.
     #[error("expected {expected}, got {found}")]

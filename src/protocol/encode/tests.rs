@@ -74,7 +74,7 @@ fn an_argument_that_cannot_be_written_is_named() {
     encoder.argument("a", &1);
     encoder.argument("b", &Refuses);
     let error = encoder.finish().unwrap_err();
-    assert_eq!(error.to_string(), "argument `b` cannot be written as MessagePack: not today");
+    assert_eq!(error.to_string(), "argument `b` cannot be encoded as MessagePack: not today");
 
     struct Lies;
     impl Serialize for Lies {

@@ -42,7 +42,7 @@ fn every_form_that_adds_two_numbers() {
 fn bytes_that_are_no_message_say_why() {
     for (bytes, sentence) in [
         (&b""[..], "not a message: the bytes end in the middle of a value"),
-        (b"\xc1", "not a message: the byte 0xc1, which begins no value"),
+        (b"\xc1", "not a message: the byte 0xc1, which MessagePack does not use"),
         (
             b"\x05",
             "not a message: expected the path of a task, or an array of 1 to 4 that begins with one, got the integer 5",

@@ -24,9 +24,10 @@ impl<R> Call<R> {
         self.with_annotations(|annotations| annotations.headers.insert(name, value))
     }
 
-    /// Names a limit that holds for the call, beside that of its task: it runs only while the limit allows it, and holds no slot
-    /// of a worker while it waits. Several limits can be named. A name without a policy limits nothing: see
-    /// [`Client::set_limit`](crate::Client::set_limit). An invalid name is an error of the client that enqueues the call.
+    /// Names a limit of the call, in addition to that of its task: the call runs only while the limit allows it, and
+    /// holds no slot of a worker while it waits. Several limits can be named. A name without a policy limits nothing:
+    /// see [`Client::set_limit`](crate::Client::set_limit). An invalid name is an error of the client that enqueues the
+    /// call.
     ///
     /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it: the limit of
     /// the task holds for these.
@@ -48,10 +49,10 @@ impl<R> Call<R> {
         }
     }
 
-    /// Sets the `traceparent` of [W3C Trace Context](https://www.w3.org/TR/trace-context/): the trace and the span in which the
-    /// call was made. The span `run` of the worker has it as a field, and the task reads it with
-    /// [`Context::traceparent`](crate::Context::traceparent). An invalid one is an error of the client that enqueues the call; an
-    /// empty one is none.
+    /// Sets the `traceparent` of [W3C Trace Context](https://www.w3.org/TR/trace-context/): the trace and the span in
+    /// which the call was made. The span `run` of the worker has it as a field, and the task reads it with
+    /// [`Context::traceparent`](crate::Context::traceparent). An invalid one is an error of the client that enqueues
+    /// the call; an empty one counts as absent.
     ///
     /// A call that a task enqueues has the trace context of the task's run, unless it is given one of its own.
     ///

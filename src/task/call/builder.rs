@@ -40,13 +40,14 @@ impl<R> Call<R> {
         self.with(|options| options.due = Some(Due::After(delay)))
     }
 
-    /// Runs the call at this moment, by the clock of Redis, or at once if it has passed. See [`after`](Self::after).
+    /// Runs the call at this moment, by the clock of Redis, or immediately if it has passed. See
+    /// [`after`](Self::after).
     pub fn at(self, moment: SystemTime) -> Self {
         self.with(|options| options.due = Some(Due::At(moment)))
     }
 
-    /// Keeps a record of the call for this long after its end: its state, its times, and what it returned. Then
-    /// [`Handle::wait`](crate::Handle::wait) gives the result, and `calls show` shows it. In whole milliseconds.
+    /// Keeps a record of the call for this long after its end: its state, its times, and its result.
+    /// [`Handle::wait`](crate::Handle::wait) then returns the result, and `calls show` shows it. In whole milliseconds.
     ///
     /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
     pub fn keep(self, time: Duration) -> Self {
@@ -54,8 +55,8 @@ impl<R> Call<R> {
     }
 
     /// Makes the call unique among those of the same task with the same arguments, or the same
-    /// [`unique_key`](Self::unique_key). One that comes second is not enqueued: its [`Handle`](crate::Handle) is that of the
-    /// first, and says so.
+    /// [`unique_key`](Self::unique_key). A second one is not enqueued: its [`Handle`](crate::Handle) is that of the
+    /// first, and reports the conflict.
     ///
     /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
     ///
@@ -87,17 +88,19 @@ impl<R> Call<R> {
         self.with(|options| options.is_front = true)
     }
 
-    /// Bounds the queue: if this many calls already wait there, the call is refused with
-    /// [`Error::QueueFull`](crate::Error::QueueFull), or what [`overflow`](Self::overflow) says. No effect on a scheduled call.
+    /// Bounds the queue: if this many calls already wait there, the call is rejected with
+    /// [`Error::QueueFull`](crate::Error::QueueFull), unless [`overflow`](Self::overflow) says otherwise. No effect on
+    /// a scheduled call.
     pub fn max_len(self, most: u64) -> Self {
         self.with(|options| options.max_len = Some(most.max(1)))
     }
 
     /// Sets what happens if [`max_len`](Self::max_len) calls wait: no effect without that.
     ///
-    /// With [`Overflow::BuryOldest`] the oldest waiting call becomes a dead letter with the reason `overflow`. If more wait than may, up
-    /// to 100 others of them do as well. The dead letters are kept as the `dead` section of the client's
-    /// [`Config`](crate::config::Config) says. If they cannot be written, because their key holds another type, the call is refused.
+    /// With [`Overflow::BuryOldest`] the oldest waiting call becomes a dead letter with the reason `overflow`. If more
+    /// calls wait than allowed, up to 100 others become dead letters as well. The dead letters are kept as the `dead`
+    /// section of the client's [`Config`](crate::config::Config) says. If they cannot be written, because their key
+    /// holds another type, the call is refused.
     ///
     /// ```
     /// # mod tasks { #[delayed::task] pub fn thumbnail(image: String) {} }
@@ -141,9 +144,10 @@ impl<R> Call<R> {
         self.with_meta(|meta| meta.timeout_ms = Some(meta::milliseconds(timeout).max(1)))
     }
 
-    /// Lets the call expire this long after it could run: after its enqueue, or after its due time if it is [scheduled](Self::after).
-    /// It does not begin later, and a run that has begun is asked to end. In place of the task's `expires`; replaces an earlier
-    /// `expires` or [`expires_at`](Self::expires_at). By the clocks of the two hosts, in whole milliseconds.
+    /// Lets the call expire this long after it could run: after its enqueue, or after its due time if it is
+    /// [scheduled](Self::after). After that it does not begin, and a run that has begun is asked to end. In place of
+    /// the task's `expires`; replaces an earlier `expires` or [`expires_at`](Self::expires_at). By the clocks of the
+    /// two hosts, in whole milliseconds.
     ///
     /// A call that has expired becomes a dead letter, and is not retried.
     ///
@@ -166,9 +170,10 @@ impl<R> Call<R> {
     /// Sets the id, which the task can read from its [`Context`](crate::Context): a [`CallId`], or a text such as `order:7`, which
     /// is [the same id](CallId) in each language.
     ///
-    /// A call with an id that exists is refused, together with the state of that call: [`Error::Exists`](crate::Error::Exists). An id
-    /// exists while it is in the timetable, and as long as its record is [kept](Self::keep). Without `keep` or
-    /// [`unique`](Self::unique), the ids of calls that wait or run are not compared.
+    /// A call with an id that exists is rejected, together with the state of the existing call:
+    /// [`Error::Exists`](crate::Error::Exists). An id exists while it is in the timetable, and as long as its record is
+    /// [kept](Self::keep). Without `keep` or [`unique`](Self::unique), the ids of calls that wait or run are not
+    /// compared.
     ///
     /// A [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask) has an id only while it is [scheduled](Self::after): its message has no
     /// field for it.

@@ -8,8 +8,9 @@ use super::due::Due;
 use super::expiry::Expiry;
 use super::{Call, Kind, QueueChoice};
 use crate::protocol::encode::EncodeError;
-use crate::protocol::flow::{PlanError, Step, TASK};
+use crate::protocol::flow::{Step, TASK};
 use crate::protocol::meta::{milliseconds, since_1970};
+use crate::protocol::plan_error::PlanError;
 use crate::task::unique::Unique;
 
 /// For how long the record of a flow, and what is known of its steps, is kept after its end unless it says otherwise.

@@ -11,19 +11,19 @@ use crate::testing::network::place::{Address, Listener, Place};
 use crate::testing::network::relay::{Connection, relay};
 use crate::testing::network::requests::Requests;
 
-/// What the network does with all that comes.
+/// What the network does with everything that is sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Everything passes, but for what a [`Trap`] is for.
+    /// Everything is passed on, except for the faults of a [`Trap`].
     #[default]
     Pass,
-    /// What is read from either side waits so long before it is passed on.
+    /// Everything that is read from either side is passed on after this time.
     Delay(Duration),
-    /// Connections that are there stay; new ones are closed at once.
+    /// Existing connections stay open; new ones are closed immediately.
     Refuse,
-    /// Nothing is read or passed on, on either side; connections stay, and new ones are made. All goes on when the mode
-    /// changes.
+    /// Nothing is read or passed on, on either side; connections stay open, and new ones are accepted. Everything
+    /// continues when the mode changes.
     Hold,
 }
 
@@ -31,41 +31,41 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// It comes so much later, and all that is behind it.
+    /// It is delayed by this time, and so is everything after it.
     Delay(Duration),
-    /// It is held, and nothing more of its direction is read, until the trap is [released](Trap::release).
+    /// It is held back, and nothing more is read in its direction, until the trap is [released](Trap::release).
     Hold,
-    /// It disappears; the connection goes on.
+    /// It is lost; the connection stays open.
     Drop,
-    /// Its bytes come twice; the connection goes on.
+    /// Its bytes are sent twice; the connection stays open.
     Double,
-    /// It disappears, and the connection ends as if its peer had closed it.
+    /// It is lost, and the connection is closed, as if by its peer.
     End,
-    /// It disappears, and the connection is reset for the client. (A unix socket knows no reset: there it ends.)
+    /// It is lost, and the connection of the client is reset. (A Unix socket cannot be reset: it is closed.)
     Reset,
-    /// One half of its bytes comes; then the connection ends.
+    /// Half of its bytes are sent, and the connection is closed.
     HalfThenEnd,
-    /// One half of its bytes comes, and then nothing more in its direction. The connection stays.
+    /// Half of its bytes are sent, and then nothing more in its direction. The connection stays open.
     HalfThenNothing,
 }
 
-/// What a fault happens to.
+/// What a fault is applied to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// The request, before Redis has it.
+    /// The request, before Redis receives it.
     Request,
-    /// The reply, after Redis has done what was asked.
+    /// The reply, after Redis has executed the request.
     Reply,
 }
 
-/// A proxy before a Redis. It stops listening, and its connections end, when it is dropped.
+/// A proxy between programs and a Redis. When it is dropped, it stops listening, and closes its connections.
 pub struct Proxy {
     shared: Arc<Shared>,
     place: Place,
     url: String,
 }
 
-/// A fault that waits for its requests, or has found them. It stays set when this is dropped.
+/// A fault that is applied to certain requests. It stays set when this is dropped.
 #[derive(Debug, Clone)]
 pub struct Trap {
     rule: Arc<Rule>,
@@ -99,12 +99,12 @@ struct State {
 }
 
 impl Proxy {
-    /// A proxy before the Redis at `redis://…` or `unix://…`. It listens at a free port of this machine, or at a unix socket
-    /// among its temporary files. User, password and database of the address are the client's to use: see
-    /// [`url`](Self::url). It need not be there yet.
+    /// A proxy for the Redis at `redis://…` or `unix://…`. It listens on a free port of this machine, or on a Unix
+    /// socket in its directory of temporary files. User, password and database of the address are used by the client:
+    /// see [`url`](Self::url). Redis need not be running yet.
     ///
     /// # Errors
-    /// The address is of another kind (TLS cannot be looked into), or there is no place to listen at.
+    /// The address is of another kind (a proxy cannot read TLS), or the proxy cannot listen.
     pub fn to(url: &str) -> io::Result<Self> {
         let address = Address::read(url).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "expected redis://host:port or unix:///path")
@@ -116,14 +116,13 @@ impl Proxy {
         Ok(Self { shared, place, url })
     }
 
-    /// Its address, for a client.
+    /// The address of the proxy, for a client.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Lets `fault` happen to `requests`, or to their replies, from now on. Where two traps are for the same one, the older
-    /// strikes.
+    /// Applies `fault` to `requests`, or to their replies, from now on. If two traps match, the older one is applied.
     pub fn trap(&self, side: Side, requests: Requests, fault: Fault) -> Trap {
         let (met, struck, released) = Default::default();
         let rule = Arc::new(Rule { side, requests, fault, met, struck, released });
@@ -131,26 +130,26 @@ impl Proxy {
         Trap { rule, shared: Arc::clone(&self.shared) }
     }
 
-    /// How many requests that came have no reply yet, over all connections.
+    /// How many requests have no reply yet, on all connections.
     #[must_use]
     pub fn unanswered(&self) -> usize {
         let live = self.shared.lock().live.clone();
         live.iter().filter_map(Weak::upgrade).map(|connection| connection.unanswered()).sum()
     }
 
-    /// How it behaves now.
+    /// The current mode.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.shared.lock().mode
     }
 
-    /// Behaves so from now on.
+    /// Sets the mode.
     pub fn set(&self, mode: Mode) {
         self.shared.lock().mode = mode;
         self.shared.changed.notify_all();
     }
 
-    /// Ends all connections now. New ones are made as before.
+    /// Closes all connections now. New ones are accepted as before.
     pub fn cut(&self) {
         let live = std::mem::take(&mut self.shared.lock().live);
         live.iter().filter_map(Weak::upgrade).for_each(|connection| self.shared.end(&connection));
@@ -178,19 +177,19 @@ impl fmt::Debug for Proxy {
 }
 
 impl Trap {
-    /// How often its fault has happened.
+    /// How often the fault was applied.
     #[must_use]
     pub fn struck(&self) -> u32 {
         self.rule.struck.load(Relaxed)
     }
 
-    /// How many requests of the kind that it is for have come, counting those which are spared.
+    /// How many matching requests the proxy has seen, including those that the fault is not applied to.
     #[must_use]
     pub fn met(&self) -> u32 {
         self.rule.met.load(Relaxed)
     }
 
-    /// Removes it. What it holds goes on.
+    /// Removes the trap. Everything that it holds back is passed on.
     pub fn release(&self) {
         let mut state = self.shared.lock();
         state.rules.retain(|rule| !Arc::ptr_eq(rule, &self.rule));

@@ -3,7 +3,7 @@
 use crate::broker::digest_of;
 use crate::testing::network::frame::words;
 
-/// Which requests a [`Trap`](super::Trap) is for: every one of them, or the [`nth`](Self::nth).
+/// Selects the requests of a [`Trap`](super::Trap): all matching ones, or only the [`nth`](Self::nth).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requests {
     kind: Kind,
@@ -20,23 +20,24 @@ enum Kind {
 }
 
 impl Requests {
-    /// All of them, also those with which a client begins a connection.
+    /// All requests, including those with which a client begins a connection.
     #[must_use]
     pub fn all() -> Self {
         Kind::All.into()
     }
 
-    /// Those of a command, such as `BLMOVE`, in any case of letters.
+    /// Requests with this command, such as `BLMOVE`; case does not matter.
     #[must_use]
     pub fn command(name: impl Into<String>) -> Self {
         Kind::Command(name.into()).into()
     }
 
-    /// Calls (`EVALSHA`) of a script: one of ours by its name, such as `claim`, or any by its digest. Our scripts are
-    /// listed in `docs/lifecycle.md`. An enqueue is none: Redis does it at its [command](Self::command) `EXEC`.
+    /// Calls (`EVALSHA`) of a script: one of ours by its name, such as `claim`, or any script by its digest.
+    /// `docs/lifecycle.md` lists our scripts. An enqueue is not a script: select it with the [command](Self::command)
+    /// `EXEC`.
     ///
     /// # Panics
-    /// When there is no script of that name, and it is no digest.
+    /// If there is no script of that name, and it is not a digest.
     #[must_use]
     pub fn script(name: &str) -> Self {
         let is_digest = name.len() == 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -46,13 +47,13 @@ impl Requests {
         Kind::Script(digest.to_owned()).into()
     }
 
-    /// Those that have these bytes anywhere: a key, an argument, a part of a message.
+    /// Requests that contain these bytes: in a key, an argument, or a part of a message.
     #[must_use]
     pub fn with(bytes: impl Into<Vec<u8>>) -> Self {
         Kind::With(bytes.into()).into()
     }
 
-    /// Only the `n`-th of them, from 1, counted from now on over all connections.
+    /// Only the `n`-th of them, from 1, counted from now on across all connections.
     ///
     /// # Panics
     /// When `n` is 0.

@@ -98,9 +98,13 @@ fn failures() -> Vec<(Outcome, &'static str, &'static str)> {
         (exceeded(Resource::Memory, 5), "exceeded", "used more than 5 bytes of memory"),
         (exceeded(Resource::Cpu, 5), "exceeded", "used more than 5 s of CPU time"),
         (Outcome::Crashed(Exit::Code(3)), "crashed", "its process ended with code 3 before the task did"),
-        (Outcome::Crashed(Exit::Signal(11)), "crashed", "its process died of SIGSEGV"),
-        (Outcome::Crashed(Exit::OutOfMemory), "crashed", "the kernel killed its process for want of memory"),
-        (Outcome::Crashed(Exit::Garbage), "crashed", "its process wrote what is no report, and was killed"),
+        (Outcome::Crashed(Exit::Signal(11)), "crashed", "its process was killed by SIGSEGV"),
+        (
+            Outcome::Crashed(Exit::OutOfMemory),
+            "crashed",
+            "the kernel killed its process because memory was short",
+        ),
+        (Outcome::Crashed(Exit::Garbage), "crashed", "its process wrote an invalid report, and was killed"),
     ]
 }
 
@@ -203,7 +207,7 @@ fn what_is_of_no_use_any_more_is_never_tried_again() {
 
 #[test]
 fn call_that_got_no_process_is_put_back_without_an_attempt() {
-    let lost = Outcome::Lost { problem: "no process could be had".into() };
+    let lost = Outcome::Lost { problem: "no process could be created".into() };
     for attempts in [0, 5] {
         assert_eq!(verdict(&lost, Meta { attempts, ..Meta::default() }, 0), PUT_BACK_FIRST);
     }

@@ -77,7 +77,7 @@ impl EventLoop {
                     }
                 }
                 Err(_) => {
-                    tracing::error!("redis did not answer; owned messages are requeued when the lease ends");
+                    tracing::error!("redis did not respond; owned messages are requeued when the lease ends");
                     return;
                 }
             }

@@ -145,11 +145,11 @@ impl EventLoop {
         let Overdue { slot, queue, task, call_id, why, elapsed } = overdue;
         count(&self.counters.overdue, 1);
         let (queue, call_id) = (self.queues.name(queue), call_id.map(display));
-        let hint = "`isolation = \"fork\"` would end it";
+        let hint = "use `isolation = \"fork\"` to end such runs";
         if self.kills.on_overdue(slot) {
-            tracing::warn!(%queue, task, call_id, why, hint, "killed run goes on and keeps its slot");
+            tracing::warn!(%queue, task, call_id, why, hint, "killed run continues and keeps its slot");
         } else {
-            tracing::warn!(%queue, task, call_id, why, duration = ?elapsed, hint, "timed-out run goes on and keeps its slot");
+            tracing::warn!(%queue, task, call_id, why, duration = ?elapsed, hint, "timed-out run continues and keeps its slot");
         }
     }
 }

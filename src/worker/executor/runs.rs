@@ -220,7 +220,7 @@ impl Running {
             (Step::Ask | Step::Drop, ..) => {}
             (Step::Warn, _, abort) => {
                 let why = match abort {
-                    Some(_) => "it comes to no `await`",
+                    Some(_) => "it reaches no `await`",
                     None => "a function that blocks cannot be stopped",
                 };
                 let (queue, task, message) = (self.queue, self.task, self.message.clone());

@@ -113,14 +113,13 @@ impl TaskTable {
         if !unbounded.is_empty() {
             tracing::warn!(
                 tasks = unbounded.join(" "),
-                hint =
-                    "give them `isolation = \"fork\"` or \"prefork\", or start the worker with --isolation",
+                hint = "set `isolation = \"fork\"` or \"prefork\", or start the worker with --isolation",
                 "limits of inline tasks are not enforced"
             );
         }
         if of_worker != Limits::NONE && !self.entries.iter().any(TaskEntry::is_isolated) {
             tracing::warn!(
-                hint = "all tasks run in the worker's own process: start it with --isolation",
+                hint = "no task is isolated: start the worker with --isolation",
                 "limits of the worker are not enforced"
             );
         }

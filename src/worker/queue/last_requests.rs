@@ -49,7 +49,7 @@ impl Queues {
                 }
                 Ok(Err(error)) => error,
                 Err(_) => {
-                    tracing::error!(queue = %self.name(queue), "redis did not answer; running messages are requeued when the lease ends");
+                    tracing::error!(queue = %self.name(queue), "redis did not respond; running messages are requeued when the lease ends");
                     return;
                 }
             };

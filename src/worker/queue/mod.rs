@@ -226,7 +226,7 @@ impl Queues {
             tokio::spawn(async move {
                 let calls: Vec<_> = calls.iter().map(|call| (call, served.wire_id(call.slot))).collect();
                 if let Err(error) = broker.start(&served.keys, &calls).await {
-                    tracing::debug!(queue = %served.queue, %error, "calls not noted as running");
+                    tracing::debug!(queue = %served.queue, %error, "calls not recorded as running");
                 }
             });
         }

@@ -52,7 +52,7 @@ impl Queues {
         if self.clients[queue].on_error(request, error, &mut self.slots) {
             self.log_error(queue, error);
         } else {
-            tracing::debug!(queue = %self.name(queue), %error, "request failed as well");
+            tracing::debug!(queue = %self.name(queue), %error, "further request failed");
         }
     }
 
@@ -199,8 +199,8 @@ impl Queues {
         tracing::warn!(
             queue = %self.name(queue),
             call_id = %id,
-            hint = "the timetable has this call already, or a key of it holds another type: see `doctor`",
-            "call cannot be scheduled; retrying at once"
+            hint = "the timetable already has this call, or one of its keys has the wrong type: see `doctor`",
+            "call cannot be scheduled; retrying immediately"
         );
         self.clients[queue].settle(slot, Settlement::Retry { message });
     }
@@ -216,7 +216,8 @@ impl Queues {
         let (queue, key) = (&served.queue, &served.keys.dead);
         match repeated {
             Some(repeated) => {
-                tracing::error!(%queue, key, messages, repeated, hint = "the key holds another type than a stream: rename or delete it; meanwhile these messages stay with this worker", "dead letters cannot be written");
+                tracing::error!(%queue, key, messages, repeated, hint = "the key is not a stream: rename or delete \
+                    it; until then these messages stay with this worker", "dead letters cannot be written");
             }
             None => tracing::debug!(%queue, key, messages, "dead letters cannot be written; retrying"),
         }
@@ -237,7 +238,8 @@ impl Queues {
         if trimmed > 0
             && let Some(repeated) = self.trouble(queue, "trimmed")
         {
-            tracing::warn!(queue = %self.name(queue), trimmed, repeated, hint = "look at them with `dead list`, or raise dead.max_count", "oldest dead letters dropped");
+            tracing::warn!(queue = %self.name(queue), trimmed, repeated, hint = "see `dead list`, or raise \
+                dead.max_count", "oldest dead letters dropped");
         }
     }
 

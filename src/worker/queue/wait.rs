@@ -216,7 +216,7 @@ async fn wait(
     match result {
         Ok(end) => end,
         Err(error) if token == Token::Moved && is_refusal(&error) => {
-            tracing::debug!(%error, "tokens cannot be moved; waiting without");
+            tracing::debug!(%error, "tokens cannot be moved; waiting with BLPOP");
             End::NotMoved
         }
         Err(error) => {
@@ -270,9 +270,9 @@ impl Queues {
             if let Err(error) = broker.give_token_back(&served.keys, token).await {
                 // While Redis is unreachable, the outage has its own log line.
                 if error.is_silence() {
-                    tracing::debug!(queue = %served.queue, %error, "notification not given back; a sweeper adds one");
+                    tracing::debug!(queue = %served.queue, %error, "notification not returned; a sweeper adds one");
                 } else {
-                    tracing::warn!(queue = %served.queue, %error, "notification not given back; a sweeper adds one");
+                    tracing::warn!(queue = %served.queue, %error, "notification not returned; a sweeper adds one");
                 }
             }
         });

@@ -45,7 +45,9 @@ pub(super) async fn run(program: &Program, args: &CallsCancel) -> Result<(), Fai
             Some(false) if args.output.json => return report(&[], &[], true),
             Some(false) => return output::print("nothing was cancelled"),
             None => {
-                return Err(Failure::usage(format!("{what} would be cancelled for good: say so with --yes")));
+                return Err(Failure::usage(format!(
+                    "{what} would be cancelled for good: confirm with --yes"
+                )));
             }
         }
     }
@@ -64,7 +66,7 @@ pub(super) async fn run(program: &Program, args: &CallsCancel) -> Result<(), Fai
     if chosen.nameless > 0 {
         let calls = output::counted(chosen.nameless, "call");
         output::note(&format!(
-            "{calls} without an id cannot be cancelled: `purge` drops all that wait in a queue"
+            "{calls} without an id cannot be cancelled: `purge` drops all waiting calls of a queue"
         ));
     }
     conclude(args, &done, &missing)
@@ -116,11 +118,11 @@ fn report(done: &[Done], missing: &[CallId], json: bool) -> Result<(), Failure> 
     }
     for Done { queue, id, found } in done {
         let text = match found {
-            Cancelled::Scheduled => "was scheduled, and is removed".into(),
-            Cancelled::Retrying => "waited for a retry, and is removed".into(),
-            Cancelled::Waiting => "waited, and will not run".into(),
-            Cancelled::Running => "runs: its worker was told to end it".into(),
-            Cancelled::Ended(state) => format!("had ended before: {state}"),
+            Cancelled::Scheduled => "was scheduled, and has been removed".into(),
+            Cancelled::Retrying => "was waiting for a retry, and has been removed".into(),
+            Cancelled::Waiting => "was waiting, and will not run".into(),
+            Cancelled::Running => "is running: its worker was asked to end it".into(),
+            Cancelled::Ended(state) => format!("had already ended: {state}"),
             Cancelled::NotFound => continue,
         };
         output::print(&format!("{id} in {queue} {text}"))?;
@@ -147,7 +149,7 @@ fn conclude(args: &CallsCancel, done: &[Done], missing: &[CallId]) -> Result<(),
     }
     if let (Some(task), true) = (&args.task, done.is_empty()) {
         return Err(Failure::not_found(format!(
-            "no call that has not ended is of the task `{}`: `calls list` shows those there are",
+            "no unfinished call belongs to the task `{}`: `calls list` shows unfinished calls",
             output::clean(task)
         )));
     }

@@ -66,13 +66,13 @@ pub(super) async fn find(
 /// That no such calls are known.
 pub(super) fn unknown(ids: &[CallId]) -> Failure {
     let of_text = match ids.iter().any(CallId::is_hashed) {
-        true => " (a text that is no whole UUID stands for such an id)",
+        true => " (the id of a text that is not a UUID)",
         false => "",
     };
     let ids: Vec<String> = ids.iter().map(CallId::to_string).collect();
     Failure::not_found(format!(
-        "no call {} is known{of_text}: it may have run, and keeps a record no more, or never did (see `enqueue --keep`); \
-         `calls list` shows those there are",
+        "no call {} is known{of_text}: it may have run without a record, or its record has expired (see `enqueue \
+        --keep`); `calls list` shows the known calls",
         ids.join(", ")
     ))
 }

@@ -34,8 +34,8 @@ pub(in crate::cli::commands) async fn outcome(
     let call = inspector.wait(queue, id, timeout.unwrap_or(Duration::MAX)).await?;
     call.ok_or_else(|| {
         Failure::not_found(format!(
-            "the call {id} in {queue} keeps no record, so its end cannot be seen: enqueue it with `--keep`, or with \
-             `#[delayed::task(keep = \"1h\")]`; `calls show {id}` shows where it is"
+            "the call {id} in {queue} has no record, so its end cannot be seen: enqueue it with `--keep`, or with \
+            `#[delayed::task(keep = \"1h\")]`; `calls show {id}` shows where it is"
         ))
     })
 }
@@ -68,7 +68,7 @@ pub(in crate::cli::commands) fn conclude(call: &CallRecord, is_printed: bool) ->
         state => Err(Failure::new(
             Code::Late,
             format!(
-                "the call {id} has not ended in time, and goes on: it is {state}; `calls wait {id}` waits for it"
+                "the call {id} has not ended in time, and continues: it is {state}; `calls wait {id}` waits for it"
             ),
         )),
     }

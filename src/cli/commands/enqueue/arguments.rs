@@ -32,11 +32,11 @@ impl Given {
             Some(Ok(Value::Array(values))) => Ok(Self::ByPlace(values)),
             Some(Ok(Value::Object(values))) => Ok(Self::ByName(values)),
             Some(Ok(value)) => Err(Failure::usage(format!(
-                "the arguments are to be a JSON array, such as '[{value}]', or an object by the parameters' names"
+                "the arguments must be a JSON array, such as '[{value}]', or an object with the parameters' names"
             ))),
             Some(Err(error)) => Err(Failure::usage(format!(
-                "the arguments cannot be read: {error}; give an array, such as '[1, \"two\"]', or an object by the \
-                 parameters' names"
+                "the arguments cannot be read: {error}; use an array, such as '[1, \"two\"]', or an object with the \
+                parameters' names"
             ))),
         }
     }

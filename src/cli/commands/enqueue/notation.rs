@@ -61,8 +61,9 @@ fn meaning(object: &Map<String, Value>) -> Result<Meaning<'_>, String> {
     meaning.ok_or_else(|| {
         let shown: String = Value::Object(object.clone()).to_string().chars().take(80).collect();
         format!(
-            "{shown} is none of {{\"{HEX}\": \"00ff\"}}, {{\"{EXTENSION}\": 5, \"{HEX}\": \"00ff\"}}, {{\"{TIME}\": \
-             \"2023-11-14T22:13:20Z\"}}, {{\"{FLOAT}\": \"NaN\"}}, {{\"{FLOAT_32}\": 1.5}} and {{\"{MAP}\": [[1, \"one\"]]}}"
+            "{shown} is not one of {{\"{HEX}\": \"00ff\"}}, {{\"{EXTENSION}\": 5, \"{HEX}\": \"00ff\"}}, \
+            {{\"{TIME}\": \"2023-11-14T22:13:20Z\"}}, {{\"{FLOAT}\": \"NaN\"}}, {{\"{FLOAT_32}\": 1.5}} and \
+            {{\"{MAP}\": [[1, \"one\"]]}}"
         )
     })
 }
@@ -191,7 +192,7 @@ mod tests {
             json!([{"a": {"$map": [[1, {"$hex": "x"}]]}}]),
         ] {
             let error = check(&wrong).unwrap_err();
-            assert!(error.contains("is none of {\"$hex\": \"00ff\"}"), "{wrong}: {error}");
+            assert!(error.contains("is not one of {\"$hex\": \"00ff\"}"), "{wrong}: {error}");
         }
     }
 }

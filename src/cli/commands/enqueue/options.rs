@@ -77,8 +77,8 @@ impl Options {
             (Some(key), _) => Ok(Some(Lock::of_key(mode, task, key))),
             (None, Some(payload)) => Ok(Some(Lock::of_arguments(mode, task, payload))),
             (None, None) => Err(Failure::usage(format!(
-                "arguments by name cannot be compared, since the task `{task}` is not in this program: give an array, or a \
-                 --unique-key"
+                "arguments by name cannot be compared, because the task `{task}` is not in this program: use an \
+                array, or a --unique-key"
             ))),
         }
     }

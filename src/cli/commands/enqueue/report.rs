@@ -30,7 +30,8 @@ pub(super) fn failed(failure: Failure, call: &Ready<'_>, place: &Place) -> Failu
 pub(super) fn sent(failure: Failure, call: &Ready<'_>) -> Failure {
     let queue = call.queue;
     failure.although(&format!(
-        "the call was enqueued to {queue}{} all the same, do not repeat it: `peek {queue}` shows it while it waits",
+        "the call was enqueued to {queue}{} nevertheless, so do not send it again: `peek {queue}` shows it while it \
+        waits",
         with_the_id(call)
     ))
 }
@@ -46,12 +47,12 @@ pub(super) fn text(call: &Ready<'_>, place: &Place) -> String {
             format!("scheduled {path}{shown} in {queue}{id} for {}", output::moment(*due_ms))
         }
         Place::Held { holder, state } => format!(
-            "not enqueued: {path}{shown} is unique in {queue}, and the call {holder} came first; it is {}",
+            "not enqueued: {path}{shown} is unique in {queue}, and the call {holder} holds its lock; it is {}",
             output::clean(state)
         ),
         Place::Replaced { holder, due_ms } => {
             let due = due_ms.map_or_else(String::new, |due_ms| format!(" for {}", output::moment(due_ms)));
-            format!("scheduled {path}{shown} in {queue}{due}, in place of the call {holder} and with its id")
+            format!("scheduled {path}{shown} in {queue}{due}, replacing the call {holder}, with the same id")
         }
     }
 }

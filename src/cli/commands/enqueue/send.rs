@@ -94,7 +94,7 @@ async fn submit(
         }
         Some(Submitted::Exists { state }) => Err(Error::Exists { id, queue, state }.into()),
         Some(Submitted::Full { waiting }) => Err(Error::QueueFull { queue, waiting }.into()),
-        None => Err(BrokerError::new("submit", BrokerErrorKind::Reply, "no answer for the call").into()),
+        None => Err(BrokerError::new("submit", BrokerErrorKind::Reply, "no reply for the call").into()),
     }
 }
 
