@@ -117,10 +117,18 @@ fn run(faults: &mut Faults) -> (Count, Duration) {
 /// The descriptors that a worker has for each of its children.
 const OF_A_CHILD: usize = 4;
 
-/// Waits until nothing waits, is owned or is scheduled.
+/// Waits until nothing waits, is owned, is scheduled or is to be delivered.
 fn wait_settled(fleet: &Fleet) -> Result<(), String> {
     let mut redis = fleet.server.connection();
     wait::or_last(PATIENCE, || {
+        // At one instant: the end of a step is in the outbox before the next one waits.
+        let key = |suffix: &str| format!("{}{suffix}", fleet::OURS);
+        let mut pipe = redis::pipe();
+        pipe.atomic().llen(key("")).hlen(key("_processing")).hlen(key("_later")).hlen(key("_outbox"));
+        let ours: Vec<u64> = pipe.query(&mut redis).unwrap();
+        if ours != [0; 4] {
+            return Err(format!("not at rest after {PATIENCE:?}: {ours:?} in the queue and the outbox"));
+        }
         let keys = [fleet::OURS, fleet::MIXED].map(|queue| support::redis::snapshot(&mut redis, queue));
         let rest = keys.iter().all(|it| {
             it.waiting.is_empty() && it.processing.is_empty() && it.later.is_empty() && it.tokens == 0

@@ -139,6 +139,7 @@ impl Count {
             row("not sent, since another held the lock", sum(|sent| sent.held)),
             row("cancelled while they waited", sum(|sent| sent.dropped)),
             row("limited, and ordered", format!("{limited}, and {ordered}")),
+            row("flows of four steps", sum(|sent| sent.flows)),
             early,
             beside,
             beyond,
@@ -234,7 +235,9 @@ pub(crate) fn stray_keys(fleet: &Fleet) -> Vec<String> {
     let mut redis = fleet.server.connection();
     let keys: Vec<String> = redis.keys("*").expect("Redis is there");
     let mut stray = Vec::new();
-    for key in keys.into_iter().filter(|key| *key != format!("{OURS}_done")) {
+    for key in
+        keys.into_iter().filter(|key| !["_done", "_flows"].iter().any(|end| *key == format!("{OURS}{end}")))
+    {
         let expires = redis.pttl::<_, i64>(&key).expect("Redis is there") != -1;
         let foreign = key.len() <= 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
         let expires = expires && (foreign || key.starts_with(MIXED) || key.starts_with(OURS));

@@ -169,6 +169,19 @@ local function next_in_order(queue, lock)
   end
 end
 
+-- Returns the error with which the outbox would refuse the outcome of this call, if it is a step of a flow. Asked before
+-- the call ends: without its outcome, its flow would wait for ever.
+local function outbox_error(queue, call)
+  if not (call and call.m) then
+    return nil
+  end
+  local outbox = queue .. '_outbox'
+  local reply = redis.pcall('HDEL', outbox, ' ') -- nobody's field
+  reply = type(reply) == 'number' and redis.pcall('HSET', outbox, ' ', '') or reply
+  reply = type(reply) == 'number' and redis.pcall('HDEL', outbox, ' ') or reply
+  return type(reply) == 'table' and reply or nil
+end
+
 -- Records that a call has ended, notifies its waiters, frees its lock unless that holds for a fixed time, so that the
 -- next of some ordered calls may run, and leaves the outcome in the outbox if it is a step of a flow. `call` has the
 -- options that `tracked` reads; its record is kept for `s` milliseconds. The fields are pairs; waiters get the state and
@@ -212,12 +225,14 @@ if not keep or state then
 end
 local now, call = now_ms(), { i = ARGV[2], s = tonumber(keep) }
 call.u = redis.call('HGET', KEYS[1], 'lock')
-redis.call('HSET', KEYS[1], 'state', ARGV[3], 'ended', now)
+redis.call('HDEL', KEYS[2], ' ') -- nobody's field: the first write needs no memory, and the last one is allowed
+redis.call('ZADD', KEYS[3], 'XX', 0, ' ')
+redis.call('PEXPIRE', KEYS[1], call.s) -- what may be refused comes before what cannot be done again
 redis.call('HSETNX', KEYS[1], 'o0', ARGV[3])
+redis.call('HSET', KEYS[1], 'state', ARGV[3], 'ended', now)
 if ARGV[3] == 'cancelled' then
   redis.call('HSET', KEYS[2], ARGV[2] .. 'x' .. struct.pack('>I4', 0), now)
 end
-redis.call('PEXPIRE', KEYS[1], call.s)
 redis.call('ZADD', KEYS[3], now + call.s, ARGV[2])
 note_end(ARGV[1], call, now, ARGV[3], unpack(ARGV, 4))
 return 1

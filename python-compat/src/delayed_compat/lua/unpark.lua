@@ -163,6 +163,19 @@ local function next_in_order(queue, lock)
   end
 end
 
+-- Returns the error with which the outbox would refuse the outcome of this call, if it is a step of a flow. Asked before
+-- the call ends: without its outcome, its flow would wait for ever.
+local function outbox_error(queue, call)
+  if not (call and call.m) then
+    return nil
+  end
+  local outbox = queue .. '_outbox'
+  local reply = redis.pcall('HDEL', outbox, ' ') -- nobody's field
+  reply = type(reply) == 'number' and redis.pcall('HSET', outbox, ' ', '') or reply
+  reply = type(reply) == 'number' and redis.pcall('HDEL', outbox, ' ') or reply
+  return type(reply) == 'table' and reply or nil
+end
+
 -- Records that a call has ended, notifies its waiters, frees its lock unless that holds for a fixed time, so that the
 -- next of some ordered calls may run, and leaves the outcome in the outbox if it is a step of a flow. `call` has the
 -- options that `tracked` reads; its record is kept for `s` milliseconds. The fields are pairs; waiters get the state and
