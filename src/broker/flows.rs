@@ -23,6 +23,9 @@ const LIFE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// How many flows of a queue are listed.
 const MOST_LISTED: i64 = 100_000;
 
+/// The names and values of fields, as `HSCAN` returns them.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// An entry of an outbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Delivery {
@@ -163,7 +166,7 @@ impl Broker {
     ) -> Result<(u64, Vec<Vec<u8>>), BrokerError> {
         let mut command = redis::cmd("HSCAN");
         command.arg(&keys.outbox).arg(cursor).arg("COUNT").arg(100);
-        let (next, pairs): (u64, Vec<(Vec<u8>, Vec<u8>)>) = self.read("deliveries", &command).await?;
+        let (next, pairs): (u64, Pairs) = self.read("deliveries", &command).await?;
         let old = pairs.into_iter().filter(|(name, value)| match Delivery::read(name, value) {
             (Delivery::Unknown, _) => false,
             (_, since) => since <= until_ms,

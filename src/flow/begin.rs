@@ -3,7 +3,7 @@
 use super::Flows;
 use crate::broker::{BrokerError, FlowInfo, FlowKeys, ToDo, ToDoKind};
 use crate::protocol::encode::EncodeError;
-use crate::protocol::flow::{self, FlatNode, FlatPlan};
+use crate::protocol::flow::{self, FlatPlan};
 use crate::protocol::tracking::Lock;
 
 /// A request carries about this many bytes of nodes, and at most so many of them.
@@ -39,7 +39,7 @@ impl Flows {
     }
 
     async fn write(&self, keys: &FlowKeys, plan: &FlatPlan<'_>) -> Result<(), BeginError> {
-        let (mut part, mut bytes): (Vec<(u32, FlatNode, Option<Vec<u8>>)>, _) = (Vec::new(), 0);
+        let (mut part, mut bytes) = (Vec::new(), 0);
         for (number, (node, step)) in (0..).zip(&plan.nodes) {
             let step = step.map(flow::encoded).transpose()?;
             bytes += step.as_ref().map_or(0, Vec::len);

@@ -6,7 +6,6 @@ use futures_util::stream::{self, StreamExt};
 
 use super::Flows;
 use crate::broker::{BrokerError, Delivery, Ended, FlowKeys, MAX_JOINED, Outcome, ToDo, ToDoKind};
-use crate::protocol::call_id::CallId;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
 use crate::task::return_value::MAX_RESULT;
@@ -23,7 +22,7 @@ impl Flows {
     /// The first error; what could not be delivered stays in the outbox.
     pub(crate) async fn deliver(&self, keys: &QueueKeys, names: &[Vec<u8>]) -> Result<(), BrokerError> {
         let found = self.broker.deliveries(keys, names).await?;
-        let mut by_flow: HashMap<(QueueName, CallId), Vec<(Vec<u8>, Delivery)>> = HashMap::new();
+        let mut by_flow: HashMap<_, Vec<_>> = HashMap::new();
         for (name, delivery) in names.iter().zip(found) {
             let flow = match &delivery {
                 Some(Delivery::Outcome(outcome)) => (outcome.member.home.clone(), outcome.member.flow),

@@ -39,7 +39,7 @@ pub enum PlanError {
     OnError,
     /// A step has the name of no queue.
     #[error(transparent)]
-    Queue(#[from] NameError),
+    Queue(Box<NameError>),
     /// It has too many steps.
     #[error("a flow has at most {MAX_STEPS} steps: make several flows")]
     TooLarge,

@@ -25,6 +25,7 @@ mod phase;
 mod prefetch_limiter;
 mod question;
 mod queue;
+mod register;
 mod settlement;
 mod signals;
 #[cfg(feature = "testing")]
@@ -54,7 +55,7 @@ pub use self::phase::{StopReason, WorkerHandle};
 pub(crate) use self::single::run_single;
 pub use self::stats::Stats;
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind, Channels, DeadLimits, KillRequest};
+use crate::broker::{Broker, Channels, DeadLimits, KillRequest};
 use crate::config::Config;
 use crate::error::Error;
 use crate::protocol::call_id::CallId;
@@ -79,6 +80,7 @@ use crate::worker::prefetch_limiter::PrefetchLimiter;
 use crate::worker::queue::pause::PauseEvent;
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::queue::{QueueParts, SPARES, Sender};
+use crate::worker::register::{once_more, register};
 use crate::worker::stats::Counters;
 
 /// How long the final replies to kill requests may take.
@@ -480,28 +482,5 @@ impl Worker {
                 }
             }
         }
-    }
-}
-
-/// Registers the queue for sweepers. If Redis is full, the worker drains the queue all the same; a sweeper finds it by its
-/// keys.
-async fn register(broker: &Broker, queue: &ServedQueue) -> Result<(), BrokerError> {
-    match once_more(|| broker.register_queue(queue.queue.as_str())).await {
-        Err(error) if error.kind() == BrokerErrorKind::Full => {
-            tracing::warn!(queue = %queue.queue, %error, "queue not registered");
-            Ok(())
-        }
-        registered => registered,
-    }
-}
-
-/// Tries once more if there was no reply: the connection is as old as the worker and may have been closed meanwhile. The
-/// next one is new.
-async fn once_more<F: Future<Output = Result<(), BrokerError>>>(
-    ask: impl Fn() -> F,
-) -> Result<(), BrokerError> {
-    match ask().await {
-        Err(error) if error.is_silence() => ask().await,
-        answer => answer,
     }
 }

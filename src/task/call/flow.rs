@@ -39,7 +39,7 @@ impl<R> Call<R> {
         if self.is_flow() {
             return Err(PlanError::Flow.into());
         }
-        let queue = self.queue_name().map_err(PlanError::Queue)?.to_string();
+        let queue = self.queue_name().map_err(|error| PlanError::Queue(Box::new(error)))?.to_string();
         let mut step =
             Step { queue, takes, max_len: self.max_waiting(), front: self.is_front(), ..Step::default() };
         match self.due()? {
