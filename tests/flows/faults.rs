@@ -315,3 +315,22 @@ fn outcome_that_is_told_twice_counts_once() {
     assert_eq!(site.wait(&handle), "a b");
     site.trial.stop(&mut worker);
 }
+
+#[test]
+fn flow_that_ended_before_its_message_stays_ended() {
+    let mut site = Site::new();
+    let handle = site.enqueue(chain(tasks::note_run::call("once".into())));
+    let message: Vec<u8> = site.trial.redis.lindex("q", 0).unwrap();
+    let mut worker = site.worker(&[]);
+    assert_eq!(site.wait(&handle), "once");
+    site.trial.wait_settled();
+    // As a worker leaves it that was silent for long while others ran the steps.
+    let () = site.trial.redis.hset("q_processing", "q:abcdefghijklmn27:0", message).unwrap();
+    let lost = worker.wait_for_line("found messages of dead workers");
+    assert!(lost.contains("\"requeued\":1"), "{lost}");
+    site.trial.wait_settled();
+    site.trial.stop(&mut worker);
+    assert_eq!(site.runtime.block_on(handle.state()).unwrap(), Some(CallState::Succeeded));
+    assert_eq!(site.wait(&handle), "once");
+    assert_eq!(site.trial.ledger.lines(), ["once"]);
+}

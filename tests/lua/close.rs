@@ -129,9 +129,12 @@ fn changes_nothing_when_it_is_refused() {
     for key in [OUTBOX, FLOWS] {
         let () = bench.redis.flushall().unwrap();
         seed(&mut bench);
+        let before = everything(&mut bench.redis);
         bench.without_right_to_write(key);
-        bench.refuses("NOPERM", "without a key", |bench| close(bench, "cancelled", &[]));
+        let refused = close(&mut bench, "cancelled", &[]).unwrap_err();
+        assert!(refused.to_string().contains("access"), "{refused}");
         bench.with_all_rights();
+        bench.assert_unchanged(&before, "without the right to a key");
     }
     assert_eq!(close(&mut bench, "cancelled", &[]).unwrap(), 1);
 }

@@ -572,3 +572,20 @@ fn lost_step_stays_while_the_outbox_cannot_take_its_outcome() {
     assert_eq!(sweep(&mut bench, 0, &ASK).unwrap().2, 1);
     assert_outcome(&mut bench, 7, &["dead", "reason", "lost", "letter"]);
 }
+
+#[test]
+fn message_of_a_flow_that_has_ended_leaves_its_record() {
+    let mut bench = Bench::new();
+    let record = format!("q:c:{}", "07".repeat(16));
+    let ended = [("state", "succeeded"), ("ended", "5")];
+    let () = bench.redis.hset_multiple(&record, &ended).unwrap();
+    let () = bench.redis.hset(PROCESSING, of('b', 0), step_message(7)).unwrap();
+    assert_eq!(sweep(&mut bench, 0, &ASK).unwrap().1, 1);
+    let state = |bench: &mut Bench| bench.redis.hget::<_, _, String>(&record, "state").unwrap();
+    assert_eq!(state(&mut bench), "succeeded");
+    // One that has not.
+    let () = bench.redis.hdel(&record, "ended").unwrap();
+    let () = bench.redis.hset(PROCESSING, of('b', 0), step_message(7)).unwrap();
+    assert_eq!(sweep(&mut bench, 0, &ASK).unwrap().1, 1);
+    assert_eq!(state(&mut bench), "waiting");
+}
