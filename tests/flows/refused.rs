@@ -126,7 +126,7 @@ fn flow_that_cannot_go_on_does_not_keep_others_from_it() {
                 .arg(&b"\xa1x"[..])
                 .invoke(&mut site.trial.redis)
                 .unwrap();
-        pipe.hset("q_outbox", &[&[0; 12][..], &(nth as u32).to_be_bytes()].concat(), packed).ignore();
+        pipe.hset("q_outbox", [&[0; 12][..], &(nth as u32).to_be_bytes()].concat(), packed).ignore();
     }
     let () = pipe.atomic().query(&mut site.trial.redis).unwrap();
     for flow in &flows {

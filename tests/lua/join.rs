@@ -1,5 +1,8 @@
 use super::*;
 
+/// A policy, how three members end, what is to be done after each, and how the group ends.
+type Case<'a> = (&'a str, [&'a str; 3], [&'a [&'a str]; 3], &'a str);
+
 /// How a step ended: its number, its round, its state, and the name and the value of a field.
 type Step<'a> = (u32, u32, &'a str, &'a str, &'a str);
 
@@ -189,7 +192,7 @@ fn outcome_of_another_round_or_node_has_no_effect() {
 #[test]
 fn policy_says_when_a_group_ends_and_how() {
     // The policy, what becomes of each member, what is to be done after each, and how the group ends.
-    let cases: [(&str, [&str; 3], [&[&str]; 3], &str); 8] = [
+    let cases: [Case<'_>; 8] = [
         ("a", [DONE, DONE, DONE], [&[], &[], &["e0"]], DONE),
         ("a", ["dead", DONE, DONE], [&[], &[], &["e0"]], "dead"),
         ("a", [DONE, DONE, "expired"], [&[], &[], &["e0"]], "dead"),

@@ -136,10 +136,11 @@ local function has_record(key)
   return type(redis.pcall('HGET', key, 'state')) == 'string'
 end
 
--- Records that an unfinished call changed its state, with further fields and their values.
+-- Records that an unfinished call changed its state, with further fields and their values. A flow may have ended while
+-- its message is still with a worker that died.
 local function note_state(queue, id, state, ...)
   local key = record_of(queue, id)
-  if has_record(key) then
+  if has_record(key) and not redis.pcall('HGET', key, 'ended') then
     redis.pcall('HSET', key, 'state', state, ...)
     redis.pcall('PEXPIRE', key, LIFE)
   end
