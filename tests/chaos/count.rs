@@ -128,7 +128,7 @@ impl Count {
             row("scheduled", dues.len().to_string()),
             row("not sent, since another held the lock", sum(|sent| sent.held)),
             row("cancelled while they waited", sum(|sent| sent.dropped)),
-            row("flows of four steps", sum(|sent| sent.flows)),
+            row("flows of four steps", sum(|sent| sent.flows.len())),
             early,
             beside,
             row("could not start, because Redis could not be reached", faults.could_not_start.to_string()),
@@ -206,7 +206,8 @@ pub(crate) fn without_end(fleet: &Fleet, sent: &[(&'static str, Sent)]) -> Vec<S
     let mut redis = fleet.server.connection();
     let queue = OURS.parse().expect("a name");
     let mut without = Vec::new();
-    for (_, id) in sent.iter().flat_map(|(_, sent)| &sent.kept) {
+    let kept = sent.iter().flat_map(|(_, sent)| sent.kept.iter().map(|(_, id)| id).chain(&sent.flows));
+    for id in kept {
         let record = delayed::__private::protocol::keys::record(&queue, *id);
         let state: Option<String> = redis.hget(record, "state").expect("Redis is there");
         if !matches!(state.as_deref(), Some("succeeded" | "cancelled")) {
