@@ -139,7 +139,7 @@ impl Count {
             row("not sent, since another held the lock", sum(|sent| sent.held)),
             row("cancelled while they waited", sum(|sent| sent.dropped)),
             row("limited, and ordered", format!("{limited}, and {ordered}")),
-            row("flows of four steps", sum(|sent| sent.flows)),
+            row("flows of four steps", sum(|sent| sent.flows.len())),
             early,
             beside,
             beyond,
@@ -219,7 +219,8 @@ pub(crate) fn without_end(fleet: &Fleet, sent: &[(&'static str, Sent)]) -> Vec<S
     let mut redis = fleet.server.connection();
     let queue = OURS.parse().expect("a name");
     let mut without = Vec::new();
-    for (_, id) in sent.iter().flat_map(|(_, sent)| &sent.kept) {
+    let kept = sent.iter().flat_map(|(_, sent)| sent.kept.iter().map(|(_, id)| id).chain(&sent.flows));
+    for id in kept {
         let record = delayed::__private::protocol::keys::record(&queue, *id);
         let state: Option<String> = redis.hget(record, "state").expect("Redis is there");
         if !matches!(state.as_deref(), Some("succeeded" | "cancelled")) {

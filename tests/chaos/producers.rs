@@ -58,8 +58,8 @@ pub(crate) struct Sent {
     /// How many were not sent, since another held their lock, and how many were cancelled while they waited.
     pub(crate) held: usize,
     pub(crate) dropped: usize,
-    /// How many flows were acknowledged.
-    pub(crate) flows: usize,
+    /// Flows that were acknowledged: their records are to say in the end that they succeeded.
+    pub(crate) flows: Vec<CallId>,
 }
 
 pub(crate) struct Producers {
@@ -243,8 +243,7 @@ fn flows(client: &Client, first: u64, stop: &AtomicBool) -> Sent {
         let flow = group((n..n + 3).map(step)).at_most(2).then(step(n + 3)).into_flow();
         let fate = match client.enqueue_blocking(flow.call().keep(KEEP)) {
             Ok(handle) => {
-                sent.kept.extend(handle.id().map(|id| (n + 3, id)));
-                sent.flows += 1;
+                sent.flows.extend(handle.id());
                 &mut sent.acknowledged
             }
             Err(error) if error.may_have_been_applied() => &mut sent.uncertain,
