@@ -43,7 +43,7 @@ fn worker_without_a_right_loses_no_call_and_goes_on() {
         site.allow(&["resetkeys", keys, right]);
         site.enqueue(calls());
         wait::until("a refusal, or all to be done without that right", PATIENCE, || {
-            worker.printed().contains("give it the right") || site.trial.left() == (0, 0)
+            worker.printed().contains("lacks a permission") || site.trial.left() == (0, 0)
         });
         site.allow(&["~*", "+@all"]);
         site.trial.wait_runs(40);
