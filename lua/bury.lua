@@ -45,6 +45,11 @@ if not message or not before then
   redis.call('HSET', KEYS[2], 'seq', seq)
   return { message and -1 or 0, 0, '' }
 end
+local options, queue = options_of(message), string.sub(KEYS[3], 1, -6)
+refused = outbox_error(queue, options)
+if refused then
+  return refused
+end
 -- Written before the field is removed, so that a refused dead letter loses nothing.
 local letter = { 'message', message, 'reason', ARGV[5], 'detail', ARGV[6], 'attempt', ARGV[7], 'worker', ARGV[8] }
 if ARGV[9] ~= '' then
@@ -57,9 +62,7 @@ local id = redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[3], '*', unpack(letter))
 redis.call('HDEL', KEYS[1], ARGV[2])
 redis.call('HDEL', KEYS[4], redis.sha1hex(message))
 redis.call('HSET', KEYS[2], 'seq', seq)
-local options = options_of(message)
 if options then
-  local queue = string.sub(KEYS[3], 1, -6)
   redis.pcall('ZREM', queue .. '_cancelled', options.i)
   note_end(queue, options, now[1] * 1000 + math.floor(now[2] / 1000),
     ARGV[5] == 'expired' and ARGV[5] or 'dead', 'reason', ARGV[5], 'error', ARGV[6], 'attempt', ARGV[7], 'letter', id,

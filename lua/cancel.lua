@@ -33,9 +33,13 @@ for i = 3, #ARGV do
   local message = redis.call('HGET', KEYS[2], id)
   local record = redis.pcall('HGET', record_of(queue, id), 'state')
   local state = type(record) == 'string' and record or ''
+  local options = message and options_of(message) or {}
+  local refused = outbox_error(queue, options)
+  if refused then
+    return refused
+  end
   redis.call('ZREM', KEYS[1], 'c' .. id)
   if redis.call('HDEL', KEYS[2], id) == 1 then
-    local options = options_of(message) or {}
     options.i = id
     state = state == 'retrying' and state or 'scheduled'
     redis.pcall('ZREM', KEYS[3], id) -- of a cancellation before this one

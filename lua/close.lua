@@ -24,12 +24,14 @@ if not keep or state then
 end
 local now, call = now_ms(), { i = ARGV[2], s = tonumber(keep) }
 call.u = redis.call('HGET', KEYS[1], 'lock')
-redis.call('HSET', KEYS[1], 'state', ARGV[3], 'ended', now)
+redis.call('HDEL', KEYS[2], ' ') -- nobody's field: the first write needs no memory, and the last one is allowed
+redis.call('ZADD', KEYS[3], 'XX', 0, ' ')
+redis.call('PEXPIRE', KEYS[1], call.s) -- what may be refused comes before what cannot be done again
 redis.call('HSETNX', KEYS[1], 'o0', ARGV[3])
+redis.call('HSET', KEYS[1], 'state', ARGV[3], 'ended', now)
 if ARGV[3] == 'cancelled' then
   redis.call('HSET', KEYS[2], ARGV[2] .. 'x' .. struct.pack('>I4', 0), now)
 end
-redis.call('PEXPIRE', KEYS[1], call.s)
 redis.call('ZADD', KEYS[3], now + call.s, ARGV[2])
 note_end(ARGV[1], call, now, ARGV[3], unpack(ARGV, 4))
 return 1

@@ -28,13 +28,18 @@ local refused = out_of_order(KEYS[2], seq)
 if refused then
   return refused
 end
-local wire_ids = {}
+local wire_ids, step = {}, nil
 for i = FIRST, #ARGV, FIELDS do
   wire_ids[#wire_ids + 1] = ARGV[i]
+  step = ARGV[i + 4] ~= '' and { m = ARGV[i + 4] } or step
 end
 local messages = redis.call('HMGET', KEYS[1], unpack(wire_ids))
 local suspects = redis.call('HLEN', KEYS[3])
 redis.call('HDEL', KEYS[1], ' ') -- nobody's field: the first write needs no memory, and the last one is allowed
+refused = outbox_error(ARGV[2], step)
+if refused then
+  return refused
+end
 local now, owned, ids = now_ms(), {}, {}
 for place, message in ipairs(messages) do
   owned[place] = message and 1 or 0

@@ -7,7 +7,8 @@
 --
 -- KEYS[1]  flow    HASH  its tree and what is known of it: `n` and the number of a node -> what it is, `o` -> how it
 --                        ended, `v` -> its result, `r` -> why it failed, `g` -> its round, `k` -> how many members of a
---                        group have ended, `b` -> how many of them failed; `done`: how many steps have ended
+--                        group have ended, `b` -> how many of them failed, `w` -> how many of its first ones were
+--                        let begin, if that is not as many as may run at a time; `done`: how many steps have ended
 -- KEYS[2]  outbox  HASH  what is to be done -> since when, in milliseconds since 1970
 -- ARGV[1]  id    of the flow (16 bytes)
 -- ARGV[…]  for each step, at most 100: its number, its round, the state in which it ended, and the name and the value of a
@@ -21,7 +22,7 @@
 local FIRST, FIELDS = 2, 5
 local id, now, todo = ARGV[1], now_ms(), {}
 local on_error = redis.call('HGET', KEYS[1], 'on_error')
-redis.call('HLEN', KEYS[2])
+redis.call('HDEL', KEYS[2], ' ') -- nobody's field: the first write needs no memory, and the last one is allowed
 
 -- Notes that something is to be done with a node.
 local function note(letter, number)
@@ -34,6 +35,18 @@ end
 -- and the policy of a group.
 local function node_of(number)
   return cmsgpack.unpack(redis.call('HGET', KEYS[1], 'n' .. number))
+end
+
+-- Lets the next member of a group begin, past those that succeeded before the flow was reopened.
+local function let_next_begin(group, first, count, most)
+  local place = tonumber(redis.call('HGET', KEYS[1], 'w' .. group) or most)
+  while place < count and redis.call('HEXISTS', KEYS[1], 'o' .. first + place) == 1 do
+    place = place + 1
+  end
+  if place < count then
+    redis.call('HSET', KEYS[1], 'w' .. group, place + 1)
+    note('o', first + place)
+  end
 end
 
 -- Carries the outcome of a node to those above it.
@@ -58,8 +71,8 @@ local function climb(number, ok)
           note('x', parent)
         end
       elseif ended < count then
-        if most > 0 and most + ended <= count then
-          note('o', first + most + ended - 1)
+        if most > 0 then
+          let_next_begin(parent, first, count, most)
         end
         return
       else
@@ -78,23 +91,23 @@ end
 for i = FIRST, #ARGV, FIELDS do
   local number, round, state, field, value = unpack(ARGV, i, i + FIELDS - 1)
   local known, of_round = unpack(redis.call('HMGET', KEYS[1], 'n' .. number, 'g' .. number))
-  if known and (of_round or '0') == round then
-    local is_over = redis.call('HEXISTS', KEYS[1], 'o0') == 1
-    if redis.call('HSETNX', KEYS[1], 'o' .. number, state) == 1 then
-      local ok = state == 'succeeded'
-      if field ~= '' then
-        redis.call('HSET', KEYS[1], (field == 'result' and 'v' or 'r') .. number, value)
+  if known and (of_round or '0') == round and redis.call('HEXISTS', KEYS[1], 'o' .. number) == 0 then
+    local is_over, ok = redis.call('HEXISTS', KEYS[1], 'o0') == 1, state == 'succeeded'
+    local is_step = number ~= on_error and string.find(known, '^.\161s')
+    redis.call('HINCRBY', KEYS[1], 'done', 0) -- fails before anything counts if this user lacks the right
+    redis.call('HSET', KEYS[1], 'o' .. number, state)
+    if field ~= '' then
+      redis.call('HSET', KEYS[1], (field == 'result' and 'v' or 'r') .. number, value)
+    end
+    if is_step then
+      redis.call('HINCRBY', KEYS[1], 'done', 1)
+    end
+    if number ~= on_error then
+      if not ok and redis.call('HEXISTS', KEYS[1], 'failed') == 0 then
+        redis.call('HSET', KEYS[1], 'failed', number)
       end
-      if number ~= on_error then
-        if not ok then
-          redis.call('HSETNX', KEYS[1], 'failed', number)
-        end
-        if string.find(known, '^.\161s') then
-          redis.call('HINCRBY', KEYS[1], 'done', 1)
-        end
-        if not is_over then
-          climb(tonumber(number), ok)
-        end
+      if not is_over then
+        climb(tonumber(number), ok)
       end
     end
   end

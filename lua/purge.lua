@@ -24,7 +24,7 @@ local STEP = 100 -- messages that are read at a time
 local waiting = redis.call('LLEN', KEYS[1])
 local has_tokens = KEYS[1] == ARGV[2]
 local tokens = redis.call('LLEN', KEYS[2])
-local count = math.min(tonumber(ARGV[1]), waiting)
+local count, refused = math.min(tonumber(ARGV[1]), waiting), nil
 local digests = redis.call('HKEYS', KEYS[3])
 if count > 0 then
   for _, digest in ipairs(digests) do
@@ -34,12 +34,20 @@ if count > 0 then
   end
   local now = now_ms()
   for first = 0, count - 1, STEP do
-    for _, message in ipairs(redis.call('LRANGE', KEYS[1], first, math.min(first + STEP, count) - 1)) do
+    for place, message in ipairs(redis.call('LRANGE', KEYS[1], first, math.min(first + STEP, count) - 1)) do
       local options = options_of(message)
+      refused = outbox_error(ARGV[2], options)
+      if refused then -- those before it are dropped
+        count = first + place - 1
+        break
+      end
       if options then
         redis.pcall('ZREM', ARGV[2] .. '_cancelled', options.i)
         note_end(ARGV[2], options, now, 'cancelled', 'by', 'purge')
       end
+    end
+    if refused then
+      break
     end
   end
   redis.call('LTRIM', KEYS[1], count, -1)
@@ -48,4 +56,4 @@ local surplus = tokens - (waiting - count)
 if has_tokens and count > 0 and surplus > 0 then -- LREM takes a 0 for all
   redis.call('LREM', KEYS[2], math.min(surplus, count), '1')
 end
-return count
+return refused or count

@@ -7,8 +7,9 @@
 -- the death counts for these bytes: once, however many slots held them, and once for processes that died together,
 -- whose slots one sweep finds. From the second death on, messages with these bytes are suspects, and a worker runs
 -- each alone. Only a death in such a run counts against that call itself. A call with enough such deaths is buried;
--- if the key of the dead letters holds another type, it stays where it is. The data about a call moves with it from
--- the slot to the head of the queue, where the next claim finds it: equal messages differ only by their positions. A
+-- if the key of the dead letters holds another type, or the outbox cannot take the outcome of a step of a flow, it stays
+-- where it is. The data about a call moves with it from the slot to the head of the queue, where the next claim finds
+-- it: equal messages differ only by their positions. A
 -- count without a new death for a long time is forgotten, even if its message went unseen, as in a worker of another
 -- implementation: each call checks some of the counts. Values of another program under the keys of deaths or dead
 -- letters stay.
@@ -134,8 +135,8 @@ for i = 1, #slots, step do
       calls, own, ran = without_slot(calls, slot_of(id))
     end
     own = tonumber(own) + (ran and 1 or 0)
-    local is_over = ran and own >= max_deaths
-    if is_over and not may_bury then
+    local is_over, options = ran and own >= max_deaths, options_of(message)
+    if is_over and (not may_bury or outbox_error(KEYS[1], options)) then
       unburied = unburied + 1
     else
       dead[#dead + 1] = id
@@ -168,7 +169,6 @@ for i = 1, #slots, step do
         requeued = requeued + 1
       end
       redis.call('HDEL', KEYS[3], id) -- last, so that nothing is lost
-      local options = options_of(message)
       if options and is_over then
         note_end(KEYS[1], options, now, 'dead', 'reason', 'lost', 'letter', buried[#buried])
       elseif options then

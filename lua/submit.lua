@@ -76,6 +76,10 @@ end
 local function bury_oldest()
   local message = redis.call('LINDEX', KEYS[1], 0)
   local options = options_of(message)
+  local refused = outbox_error(KEYS[1], options)
+  if refused then
+    return refused
+  end
   local marks, detail = KEYS[1] .. '_cancelled', waiting .. ' calls waited in its queue: a newer one took its place'
   local is_marked, letter = options and type(redis.pcall('ZSCORE', marks, options.i)) == 'string', nil
   if not is_marked then -- before the message goes, so that a letter that is refused loses nothing

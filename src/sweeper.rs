@@ -430,7 +430,8 @@ impl Sweeper {
                     key = keys.dead,
                     messages = swept.unburied,
                     repeated,
-                    hint = "the key is not a stream: rename or delete it",
+                    outbox = keys.outbox,
+                    hint = "the key is not a stream, or the outbox cannot be written: rename or delete it",
                     "messages cannot be buried"
                 );
             }

@@ -117,10 +117,18 @@ fn run(faults: &mut Faults) -> (Count, Duration) {
 /// The descriptors that a worker has for each of its children.
 const OF_A_CHILD: usize = 4;
 
-/// Waits until nothing waits, is owned or is scheduled.
+/// Waits until nothing waits, is owned, is scheduled or is to be delivered.
 fn wait_settled(fleet: &Fleet) -> Result<(), String> {
     let mut redis = fleet.server.connection();
     wait::or_last(PATIENCE, || {
+        // At one instant: the end of a step is in the outbox before the next one waits.
+        let key = |suffix: &str| format!("{}{suffix}", fleet::OURS);
+        let mut pipe = redis::pipe();
+        pipe.atomic().llen(key("")).hlen(key("_processing")).hlen(key("_later")).hlen(key("_outbox"));
+        let ours: Vec<u64> = pipe.query(&mut redis).unwrap();
+        if ours != [0; 4] {
+            return Err(format!("not at rest after {PATIENCE:?}: {ours:?} in the queue and the outbox"));
+        }
         let keys = [fleet::OURS, fleet::MIXED].map(|queue| support::redis::snapshot(&mut redis, queue));
         let rest = keys.iter().all(|it| {
             it.waiting.is_empty() && it.processing.is_empty() && it.later.is_empty() && it.tokens == 0
@@ -169,8 +177,13 @@ fn grown(before: &[(String, usize)], after: &[(String, usize)]) -> Vec<String> {
     if names(before) != names(after) {
         return vec![format!("other witnesses than before: {before:?}, {after:?}")];
     }
-    // A pool forks a child when it needs one, so it may have one more than at first.
-    let room = |name: &str| if name.starts_with("prefork") && !name.contains('\'') { OF_A_CHILD } else { 0 };
+    // A pool forks a child when it needs one, so it may have one more than at first. The first flow that a worker begins opens
+    // the connection of the client of its tasks.
+    let room = |name: &str| match (name.contains('\''), name.starts_with("prefork")) {
+        (true, _) => 0,
+        (false, true) => OF_A_CHILD + 1,
+        (false, false) => 1,
+    };
     let pairs = before.iter().zip(after).filter(|(before, after)| after.1 > before.1 + room(&before.0));
     pairs
         .map(|(before, after)| format!("{} has {} descriptors, had {}", after.0, after.1, before.1))

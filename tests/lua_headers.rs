@@ -7,7 +7,7 @@ use delayed::__private::script_text;
 use crate::support::root;
 
 /// What may be unpacked, and why it is small enough: Lua's stack takes 8000 values.
-const UNPACKED: [(&str, &str, &str); 23] = [
+const UNPACKED: [(&str, &str, &str); 30] = [
     ("acquire", "wake_next(KEYS[3], KEYS[4], most - held, now)", "at most 100"),
     ("balance", "tokens", "1000 at a time"),
     ("bury", "letter", "six fields"),
@@ -16,10 +16,17 @@ const UNPACKED: [(&str, &str, &str); 23] = [
     ("claim", "ARGV, BEFORE_IDS + 1, behind", "wire ids, at most 1000"),
     ("claim", "over", "at most as many as wire ids, and one more"),
     ("claim", "fields", "two for each wire id, and two more"),
-    ("finish", "ARGV, at + 1, at + 7", "what belongs to one call"),
-    ("finish", "ARGV, more, at + 8", "one field"),
+    ("finish", "ARGV, at + 1, at + 8", "what belongs to one call"),
+    ("finish", "ARGV, more, at + 9", "one field"),
     ("finish", "wire_ids", "at most 100"),
     ("finish", "ids", "at most 100"),
+    ("close", "redis.call('HMGET', KEYS[1], 'keep', 'state')", "two fields"),
+    ("close", "ARGV, 4", "two fields of a record"),
+    ("join", "redis.call('HGET', KEYS[1], 'n' .. number)", "what belongs to one node"),
+    ("join", "above, 4, 7", "what belongs to one node"),
+    ("join", "ARGV, i, i + FIELDS - 1", "what belongs to one step"),
+    ("join", "redis.call('HMGET', KEYS[1], 'n' .. number, 'g' .. number)", "two fields"),
+    ("reopen", "redis.call('HMGET', KEYS[1], 'state', 'round')", "two fields"),
     ("promote", "ids, done + 1, last", "100 at a time"),
     ("promote", "members, done + 1, last", "100 at a time"),
     ("promote", "messages", "100 at a time"),

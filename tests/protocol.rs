@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests may die as tests do")]
 
 mod wire {
+    mod flows;
     mod go;
     mod hostile;
     mod ids;

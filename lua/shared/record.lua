@@ -47,10 +47,11 @@ local function has_record(key)
   return type(redis.pcall('HGET', key, 'state')) == 'string'
 end
 
--- Records that an unfinished call changed its state, with further fields and their values.
+-- Records that an unfinished call changed its state, with further fields and their values. A flow may have ended while
+-- its message is still with a worker that died.
 local function note_state(queue, id, state, ...)
   local key = record_of(queue, id)
-  if has_record(key) then
+  if has_record(key) and not redis.pcall('HGET', key, 'ended') then
     redis.pcall('HSET', key, 'state', state, ...)
     redis.pcall('PEXPIRE', key, LIFE)
   end
@@ -72,6 +73,19 @@ local function next_in_order(queue, lock)
     end
     note_state(queue, options.i, 'waiting', 'limit', '')
   end
+end
+
+-- Returns the error with which the outbox would refuse the outcome of this call, if it is a step of a flow. Asked before
+-- the call ends: without its outcome, its flow would wait for ever.
+local function outbox_error(queue, call)
+  if not (call and call.m) then
+    return nil
+  end
+  local outbox = queue .. '_outbox'
+  local reply = redis.pcall('HDEL', outbox, ' ') -- nobody's field
+  reply = type(reply) == 'number' and redis.pcall('HSET', outbox, ' ', '') or reply
+  reply = type(reply) == 'number' and redis.pcall('HDEL', outbox, ' ') or reply
+  return type(reply) == 'table' and reply or nil
 end
 
 -- Records that a call has ended, notifies its waiters, frees its lock unless that holds for a fixed time, so that the

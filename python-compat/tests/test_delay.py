@@ -12,8 +12,9 @@ import pytest
 import redis
 from delayed.queue import Queue as OriginalQueue
 
-from delayed_compat import InvalidTaskError, Queue, RustTask
+from delayed_compat import InvalidTaskError, Queue, RustStep, RustTask, chain
 from delayed_compat import delayed as decorate_for
+from delayed_compat.flow import task_for
 from faces import AsyncFace
 
 
@@ -63,6 +64,19 @@ def test_a_rust_task_is_called_by_delay(conn: redis.Redis, queue: Queue) -> None
     assert waiting(conn) == [expected]
     decorate(add, path="demo::tasks::add").delay(1, 2)
     assert waiting(conn)[1:] == [RustTask("demo::tasks::add", (1, 2)).serialize()]
+
+
+def test_a_decorated_rust_task_makes_parts_of_flows(conn: redis.Redis, queue: Queue) -> None:
+    rust_add = decorate_for(queue)(add, path="demo::tasks::add", retry=3)
+    call, step = rust_add.call(1, b=2), rust_add.step(path=5, make=6)
+    assert (call.queue, step.queue, type(call), type(step)) == ("mail", "mail", RustTask, RustStep)
+    expected = RustTask("demo::tasks::add", (1,), {"b": 2}, 3, queue="mail")
+    steps = RustStep("demo::tasks::add", (), {"path": 5, "make": 6}, 3)
+    flows = [chain(call, step), chain(expected, steps)]
+    first, second = (msgpack.unpackb(task_for(flow, "mail")._message())[1] for flow in flows)  # type: ignore[union-attr]
+    assert first == second
+    queue.enqueue(call)
+    assert waiting(conn) == [expected.serialize()]
 
 
 def test_options_of_a_rust_task_are_those_of_each_call(conn: redis.Redis, queue: Queue) -> None:

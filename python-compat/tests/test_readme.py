@@ -16,15 +16,16 @@ def test_the_programs_of_the_readme_run(
     conn: redis.Redis, redis_socket: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 8
+    assert len(blocks) == 10
     shared: dict[str, Any] = {"__name__": "readme"}
     for block in blocks:
         here = block.replace("Redis()", f"Redis(unix_socket_path={str(redis_socket)!r})")
         exec(compile(here, str(README), "exec"), shared)
-    # add, send, charge, index; a bulk; two of decorated functions; another bulk, and charge
-    assert conn.llen("mail") == conn.llen("mail_noti") == 4 + 2500 + 2 + 10 + 1
+    # add, send, charge, index; flow, sync; a bulk; two of decorated functions; another bulk, charge
+    assert conn.llen("mail") == conn.llen("mail_noti") == 4 + 2 + 2500 + 2 + 10 + 1
     assert conn.hlen("mail_later") == 2
     first, *others = capsys.readouterr().out.splitlines()
     assert first.endswith(" scheduled")
     held = "Held(state=<CallState.WAITING: 'waiting'>)"
-    assert others == ["waiting", "True", f"False {held} True", "waiting"]
+    assert others == ["waiting", "True", f"False {held} True", "waiting", "waiting"]
+    assert conn.hget("{delayed:github}:policy", "concurrency") == b"4"

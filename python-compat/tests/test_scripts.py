@@ -11,9 +11,10 @@ import pytest
 LUA = Path(__file__).parents[2] / "lua"
 
 
-@pytest.mark.parametrize(
-    "name", ["schedule.lua", "submit.lua", "cancel.lua", "kill.lua", "define.lua"]
-)
+SCRIPTS = ["cancel", "close", "define", "kill", "schedule", "submit", "unpark", "wake"]
+
+
+@pytest.mark.parametrize("name", [f"{name}.lua" for name in SCRIPTS])
 def test_a_script_is_that_of_the_rust_library(name: str) -> None:
     ours = (files("delayed_compat") / "lua" / name).read_text(encoding="utf-8")
     assert ours == spliced(name), (

@@ -9,6 +9,8 @@ use crate::broker::error::BrokerError;
 use crate::broker::flow_keys::FlowKeys;
 use crate::broker::script::milliseconds;
 use crate::broker::transitions::ToDo;
+use crate::broker::wrong_key;
+use crate::crash;
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{Head, Reader};
 use crate::protocol::flow::{FlatNode, Member};
@@ -183,7 +185,10 @@ impl Broker {
         }
         let mut command = redis::cmd("HDEL");
         command.arg(&keys.outbox).arg(names);
-        self.read("deliveries", &command).await
+        crash::point("drop_deliveries", "before");
+        let dropped = self.read("deliveries", &command).await;
+        crash::point("drop_deliveries", "replied");
+        dropped
     }
 
     /// Writes nodes of a flow: each with its number, and its step if it is one. Writing them again changes nothing.
@@ -202,7 +207,7 @@ impl Broker {
             }
         }
         pipe.cmd("PEXPIRE").arg(&keys.flow).arg(milliseconds(LIFE));
-        self.change(&pipe).await
+        self.change("write_nodes", keys, &pipe).await
     }
 
     /// Notes that all nodes of a flow are written, and lists the flow.
@@ -227,7 +232,7 @@ impl Broker {
         pipe.cmd("ZREMRANGEBYSCORE").arg(&keys.home.flows).arg("-inf").arg(now_ms);
         pipe.cmd("ZADD").arg(&keys.home.flows).arg(now_ms + milliseconds(LIFE)).arg(&keys.id.as_bytes()[..]);
         pipe.cmd("ZREMRANGEBYRANK").arg(&keys.home.flows).arg(0).arg(-MOST_LISTED - 1);
-        self.change(&pipe).await
+        self.change("begin_flow", keys, &pipe).await
     }
 
     /// What is known of a flow; `None` if it has not begun, or is forgotten.
@@ -305,10 +310,14 @@ impl Broker {
         self.fields(keys, numbers, &["v"]).await
     }
 
-    /// How many members of a group have ended.
-    pub(crate) async fn ended_members(&self, keys: &FlowKeys, group: u32) -> Result<u32, BrokerError> {
-        let values = self.fields(keys, &[group], &["k"]).await?;
-        Ok(values.first().and_then(|value| number(value.as_ref())).unwrap_or(0))
+    /// How many of the first members of a group were let begin, if that is not as many as may run at a time.
+    pub(crate) async fn begun_members(
+        &self,
+        keys: &FlowKeys,
+        group: u32,
+    ) -> Result<Option<u32>, BrokerError> {
+        let values = self.fields(keys, &[group], &["w"]).await?;
+        Ok(values.first().and_then(|value| number(value.as_ref())))
     }
 
     /// These fields of nodes, in the order of the nodes.
@@ -331,24 +340,6 @@ impl Broker {
         self.read("flow", &command).await
     }
 
-    /// Forgets how nodes of a reopened flow ended, and sets what is known of others.
-    #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
-    pub(crate) async fn rewrite_nodes(
-        &self,
-        keys: &FlowKeys,
-        dropped: &[String],
-        set: &[(String, String)],
-    ) -> Result<(), BrokerError> {
-        let mut pipe = redis::pipe();
-        if !dropped.is_empty() {
-            pipe.cmd("HDEL").arg(&keys.flow).arg(dropped);
-        }
-        if !set.is_empty() {
-            pipe.hset_multiple(&keys.flow, set);
-        }
-        if pipe.is_empty() { Ok(()) } else { self.change(&pipe).await }
-    }
-
     /// The ids of up to `count` flows of a queue, without the first `start`, those that are kept longest first.
     #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
     pub(crate) async fn flow_ids(
@@ -364,11 +355,22 @@ impl Broker {
         Ok(ids.into_iter().filter_map(call).collect())
     }
 
-    async fn change(&self, pipe: &redis::Pipeline) -> Result<(), BrokerError> {
+    async fn change(
+        &self,
+        op: &'static str,
+        keys: &FlowKeys,
+        pipe: &redis::Pipeline,
+    ) -> Result<(), BrokerError> {
+        crash::point(op, "before");
         let replies: RedisResult<Vec<Value>> = pipe.query_async(&mut self.commands.clone()).await;
+        crash::point(op, "replied");
         let replies = replies.map_err(|error| BrokerError::from_redis("flow", &error))?;
         match replies.into_iter().map(Value::extract_error).find_map(Result::err) {
-            Some(error) => Err(BrokerError::from_redis("flow", &error)),
+            Some(error) => {
+                let types = [(keys.flow.as_str(), "hash"), (keys.home.flows.as_str(), "zset")];
+                let error = BrokerError::from_redis("flow", &error);
+                Err(wrong_key::named(error, &types, &mut self.commands.clone()).await)
+            }
             None => Ok(()),
         }
     }

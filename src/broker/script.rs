@@ -177,7 +177,9 @@ impl Script {
             Err(error) => self.failed(call.command(), &error),
         };
         let queue = queue_of(call.command()).unwrap_or_default();
-        let keys = keys_of(call.command());
+        // A script that ends a step of a flow uses the outbox without being given its key.
+        let outbox = format!("{queue}_outbox");
+        let keys = keys_of(call.command()).chain([outbox.as_str()]);
         let keys: Vec<_> = keys.filter_map(|key| Some((key, expected_type(key, queue)?))).collect();
         Err(named(error, &keys, connection).await)
     }

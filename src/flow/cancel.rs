@@ -48,10 +48,11 @@ impl Flows {
     /// Cancels the steps of a node that have begun and not ended.
     pub(super) async fn cancel_steps(&self, keys: &FlowKeys, number: u32) -> Result<(), BrokerError> {
         let Some(state) = self.broker.nodes(keys, &[number]).await?.pop().flatten() else { return Ok(()) };
-        let mut walk = match state.ended {
-            Some(_) if state.node.count > 0 => Walk::of_parts(&state),
-            _ => Walk::of_node(number),
-        };
+        if state.ended.is_none() {
+            // The flow was reopened since.
+            return Ok(());
+        }
+        let mut walk = Walk::of_parts(&state);
         let by = format!("flow {}", keys.id);
         while let Some(found) = self.next(keys, &mut walk).await? {
             let numbers: Vec<u32> = found.steps.iter().map(|(number, _)| *number).collect();

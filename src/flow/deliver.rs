@@ -46,15 +46,16 @@ impl Flows {
     /// Delivers what has been in the outbox of a queue for a while. Returns how many entries that were.
     #[cfg_attr(not(feature = "sweeper"), allow(dead_code))]
     pub(crate) async fn sweep(&self, keys: &QueueKeys, now_ms: u64) -> Result<u64, BrokerError> {
-        let (mut cursor, mut count) = (0, 0);
+        let (mut cursor, mut count, mut failed) = (0, 0, Ok(()));
         loop {
             let (next, names) =
                 self.broker.old_deliveries(keys, cursor, now_ms.saturating_sub(OLD_MS)).await?;
-            self.deliver(keys, &names).await?;
+            // One flow that cannot go on does not keep others from it.
+            failed = failed.and(self.deliver(keys, &names).await);
             count += names.len() as u64;
             cursor = next;
             if cursor == 0 {
-                return Ok(count);
+                return failed.map(|()| count);
             }
         }
     }

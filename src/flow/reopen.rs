@@ -9,9 +9,10 @@ use crate::protocol::flow::Kind;
 /// How many changes go into one request.
 const CHANGES: usize = 1000;
 
-/// What is forgotten and set before a flow goes on.
+/// What is forgotten and set before a flow goes on in a new round.
 #[derive(Default)]
 struct Changes {
+    round: u32,
     dropped: Vec<String>,
     set: Vec<(String, String)>,
     /// Steps that run again.
@@ -19,9 +20,17 @@ struct Changes {
 }
 
 impl Changes {
-    fn run_again(&mut self, step: u32, round: u32) {
+    fn run_again(&mut self, step: u32) {
         self.dropped.extend(["o", "v", "r"].map(|letter| format!("{letter}{step}")));
-        self.set.push((format!("g{step}"), round.to_string()));
+        self.set.push((format!("g{step}"), self.round.to_string()));
+    }
+}
+
+/// How many members of a group may run at a time; `None`: all.
+fn at_most(kind: Kind) -> Option<u32> {
+    match kind {
+        Kind::Group { at_most, .. } if at_most > 0 => Some(at_most),
+        _ => None,
     }
 }
 
@@ -32,11 +41,11 @@ impl Flows {
         if round == 0 {
             return Ok(None);
         }
-        let mut changes = Changes::default();
-        let is_complete = self.forget(keys, 0, round, &mut changes).await?;
+        let mut changes = Changes { round, ..Changes::default() };
+        let is_complete = self.forget(keys, 0, &mut changes).await?;
         // What runs if the flow fails may run once more.
         if let Some(number) = self.broker.flow(keys).await?.and_then(|info| info.on_error) {
-            changes.run_again(number, round);
+            changes.run_again(number);
         }
         if let Some(info) = self.broker.flow(keys).await? {
             let done = u64::from(info.steps).saturating_sub(changes.steps);
@@ -46,13 +55,9 @@ impl Flows {
         if self.broker.reopen(keys, round).await? == 0 {
             return Ok(None);
         }
-        let mut to_do = vec![ToDo { flow: keys.id, kind: ToDoKind::Open, number: 0 }];
-        if is_complete {
-            // It was cancelled between the end of its last step and its own.
-            self.broker.rewrite_nodes(keys, &[], &[("o0".to_owned(), "succeeded".to_owned())]).await?;
-            to_do.push(ToDo { flow: keys.id, kind: ToDoKind::Close, number: 0 });
-        }
-        self.carry_out(keys, to_do).await?;
+        // Complete: it was cancelled between the end of its last step and its own.
+        let kind = if is_complete { ToDoKind::Close } else { ToDoKind::Open };
+        self.carry_out(keys, vec![ToDo { flow: keys.id, kind, number: 0 }]).await?;
         Ok(Some(changes.steps))
     }
 
@@ -61,7 +66,6 @@ impl Flows {
         &'a self,
         keys: &'a FlowKeys,
         number: u32,
-        round: u32,
         changes: &'a mut Changes,
     ) -> BoxFuture<'a, Result<bool, BrokerError>> {
         Box::pin(async move {
@@ -75,20 +79,26 @@ impl Flows {
                 self.write_changes(keys, changes).await?;
             }
             let (first, count) = (state.node.first, state.node.count);
-            let mut succeeded = 0;
+            let (mut succeeded, mut begin) = (0, 0);
             match state.node.kind {
                 Kind::Step => {
                     changes.steps += 1;
-                    changes.run_again(number, round);
+                    changes.run_again(number);
                     return Ok(false);
                 }
                 Kind::Chain | Kind::Group { .. } => {
-                    for part in first..first + count {
-                        succeeded += u32::from(self.forget(keys, part, round, changes).await?);
+                    for place in 0..count {
+                        succeeded += u32::from(self.forget(keys, first + place, changes).await?);
+                        if at_most(state.node.kind).is_some_and(|most| place + 1 - succeeded <= most) {
+                            begin = place + 1;
+                        }
                     }
                 }
             }
             if matches!(state.node.kind, Kind::Group { .. }) {
+                if at_most(state.node.kind).is_some() {
+                    changes.set.push((format!("w{number}"), begin.to_string()));
+                }
                 changes.set.push((format!("k{number}"), succeeded.to_string()));
                 changes.set.push((format!("b{number}"), "0".to_owned()));
             }
@@ -102,6 +112,7 @@ impl Flows {
 
     async fn write_changes(&self, keys: &FlowKeys, changes: &mut Changes) -> Result<(), BrokerError> {
         let (dropped, set) = (std::mem::take(&mut changes.dropped), std::mem::take(&mut changes.set));
-        self.broker.rewrite_nodes(keys, &dropped, &set).await
+        // The last step finds out if another caller has begun a round since.
+        self.broker.rewrite_nodes(keys, changes.round, &dropped, &set).await.map(drop)
     }
 }

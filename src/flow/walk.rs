@@ -59,9 +59,8 @@ impl Flows {
                 Kind::Group { .. } if state.node.count == 0 => found.empty.push((*number, state)),
                 Kind::Group { at_most: 0, .. } => walk.ranges.push((state.node.first, state.node.count)),
                 Kind::Group { at_most, .. } => {
-                    let ended = self.broker.ended_members(keys, *number).await?;
-                    let count = state.node.count.min(at_most.saturating_add(ended));
-                    walk.ranges.push((state.node.first, count));
+                    let begun = self.broker.begun_members(keys, *number).await?.unwrap_or(at_most);
+                    walk.ranges.push((state.node.first, state.node.count.min(begun)));
                 }
             }
         }

@@ -37,6 +37,14 @@ pub enum PlanError {
     /// What runs if a flow fails is no single call.
     #[error("what runs if a flow fails is a single call or step: let it enqueue another flow")]
     OnError,
+    /// A step is to make room in a full queue.
+    #[error(
+        "`{task}` is a step of a flow, which waits while its queue is full: leave out `Overflow::BuryOldest`"
+    )]
+    Overflow {
+        /// The path of its task.
+        task: String,
+    },
     /// A step has the name of no queue.
     #[error(transparent)]
     Queue(Box<NameError>),

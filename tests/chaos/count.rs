@@ -139,6 +139,7 @@ impl Count {
             row("not sent, since another held the lock", sum(|sent| sent.held)),
             row("cancelled while they waited", sum(|sent| sent.dropped)),
             row("limited, and ordered", format!("{limited}, and {ordered}")),
+            row("flows of four steps", sum(|sent| sent.flows.len())),
             early,
             beside,
             beyond,
@@ -218,7 +219,8 @@ pub(crate) fn without_end(fleet: &Fleet, sent: &[(&'static str, Sent)]) -> Vec<S
     let mut redis = fleet.server.connection();
     let queue = OURS.parse().expect("a name");
     let mut without = Vec::new();
-    for (_, id) in sent.iter().flat_map(|(_, sent)| &sent.kept) {
+    let kept = sent.iter().flat_map(|(_, sent)| sent.kept.iter().map(|(_, id)| id).chain(&sent.flows));
+    for id in kept {
         let record = delayed::__private::protocol::keys::record(&queue, *id);
         let state: Option<String> = redis.hget(record, "state").expect("Redis is there");
         if !matches!(state.as_deref(), Some("succeeded" | "cancelled")) {
@@ -234,7 +236,9 @@ pub(crate) fn stray_keys(fleet: &Fleet) -> Vec<String> {
     let mut redis = fleet.server.connection();
     let keys: Vec<String> = redis.keys("*").expect("Redis is there");
     let mut stray = Vec::new();
-    for key in keys.into_iter().filter(|key| *key != format!("{OURS}_done")) {
+    for key in
+        keys.into_iter().filter(|key| !["_done", "_flows"].iter().any(|end| *key == format!("{OURS}{end}")))
+    {
         let expires = redis.pttl::<_, i64>(&key).expect("Redis is there") != -1;
         let foreign = key.len() <= 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
         let expires = expires && (foreign || key.starts_with(MIXED) || key.starts_with(OURS));

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use delayed::config::{Config, RedisConfig};
-use delayed::{Call, CallId, Cancelled, Client, GoTask, Limit};
+use delayed::{Call, CallId, Cancelled, Client, GoTask, IntoFlow, Limit, group};
 use tokio::runtime::Runtime;
 
 use super::fleet::{Fleet, MIXED, OURS, PATH, TIMEOUT};
@@ -58,6 +58,8 @@ pub(crate) struct Sent {
     /// How many were not sent, since another held their lock, and how many were cancelled while they waited.
     pub(crate) held: usize,
     pub(crate) dropped: usize,
+    /// Flows that were acknowledged: their records are to say in the end that they succeeded.
+    pub(crate) flows: Vec<CallId>,
 }
 
 pub(crate) struct Producers {
@@ -66,18 +68,23 @@ pub(crate) struct Producers {
 }
 
 impl Producers {
-    /// One for each language and queue.
+    /// One for each language and queue, and one of flows.
     pub(crate) fn start(fleet: &Fleet) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         let url = fleet.members.iter().find(|it| it.role == Role::Producers).expect("they are members");
         let url = url.proxy.url();
-        for (queue, base) in [(OURS, 1), (MIXED, 4)] {
-            let numbers = |place: u64| (base + place) * SHARE;
+        let connect = || {
             let mut config = Config::default();
             config.redis = RedisConfig::new(url);
             config.redis.timeout = TIMEOUT;
-            let client = Client::with_config_blocking(&config).expect("Redis is there at first");
+            Client::with_config_blocking(&config).expect("Redis is there at first")
+        };
+        let (client, halt) = (connect(), Arc::clone(&stop));
+        threads.push(("Rust", std::thread::spawn(move || flows(&client, 7 * SHARE, &halt))));
+        for (queue, base) in [(OURS, 1), (MIXED, 4)] {
+            let numbers = |place: u64| (base + place) * SHARE;
+            let client = connect();
             let (ours, halt) = (numbers(0), Arc::clone(&stop));
             threads.push(("Rust", std::thread::spawn(move || rust(&client, queue, ours, &halt))));
             for (name, role, first) in [("Python", Role::Python, numbers(1)), ("Go", Role::Go, numbers(2))] {
@@ -223,6 +230,27 @@ fn rust(client: &Client, queue: &'static str, first: u64, stop: &AtomicBool) -> 
         };
         fate.insert(n);
         wait::pause(REST);
+    }
+    sent
+}
+
+/// Sends flows of three steps, two at a time, and one behind them. Each step has a number: it is to run as any other call. The
+/// record of the flow is to say that it succeeded.
+fn flows(client: &Client, first: u64, stop: &AtomicBool) -> Sent {
+    let mut sent = Sent::default();
+    let step = |n: u64| span::call(n.to_string(), length(n)).queue(OURS).retry(3);
+    for n in (first..).step_by(4).take_while(|_| !stop.load(Ordering::Relaxed)) {
+        let flow = group((n..n + 3).map(step)).at_most(2).then(step(n + 3)).into_flow();
+        let fate = match client.enqueue_blocking(flow.call().keep(KEEP)) {
+            Ok(handle) => {
+                sent.flows.extend(handle.id());
+                &mut sent.acknowledged
+            }
+            Err(error) if error.may_have_been_applied() => &mut sent.uncertain,
+            Err(_) => &mut sent.refused,
+        };
+        fate.extend(n..n + 4);
+        wait::pause(4 * REST);
     }
     sent
 }

@@ -181,6 +181,8 @@ fn what_cannot_be_a_flow_is_refused() {
     let two = chain(tasks::alert::step()).then(tasks::alert::call(delayed::FlowFailure::default()));
     let flow = chain(tasks::alert::call(delayed::FlowFailure::default())).on_error(two);
     assert_eq!(refused(flow), PlanError::OnError);
+    let buries = tasks::alert::call(delayed::FlowFailure::default()).overflow(delayed::Overflow::BuryOldest);
+    assert_eq!(refused(chain(buries).into_flow()), PlanError::Overflow { task: "flows.alert".into() });
     let bad = tasks::alert::call(delayed::FlowFailure::default()).queue("a b");
     assert!(matches!(refused(chain(bad).into_flow()), PlanError::Queue(_)));
 }

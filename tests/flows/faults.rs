@@ -1,35 +1,107 @@
 //! Flows whose processes die: nothing is lost, nothing is counted twice.
 
 use std::path::Path;
+use std::sync::Mutex;
 
-use delayed::{CallState, FlowHandle, IntoFlow, chain, group};
+use delayed::testing::{Fault, Requests, Side};
+use delayed::{CallId, CallState, FlowHandle, IntoFlow, WaitError, chain, group};
 use redis::Commands;
 
 use super::{Site, tasks};
 use crate::support::process::Program;
-use crate::support::trial::{Dice, PATIENCE, WORKER};
+use crate::support::trial::{Dice, PATIENCE, WORKER, alone, open};
 use crate::support::wait;
 
-/// Where a worker dies: at its requests for flows, and those that end a step or a flow.
-const POINTS: [&str; 8] = [
-    "finish.before",
-    "finish.replied",
-    "join.before",
-    "join.replied",
-    "submit.before",
-    "submit.replied",
-    "close.before",
-    "close.replied",
-];
+/// The requests for flows, and those that end a step.
+const REQUESTS: [&str; 7] =
+    ["write_nodes", "begin_flow", "submit", "finish", "join", "drop_deliveries", "close"];
+/// When a process dies, as in docs/lifecycle.md.
+const STEPS: [&str; 4] = ["before", "sent", "committed", "replied"];
+/// How many points are played at a time.
+const AT_ONCE: usize = 6;
+
+/// How a request is told from others in the network.
+fn requests(name: &str, flow: CallId) -> Requests {
+    let key = format!("q:f:{}", flow.to_string().replace('-', ""));
+    let writes = |field: &str| Requests::with(format!("HSET\r\n$36\r\n{key}\r\n${}\r\n{field}", field.len()));
+    match name {
+        "write_nodes" => writes("n0"),
+        "begin_flow" => writes("keep"),
+        "drop_deliveries" => Requests::with("HDEL\r\n$8\r\nq_outbox"),
+        script => Requests::script(script),
+    }
+}
 
 impl Site {
     /// A worker that dies when it is at a point for the `nth` time.
     fn dying_worker(&self, at: &str, nth: usize, note: &Path) -> Program {
+        let words = ["worker", "--queue", "q", "--queue", "other", "--lease", "1s"];
+        self.dying(&words, &format!("{at}:{nth}"), note)
+    }
+
+    fn dying(&self, words: &[&str], at: &str, note: &Path) -> Program {
         let mut command = self.trial.command(WORKER);
-        command.args(["worker", "--redis", &self.trial.server.url(), "--queue", "q", "--queue", "other"]);
-        command.args(["--lease", "1s"]);
-        command.env("DELAYED_CRASH_AT", format!("{at}:{nth}")).env("DELAYED_CRASH_NOTE", note);
+        command.args(words).args(["--redis", &self.trial.server.url()]);
+        command.env("DELAYED_CRASH_AT", at).env("DELAYED_CRASH_NOTE", note);
         Program::spawn(&mut command)
+    }
+
+    /// Everything that the flow has to do is done.
+    fn has_ended<R>(&self, handle: &FlowHandle<R>) -> bool {
+        let state = self.runtime.block_on(handle.state()).unwrap();
+        let mut redis = self.trial.server.connection();
+        state.is_some_and(|state| state.is_final()) && redis.hlen::<_, u64>("q_outbox").unwrap() == 0
+    }
+
+    /// Starts a worker that is to die at the `nth` request of a kind, and waits until it has, or until the flow has ended without.
+    /// Returns whether it has died.
+    fn dies<R>(&self, handle: &FlowHandle<R>, point: (&str, &str), nth: u32) -> bool {
+        let words = ["worker", "--queue", "q", "--queue", "other", "--lease", "1s"];
+        self.dies_as(&words, handle, point, nth)
+    }
+
+    /// The same for an operator who lets the flow go on.
+    fn operator_dies<R>(&self, handle: &FlowHandle<R>, point: (&str, &str), nth: u32) -> bool {
+        let id = handle.id().unwrap().to_string();
+        self.dies_as(&["flows", "retry", &id, "--queue", "q"], handle, point, nth)
+    }
+
+    fn dies_as<R>(&self, words: &[&str], handle: &FlowHandle<R>, point: (&str, &str), nth: u32) -> bool {
+        let (request, step) = point;
+        let is_worker = words[0] == "worker";
+        let name = format!("{request}.{step}:{nth}");
+        let is_caught = matches!(step, "sent" | "committed");
+        if !is_caught {
+            let note = self.trial.gate(&format!("note-{name}"));
+            let mut dying = self.dying(words, &name, &note);
+            wait::until("it to die, or the flow to end", PATIENCE, || {
+                note.exists() || if is_worker { self.has_ended(handle) } else { dying.has_ended() }
+            });
+            if is_worker && !note.exists() {
+                self.trial.stop(&mut dying);
+            }
+            dying.wait_exit(PATIENCE);
+            return note.exists();
+        }
+        let side = if step == "sent" { Side::Request } else { Side::Reply };
+        let proxy = self.trial.server.proxy();
+        let trap = proxy.trap(side, requests(request, handle.id().unwrap()).nth(nth), Fault::Hold);
+        let mut command = self.trial.command(WORKER);
+        let mut dying = Program::spawn(command.args(words).args(["--redis", proxy.url()]));
+        wait::until("it to be caught, or the flow to end", PATIENCE, || {
+            let is_over = if is_worker { self.has_ended(handle) } else { dying.has_ended() };
+            trap.struck() > 0 || (is_over && trap.met() < nth)
+        });
+        let is_caught = trap.struck() > 0;
+        if is_caught {
+            dying.kill9();
+        }
+        trap.release();
+        if is_worker && !is_caught {
+            self.trial.stop(&mut dying);
+        }
+        wait::until("all that was sent to arrive", PATIENCE, || proxy.unanswered() == 0);
+        is_caught
     }
 
     /// What a flow of three steps, two at the same time, and one after them, comes to.
@@ -52,44 +124,96 @@ fn burst_ends_when_its_flows_have_ended() {
     site.assert_done();
 }
 
-#[test]
-fn worker_that_dies_at_any_point_leaves_the_flow_to_others() {
+/// Lets a worker die at one point of one flow after the other, each time at the next request of that kind, until none comes.
+fn play(request: &str, step: &str) {
     let mut site = Site::new();
-    for point in POINTS {
-        for nth in 1.. {
-            let name = format!("{point}:{nth}");
-            let note = site.trial.gate(&name);
-            let handle = site.small_flow(&name);
-            let mut dying = site.dying_worker(point, nth, &note);
-            wait::until("the worker to die, or the flow to end", PATIENCE, || {
-                note.exists() || site.runtime.block_on(handle.state()).unwrap() == Some(CallState::Succeeded)
-            });
-            // It may also die after the end of the flow, at what is left to do.
-            let mut heir = site.worker(&["--lease", "1s"]);
-            assert_eq!(site.wait(&handle), format!("end {name}"));
-            site.assert_done();
-            let lines = site.trial.ledger.lines();
-            let ends = lines.iter().filter(|line| **line == format!("end {name} 2")).count();
-            // A run whose worker dies before its end is recorded is repeated, as everywhere.
-            let most = if point == "finish.before" { 2 } else { 1 };
-            assert!((1..=most).contains(&ends), "{name}: {lines:?}");
-            assert!(!lines.iter().any(|line| line.starts_with("alert")), "{lines:?}");
-            site.trial.stop(&mut heir);
-            if !note.exists() {
-                site.trial.stop(&mut dying);
-                assert!(nth > 1, "expected {point} to be passed");
-                break;
-            }
-            dying.wait_exit(PATIENCE);
+    for nth in 1.. {
+        let name = format!("{request}.{step}:{nth}");
+        let before = site.trial.ledger.lines().len();
+        let handle = site.small_flow(&name);
+        let has_died = site.dies(&handle, (request, step), nth);
+        let mut heir = site.worker(&["--lease", "1s"]);
+        assert_eq!(site.wait(&handle), format!("end {name}"));
+        site.assert_done();
+        site.trial.wait_settled();
+        let lines = site.trial.ledger.lines().split_off(before);
+        for line in ["a", "b", "c", &format!("end {name} 2")] {
+            let runs = lines.iter().filter(|other| *other == line).count();
+            // A run whose worker dies before its end is recorded is repeated, as everywhere. A worker that is caught in the
+            // network does other things meanwhile.
+            let is_caught = matches!(step, "sent" | "committed");
+            let may_repeat = is_caught || ["finish", "drop_deliveries"].contains(&request);
+            let most = if may_repeat || !line.starts_with("end") { 2 } else { 1 };
+            assert!((1..=most).contains(&runs), "{name}: {line}: {lines:?}");
+        }
+        assert!(!lines.iter().any(|line| line.starts_with("alert")), "{name}: {lines:?}");
+        assert_eq!(site.tree(&handle).to_string().matches("succeeded").count(), 7, "{name}");
+        assert_eq!(site.trial.state().dead.len(), 0, "{name}");
+        site.trial.stop(&mut heir);
+        if !has_died {
+            assert!(nth > 1, "expected {request} to be passed");
+            break;
         }
     }
+}
+
+#[test]
+fn worker_that_dies_at_any_point_leaves_the_flow_to_others() {
+    let _alone = alone();
+    let points: Vec<_> = REQUESTS.iter().flat_map(|request| STEPS.map(|step| (*request, step))).collect();
+    let next = Mutex::new(points.into_iter());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some((request, step)) = { next.lock().unwrap().next() } {
+                    play(request, step);
+                }
+            });
+        }
+    });
+}
+
+/// An operator lets a flow go on that has failed, and dies.
+#[test]
+fn operator_that_dies_lets_the_flow_go_on_once() {
+    let mut site = Site::new();
+    let mut worker = site.worker(&[]);
+    let points = ["reopen", "submit", "drop_deliveries"];
+    for (request, step) in points.iter().flat_map(|request| STEPS.map(|step| (*request, step))) {
+        for nth in 1.. {
+            let name = format!("{request}.{step}:{nth}");
+            let (file, before) = (site.trial.gate(&format!("file-{name}")), site.trial.ledger.lines().len());
+            let parts = delayed::group_of((
+                tasks::note_run::call("once".into()),
+                tasks::needs::call(file.clone()),
+                chain(tasks::needs::call(file.clone())).then(tasks::number::call(1)),
+            ));
+            let handle = site.enqueue(parts.then(tasks::note_run::call(name.clone())));
+            assert!(matches!(site.try_wait(&handle), Err(WaitError::Dead { .. })), "{name}");
+            open(&file);
+            let has_died = site.operator_dies(&handle, (request, step), nth);
+            // It goes on already, or another one lets it go on.
+            let _ = site.runtime.block_on(handle.retry()).unwrap();
+            assert_eq!(site.wait(&handle), name);
+            site.assert_done();
+            let lines = site.trial.ledger.lines().split_off(before);
+            assert_eq!(lines, ["once", &name], "{name}");
+            if !has_died {
+                assert!(nth > 1, "expected {request} to be passed");
+                break;
+            }
+        }
+    }
+    site.trial.stop(&mut worker);
 }
 
 #[test]
 fn flow_is_begun_once_however_often_its_beginning_is_repeated() {
     let mut site = Site::new();
     let members = || (0..7).map(|n| tasks::note_run::call(format!("m{n}")));
-    for (nth, point) in (1..=3).flat_map(|nth| [(nth, "submit.before"), (nth, "submit.replied")]) {
+    // After none of the members have begun, after the first, …, after all.
+    let points = [(1, "submit.before")].into_iter().chain((1..=7).map(|nth| (nth, "submit.replied")));
+    for (nth, point) in points {
         let () = site.trial.redis.del("q").unwrap();
         let note = site.trial.gate(&format!("begin-{point}-{nth}"));
         // Each member has a queue of its own, so that each is begun by a request of its own.
@@ -107,7 +231,7 @@ fn flow_is_begun_once_however_often_its_beginning_is_repeated() {
     }
     let lines = site.trial.ledger.lines();
     for line in (0..7).map(|n| format!("m{n}")).chain(["end 7".to_owned()]) {
-        assert_eq!(lines.iter().filter(|other| **other == line).count(), 6, "{line}: {lines:?}");
+        assert_eq!(lines.iter().filter(|other| **other == line).count(), 8, "{line}: {lines:?}");
     }
 }
 
@@ -190,4 +314,23 @@ fn outcome_that_is_told_twice_counts_once() {
     crate::support::trial::open(&gate);
     assert_eq!(site.wait(&handle), "a b");
     site.trial.stop(&mut worker);
+}
+
+#[test]
+fn flow_that_ended_before_its_message_stays_ended() {
+    let mut site = Site::new();
+    let handle = site.enqueue(chain(tasks::note_run::call("once".into())));
+    let message: Vec<u8> = site.trial.redis.lindex("q", 0).unwrap();
+    let mut worker = site.worker(&[]);
+    assert_eq!(site.wait(&handle), "once");
+    site.trial.wait_settled();
+    // As a worker leaves it that was silent for long while others ran the steps.
+    let () = site.trial.redis.hset("q_processing", "q:abcdefghijklmn27:0", message).unwrap();
+    let lost = worker.wait_for_line("found messages of dead workers");
+    assert!(lost.contains("\"requeued\":1"), "{lost}");
+    site.trial.wait_settled();
+    site.trial.stop(&mut worker);
+    assert_eq!(site.runtime.block_on(handle.state()).unwrap(), Some(CallState::Succeeded));
+    assert_eq!(site.wait(&handle), "once");
+    assert_eq!(site.trial.ledger.lines(), ["once"]);
 }

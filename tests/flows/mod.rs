@@ -4,9 +4,13 @@
 mod tasks;
 
 mod cancels;
+mod ends;
 mod failures;
 mod faults;
+mod large;
 mod operated;
+mod python;
+mod refused;
 mod results;
 
 use delayed::{CallState, Client, FlowHandle, FlowTree, IntoFlow, WaitError};

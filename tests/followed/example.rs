@@ -25,23 +25,45 @@ fn life_of_a_call_prints_what_became_of_its_calls() {
 
 #[test]
 fn life_of_a_call_in_python_prints_what_became_of_its_calls() {
-    let trial = Trial::new();
-    let (url, program) = (trial.server.url(), example("quickstart"));
-    let words = ["worker", "--queue", "default", "--redis", &url];
-    let mut worker = Program::start(program.to_str().unwrap(), words);
-    let mut command = Command::new(python::interpreter());
-    command.arg(root().join("examples/python_caller/life_of_a_call.py")).arg(&url);
-    command.env("PYTHONPATH", root().join("python-compat/src")).env("PYTHONDONTWRITEBYTECODE", "1");
-    let mut caller = Program::spawn(&mut command);
-    let status = caller.wait_exit(PATIENCE);
-    let printed = caller.printed();
-    assert!(status.success(), "{printed}");
+    let printed = printed_by_python("life_of_a_call.py", &[]);
     let lines: Vec<&str> = printed.lines().collect();
     let [sum, twice, cancelled, exists, why] = lines[..] else { panic!("expected five lines: {printed}") };
     let expected =
         ["1 + 2 is 3", "3 + 4 is enqueued twice: False", "it was scheduled", "order:7 is scheduled already"];
     assert_eq!([sum, twice, cancelled, exists], expected);
     assert!(why.starts_with("order:7 was cancelled by "), "{why}");
+}
+
+#[test]
+fn flow_of_python_prints_what_its_calls_came_to() {
+    let mails = ["the sums are ready", "the flow failed"];
+    let printed = printed_by_python("flow.py", &mails);
+    let lines: Vec<&str> = printed.lines().collect();
+    let [three, sums, rest, failed, last] = lines[..] else { panic!("expected five lines: {printed}") };
+    let expected = ["1 + 2 + 3 is 6", "the sums are [1, 3, 5]", "without what failed it is [9]"];
+    assert_eq!([three, sums, rest], expected);
+    assert!(failed.ends_with("is dead: failed: \"nobody\" is not an address"), "{failed}");
+    assert_eq!(last, "the last of many is 198");
+}
+
+/// What a program of `examples/python_caller` prints, beside a worker of the quickstart that prints the lines that are `expected`.
+#[track_caller]
+fn printed_by_python(name: &str, expected: &[&str]) -> String {
+    let trial = Trial::new();
+    let (url, program) = (trial.server.url(), example("quickstart"));
+    let words = ["worker", "--queue", "default", "--queue", "mail", "--redis", &url];
+    let mut worker = Program::start(program.to_str().unwrap(), words);
+    let mut command = Command::new(python::interpreter());
+    command.arg(root().join("examples/python_caller").join(name)).arg(&url);
+    command.env("PYTHONPATH", root().join("python-compat/src")).env("PYTHONDONTWRITEBYTECODE", "1");
+    let mut caller = Program::spawn(&mut command);
+    let status = caller.wait_exit(PATIENCE);
+    let printed = caller.printed();
+    assert!(status.success(), "{printed}");
+    for line in expected {
+        worker.wait_for_line(line);
+    }
     worker.signal(nix::sys::signal::Signal::SIGTERM);
     assert!(worker.wait_exit(PATIENCE).success(), "{}", worker.printed());
+    printed
 }

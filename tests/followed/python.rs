@@ -1,41 +1,13 @@
 //! Calls that a Python program follows, and shares with Rust.
 
-use std::fs::File;
-use std::process::Command;
-
 use delayed::{CallId, CallState, Unique, WaitError};
 use redis::Commands;
 use serde_json::{Value, json};
 
 use super::Site;
 use super::tasks::{self, Receipt};
-use crate::support::process::Program;
-use crate::support::trial::{PATIENCE, open};
-use crate::support::{python, root};
-
-/// `Queue` and `AsyncQueue`.
-const QUEUES: [&[&str]; 2] = [&[], &["--asyncio"]];
-
-impl Site {
-    /// Has a Python program follow calls. Returns what it says of each.
-    #[track_caller]
-    fn python(&self, more: &[&str], calls: &[Value]) -> Vec<Value> {
-        let input = self.trial.server.directory().join("calls");
-        let lines: Vec<String> = calls.iter().map(Value::to_string).collect();
-        std::fs::write(&input, lines.join("\n")).unwrap();
-        let mut command = Command::new(python::interpreter());
-        command.arg(root().join("tests/peers/python/follow.py"));
-        command.args(["--queue", "q", "--redis", &self.trial.server.url()]).args(more);
-        command.env("PYTHONPATH", root().join("python-compat/src")).env("PYTHONDONTWRITEBYTECODE", "1");
-        let mut program = Program::fed(&mut command, File::open(&input).unwrap());
-        let status = program.wait_exit(PATIENCE);
-        let printed = program.printed();
-        assert!(status.success(), "expected Python to end well:\n{printed}");
-        let said: Vec<Value> = printed.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        assert_eq!(said.len(), calls.len(), "expected a line of each call:\n{printed}");
-        said
-    }
-}
+use crate::support::python::{QUEUES, follow};
+use crate::support::trial::open;
 
 /// A call of a task of `tests/programs/followed.rs`, with more options.
 fn call(task: &str, args: Value, options: Value) -> Value {
@@ -62,7 +34,8 @@ fn python_hears_how_its_calls_ended() {
         let wait = json!({"wait": 60});
         let late = json!({"wait": 60, "expires_at": {"$time": "2001-01-01T00:00:00Z"}});
         let alone = json!({"wait": 60, "keep": null, "unique": "until_done"});
-        let said = site.python(
+        let said = follow(
+            &site.trial,
             queue,
             &[
                 call("charge", json!([7]), wait.clone()),
@@ -106,7 +79,8 @@ fn lock_of_python_is_that_of_rust() {
         let ours = site.enqueue(tasks::gated::call(gate.clone()));
         let keyed = site.enqueue(tasks::charge::call(1).unique_key(format!("schlüssel {queue}")));
         let none = site.enqueue(tasks::later::call().unique(Unique::UntilDone));
-        let said = site.python(
+        let said = follow(
+            &site.trial,
             more,
             &[
                 call("gated", gates.clone(), json!({"unique": "until_done"})),
@@ -121,13 +95,14 @@ fn lock_of_python_is_that_of_rust() {
         assert_eq!(said[3]["is_new"], true);
         let theirs = site.enqueue(tasks::charge::call(queue as u64).unique(Unique::UntilDone));
         assert_eq!((theirs.id(), theirs.is_new()), (Some(id(&said[3])), false));
-        let cancelled = site.python(more, &[known(none.id().unwrap(), json!({"cancel": true}))]);
+        let cancelled = follow(&site.trial, more, &[known(none.id().unwrap(), json!({"cancel": true}))]);
         assert_eq!(cancelled[0]["cancelled"], "waiting");
         open(&gate);
     }
     let mut worker = site.trial.worker(&[]);
     site.trial.wait_settled();
-    let again = site.python(&[], &[call("gated", json!([site.trial.gate("gate-0")]), json!({"wait": 60}))]);
+    let again =
+        follow(&site.trial, &[], &[call("gated", json!([site.trial.gate("gate-0")]), json!({"wait": 60}))]);
     assert_eq!(again[0]["result"], "opened");
     site.trial.stop(&mut worker);
 }
@@ -138,7 +113,7 @@ fn python_replaces_a_scheduled_call_of_rust() {
     let later = tasks::charge::call(1).unique_key("k").unique(Unique::Replace);
     let first = site.enqueue(later.clone().after(std::time::Duration::from_secs(3600)));
     let options = json!({"unique": "replace", "unique_key": "k", "after": 0.01});
-    let said = site.python(&[], &[call("charge", json!([2]), options)]);
+    let said = follow(&site.trial, &[], &[call("charge", json!([2]), options)]);
     assert_eq!((Some(id(&said[0])), &said[0]["conflict"]), (first.id(), &json!({})));
     let mut worker = site.trial.worker(&[]);
     assert_eq!(site.wait(&first).unwrap().order, 2);
@@ -149,10 +124,10 @@ fn python_replaces_a_scheduled_call_of_rust() {
 fn python_cancels_waiting_and_running_calls() {
     let mut site = Site::new();
     let cancel = json!({"cancel": true});
-    let waiting = site.python(&[], &[call("charge", json!([1]), cancel.clone())]);
+    let waiting = follow(&site.trial, &[], &[call("charge", json!([1]), cancel.clone())]);
     assert_eq!(waiting[0]["cancelled"], "waiting");
     let mut worker = site.trial.worker(&["--lease", "1s"]);
-    let heard = site.python(&[], &[known(id(&waiting[0]), json!({"wait": 60}))]);
+    let heard = follow(&site.trial, &[], &[known(id(&waiting[0]), json!({"wait": 60}))]);
     assert_eq!(heard[0]["raised"], "CallCancelledError");
     for queue in QUEUES {
         let gate = site.trial.gate("gate");
@@ -161,8 +136,11 @@ fn python_cancels_waiting_and_running_calls() {
         site.wait_state(&asked, CallState::Running);
         site.wait_state(&killed, CallState::Running);
         let both = json!({"cancel": true, "wait": 60});
-        let said =
-            site.python(queue, &[&asked.id(), &killed.id()].map(|id| known(id.unwrap(), both.clone())));
+        let said = follow(
+            &site.trial,
+            queue,
+            &[&asked.id(), &killed.id()].map(|id| known(id.unwrap(), both.clone())),
+        );
         for said in &said {
             assert_eq!(
                 (&said["cancelled"], &said["raised"]),

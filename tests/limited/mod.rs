@@ -8,6 +8,7 @@ mod faults;
 mod figures;
 mod operated;
 mod ordered;
+mod python;
 mod rate;
 mod rights;
 

@@ -9,7 +9,15 @@ type Seed = (&'static str, fn(&mut Connection));
 fn call_beat(bench: &mut Bench, ids: &[String]) -> RedisResult<Vec<String>> {
     bench.call("beat", |call| {
         call.key(WORKER).key(WORKERS).key(ORDERS);
-        call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(DUE).key(PAUSED).key(ids);
+        call.key(QUEUE)
+            .key(TOKENS)
+            .key(HAND)
+            .key(PROCESSING)
+            .key(DEATHS)
+            .key(DUE)
+            .key(PAUSED)
+            .key(OUTBOX)
+            .key(ids);
         call.arg(LEASE).arg(WORKER_ID).arg("who I am").arg(FORGET);
     })
 }
@@ -82,13 +90,15 @@ fn tells_whether_there_is_something_to_sweep() {
         look(&mut bench, &slots(1)).unwrap().0
     };
     assert!(!found(|_| {}), "expected nothing to be found on a queue that has no key");
-    let seeds: [Seed; 8] = [
+    let seeds: [Seed; 10] = [
         ("a message that waits", |redis| redis.rpush(QUEUE, "m").unwrap()),
         ("a token", |redis| redis.rpush(TOKENS, "1").unwrap()),
         ("a token in the hand", |redis| redis.rpush(HAND, "1").unwrap()),
         ("what another worker owns", |redis| redis.hset(PROCESSING, "another", "m").unwrap()),
         ("what this worker owns", |redis| redis.hset(PROCESSING, slot(0), "m").unwrap()),
         ("a death", |redis| redis.hset(DEATHS, digest("m"), "1 5 another").unwrap()),
+        ("a call that is to run later", |redis| redis.zadd(DUE, "c", 1).unwrap()),
+        ("something to be done for a flow", |redis| redis.hset(OUTBOX, "x", 1).unwrap()),
         ("a list of another type", |redis| redis.set(TOKENS, "x").unwrap()),
         ("a worker that was silent for long", |redis| redis.zadd(WORKERS, "another", 1).unwrap()),
     ];

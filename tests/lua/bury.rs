@@ -146,3 +146,24 @@ fn changes_nothing_when_it_is_refused() {
     changes_nothing_it_may_not(&[PROCESSING, WORKER, DEATHS], seed, |bench| bury(bench, &ASK));
     refuses_stale_calls(seed, |bench, seq| bury(bench, &Bury { seq, ..ASK }));
 }
+
+/// A slot owns a step of a flow.
+fn seed_step(bench: &mut Bench) {
+    let () = bench.redis.hset(PROCESSING, slot(0), step_message(7)).unwrap();
+}
+
+#[test]
+fn outcome_of_a_step_is_left_in_the_outbox() {
+    let mut bench = Bench::new();
+    seed_step(&mut bench);
+    assert_eq!(bury(&mut bench, &ASK).unwrap(), (1, 0));
+    let expected = ["dead", "reason", "failed", "error", "it said no", "attempt", "3", "letter"];
+    assert_outcome(&mut bench, 7, &expected);
+    assert_eq!(bury(&mut bench, &Bury { seq: 2, ..ASK }).unwrap(), (0, 0));
+    assert_eq!(bench.redis.hlen::<_, u64>(OUTBOX).unwrap(), 1);
+}
+
+#[test]
+fn step_is_not_buried_without_its_outcome() {
+    ends_no_step_without_the_outbox(seed_step, |bench| bury(bench, &ASK));
+}

@@ -73,3 +73,29 @@ fn set_of_another_program_keeps_its_members() {
     assert!(marked(&mut bench).contains(&"anna".to_owned()));
     assert_eq!(bench.redis.pttl::<_, i64>(CANCELLED).unwrap(), -1, "expected it not to expire");
 }
+
+/// A step of a flow is in the timetable.
+fn seed_step(bench: &mut Bench) {
+    let id = "\x07".repeat(16);
+    let () = bench.redis.zadd(DUE, format!("c{id}"), 1).unwrap();
+    let () = bench.redis.hset(LATER, &id, step_message(7)).unwrap();
+}
+
+#[test]
+fn outcome_of_a_step_is_left_in_the_outbox() {
+    let mut bench = Bench::new();
+    seed_step(&mut bench);
+    let id = "\x07".repeat(16);
+    assert_eq!(cancel(&mut bench, &[&id]).unwrap(), ["scheduled"]);
+    assert_outcome(&mut bench, 7, &["cancelled", "by", "anna"]);
+    // One that waits or runs is only marked: its outcome comes when a worker drops it.
+    let () = bench.redis.del(OUTBOX).unwrap();
+    assert_eq!(cancel(&mut bench, &[&id]).unwrap(), [""]);
+    assert!(!bench.redis.exists::<_, bool>(OUTBOX).unwrap());
+}
+
+#[test]
+fn step_is_not_cancelled_without_its_outcome() {
+    let id = "\x07".repeat(16);
+    ends_no_step_without_the_outbox(seed_step, |bench| cancel(bench, &[&id]));
+}

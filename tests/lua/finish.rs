@@ -14,7 +14,7 @@ fn finish_all(bench: &mut Bench, seq: u64, calls: &[(&str, &[u8; 16], &str, &str
         call.arg(seq).arg(QUEUE);
         for (slot, id, keep, state) in calls {
             call.arg(*slot).arg(&id[..]).arg(*keep).arg([&b"d"[..], &[1; 16]].concat());
-            call.arg(*state).arg(250).arg(1);
+            call.arg("").arg(*state).arg(250).arg(1);
             match *state {
                 "succeeded" => call.arg("result").arg(b"\x05"),
                 _ => call.arg("").arg(""),
@@ -124,4 +124,57 @@ fn set_of_another_program_keeps_its_members() {
     let () = bench.redis.zadd_multiple("q_done", &[(1, "anna"), (2, "bob")]).unwrap();
     assert_eq!(finish(&mut bench, 1, &slot(0), "60000", "succeeded").unwrap(), [1]);
     assert_eq!(bench.redis.zrange::<_, Vec<String>>("q_done", 0, -1).unwrap(), ["anna", "bob"]);
+}
+
+/// Finishes both slots: a call of its own, and a step of a flow.
+fn finish_step(bench: &mut Bench, seq: u64) -> RedisResult<Vec<i64>> {
+    bench.call("finish", |call| {
+        call.key(PROCESSING).key(WORKER).key(DEATHS).key(CANCELLED).arg(seq).arg(QUEUE);
+        call.arg(slot(1))
+            .arg(&[8u8; 16][..])
+            .arg("")
+            .arg("")
+            .arg("")
+            .arg("succeeded")
+            .arg(0)
+            .arg(1)
+            .arg("")
+            .arg("");
+        call.arg(slot(0)).arg(&ID[..]).arg("60000").arg("").arg(member());
+        call.arg("succeeded").arg(250).arg(2).arg("result").arg(b"\x05");
+    })
+}
+
+#[test]
+fn outcome_of_a_step_is_left_in_the_outbox() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    assert_eq!(finish_step(&mut bench, 1).unwrap(), [1, 1]);
+    assert_outcome(&mut bench, 7, &["succeeded", "began"]);
+    let found = outcome(&mut bench, 7);
+    assert_eq!(found[4..], [&b"attempt"[..], b"2", b"slot", slot(0).as_bytes(), b"result", b"\x05"]);
+    assert_eq!(bench.redis.hlen::<_, u64>(OUTBOX).unwrap(), 1, "expected only the step in it");
+    assert_eq!(finish_step(&mut bench, 2).unwrap(), [0, 0]);
+    let before = everything(&mut bench.redis);
+    bench.refuses(STALE, "a second time", |bench| finish_step(bench, 2));
+    bench.assert_unchanged(&before, "for a step that has ended");
+}
+
+#[test]
+fn step_ends_also_in_a_full_redis() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    bench.fill();
+    assert_eq!(finish_step(&mut bench, 1).unwrap(), [1, 1]);
+    assert_outcome(&mut bench, 7, &["succeeded", "began"]);
+}
+
+#[test]
+fn step_is_not_released_without_its_outcome() {
+    ends_no_step_without_the_outbox(seed, |bench| finish_step(bench, 1));
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    let () = bench.redis.set(OUTBOX, "text").unwrap();
+    let other = finish(&mut bench, 1, &slot(1), "", "succeeded").unwrap();
+    assert_eq!(other, [1], "expected other calls to end all the same");
 }

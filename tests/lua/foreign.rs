@@ -178,7 +178,7 @@ fn a_beat_tells_of_lists_that_begin_with_something_else() {
             .call("beat", |call| {
                 call.key(WORKER).key(WORKERS).key(ORDERS);
                 call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(DUE).key(PAUSED);
-                call.arg(LEASE).arg(WORKER_ID).arg("info").arg(60_000);
+                call.key(OUTBOX).arg(LEASE).arg(WORKER_ID).arg("info").arg(60_000);
             })
             .unwrap();
         reply[0]

@@ -8,11 +8,13 @@ mod begin;
 mod bury;
 mod cancel;
 mod claim;
+mod close;
 mod defer;
 mod define;
 mod denied;
 mod finish;
 mod foreign;
+mod join;
 mod kill;
 mod marks;
 mod note;
@@ -24,6 +26,7 @@ mod purge;
 mod put_back;
 mod reconcile;
 mod renew;
+mod reopen;
 mod requeue_lost;
 mod resign;
 mod resume;
@@ -40,6 +43,7 @@ mod wake;
 
 use std::collections::BTreeMap;
 
+use self::denied::assert_same_without_each_right;
 use delayed::__private::script_text;
 use redis::{Commands, Connection, FromRedisValue, RedisResult, ScriptInvocation, Value};
 use rmpv::ValueRef;
@@ -69,6 +73,11 @@ pub(crate) const LIMIT: [&str; 5] = [
 ];
 pub(crate) const WAITERS: &str = "q:l:l";
 pub(crate) const PARKED: &str = "q_parked";
+pub(crate) const OUTBOX: &str = "q_outbox";
+pub(crate) const FLOWS: &str = "q_flows";
+/// A flow, and its key.
+const FLOW_ID: &[u8; 16] = &[9; 16];
+const FLOW: &str = "q:f:09090909090909090909090909090909";
 const WORKER_ID: &str = "abcdefghijklmn27";
 const WORKER: &str = "q:abcdefghijklmn27";
 const ORDERS: &str = "q:abcdefghijklmn27:kill";
@@ -220,6 +229,38 @@ impl Bench {
         done
     }
 
+    /// Takes the right to write this key from the user.
+    fn without_right_to_write(&mut self, key: &str) {
+        let mut command = redis::cmd("ACL");
+        command.arg("SETUSER").arg("default").arg("resetkeys").arg(format!("~{key}?*"));
+        // Every other name: one that goes on differently somewhere, or ends before.
+        for end in 0..key.len() {
+            let (known, next) = (&key[..end], &key[end..=end]);
+            command.arg(format!("~{known}[^{next}]*"));
+            if end > 0 {
+                command.arg(format!("~{known}"));
+            }
+        }
+        command.exec(&mut self.redis).unwrap();
+    }
+
+    /// Gives or takes (`+`, `-`) the right to a command.
+    fn allow(&mut self, sign: char, command: &str) {
+        let rule = format!("{sign}{}", command.to_lowercase());
+        redis::cmd("ACL").arg("SETUSER").arg("default").arg(rule).exec(&mut self.redis).unwrap();
+    }
+
+    /// Gives the user all rights.
+    fn with_all_rights(&mut self) {
+        redis::cmd("ACL")
+            .arg("SETUSER")
+            .arg("default")
+            .arg("allkeys")
+            .arg("+@all")
+            .exec(&mut self.redis)
+            .unwrap();
+    }
+
     /// All keys are as they were.
     #[track_caller]
     fn assert_unchanged(&mut self, before: &BTreeMap<String, (Vec<u8>, bool)>, why: &str) {
@@ -308,6 +349,66 @@ fn changes_only_its_number<T>(
     bench.assert_unchanged(&before, "for a call that found nothing to do");
     let () = bench.redis.hset(WORKER, "seq", seq + 1).unwrap();
     reply.unwrap_or_else(|error| panic!("expected a full Redis to be no obstacle: {error}"))
+}
+
+/// Of which flow a call is a step: the first step, which is the second node.
+fn member() -> Vec<u8> {
+    [&FLOW_ID[..], &[0, 0, 0, 1], &[0; 4], QUEUE.as_bytes()].concat()
+}
+
+/// The message of a step of a flow, with this byte as its id.
+fn step_message(id: u8) -> Vec<u8> {
+    let member = member();
+    let flow = [&[0xa1, b'm', 0xc4, member.len() as u8][..], &member].concat();
+    [&[0x93, 0xa1, b'f', 0x90, 0x82, 0xa1, b'i', 0xc4, 16][..], &[id; 16], &flow].concat()
+}
+
+/// What is in the outbox for the step with this byte as its id: its flow, its state, and names and values.
+#[track_caller]
+fn outcome(bench: &mut Bench, id: u8) -> Vec<Vec<u8>> {
+    let packed: Option<Vec<u8>> = bench.redis.hget(OUTBOX, &[id; 16]).unwrap();
+    let packed = packed.expect("expected the outcome in the outbox");
+    let values = rmpv::decode::read_value_ref(&mut &packed[..]).unwrap();
+    let values = values.as_array().expect("expected an array").to_owned();
+    let noted = values[0].to_string().parse::<f64>().expect("expected when it was noted");
+    assert!(
+        (bench.server_ms() as f64 - noted).abs() < 30_000.0,
+        "expected it to be noted now, not at {noted}"
+    );
+    let bytes = |value: &ValueRef<'_>| match value {
+        ValueRef::String(text) => text.as_bytes().to_vec(),
+        other => other.to_string().into_bytes(),
+    };
+    values[1..].iter().map(bytes).collect()
+}
+
+/// The outcome of the step with this byte as its id begins so: the state, and names and values.
+#[track_caller]
+fn assert_outcome(bench: &mut Bench, id: u8, expected: &[&str]) {
+    let found = outcome(bench, id);
+    assert_eq!(found[0], member(), "expected it to name its flow");
+    let found: Vec<String> = found[1..].iter().map(|value| String::from_utf8_lossy(value).into()).collect();
+    assert_eq!(found[..expected.len().min(found.len())], *expected, "of {found:?}");
+}
+
+/// A step does not end if its outcome cannot be left in the outbox: a text there, or without the right to write it.
+#[track_caller]
+fn ends_no_step_without_the_outbox<T: std::fmt::Debug>(
+    seed: impl Fn(&mut Bench),
+    call: impl Fn(&mut Bench) -> RedisResult<T>,
+) {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    let () = bench.redis.set(OUTBOX, "text").unwrap();
+    bench.refuses(WRONG_TYPE, "with a text as the outbox", &call);
+    let () = bench.redis.del(OUTBOX).unwrap();
+    bench.without_right_to_write(OUTBOX);
+    // The text of Redis 7.0 for a key that a script makes up itself; later versions have another one.
+    bench.refuses("access", "without the right to write the outbox", &call);
+    bench.with_all_rights();
+    call(&mut bench).unwrap_or_else(|error| panic!("expected the step to end now: {error}"));
+    let left: u64 = bench.redis.hlen(OUTBOX).unwrap();
+    assert!(left > 0, "expected its outcome in the outbox");
 }
 
 /// The wire id of one of our slots.

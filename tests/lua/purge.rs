@@ -84,3 +84,31 @@ fn drops_messages_that_wait_for_a_limit_and_no_tokens() {
     assert_eq!((dropped.unwrap(), bench.state().tokens), (1, 1));
     assert_eq!(bench.redis.lrange::<_, Vec<String>>(WAITERS, 0, -1).unwrap(), ["b"]);
 }
+
+/// A call of its own waits, and a step of a flow, and another call.
+fn seed_step(bench: &mut Bench) {
+    bench.wait(&[b"a".to_vec(), step_message(7), b"b".to_vec()]);
+}
+
+#[test]
+fn outcome_of_a_step_is_left_in_the_outbox() {
+    let mut bench = Bench::new();
+    seed_step(&mut bench);
+    assert_eq!(purge(&mut bench, 100).unwrap(), 3);
+    assert_outcome(&mut bench, 7, &["cancelled", "by", "purge"]);
+    assert_eq!(bench.redis.hlen::<_, u64>(OUTBOX).unwrap(), 1);
+}
+
+#[test]
+fn step_is_not_dropped_without_its_outcome() {
+    let mut bench = Bench::new();
+    seed_step(&mut bench);
+    let () = bench.redis.set(OUTBOX, "text").unwrap();
+    let refused = purge(&mut bench, 100).unwrap_err();
+    assert_eq!(refused.code(), Some(WRONG_TYPE), "{refused}");
+    let state = bench.state();
+    assert_eq!((state.waiting, state.tokens), (vec![step_message(7), b"b".to_vec()], 2));
+    let () = bench.redis.del(OUTBOX).unwrap();
+    assert_eq!(purge(&mut bench, 100).unwrap(), 2);
+    assert_outcome(&mut bench, 7, &["cancelled", "by", "purge"]);
+}

@@ -531,3 +531,61 @@ fn keeps_every_message_without_a_right() {
         |bench| sweep_all(bench, 0, &ASK),
     );
 }
+
+/// A slot whose process died, as the third one, while it ran a step of a flow alone.
+fn seed_step(bench: &mut Bench) {
+    let (id, at) = (of('b', 0), bench.now() - 60_000);
+    let digest: String = redis::Script::new("return redis.sha1hex(ARGV[1])")
+        .arg(step_message(7))
+        .invoke(&mut bench.redis)
+        .unwrap();
+    let runs = format!("2 {at} =;{}!2 q:y q:z", id.strip_prefix("q:").unwrap());
+    let () = bench.redis.hset(DEATHS, digest, runs).unwrap();
+    let () = bench.redis.hset(PROCESSING, id, step_message(7)).unwrap();
+    bench.die(&[(&of('c', 0), "other")]);
+}
+
+#[test]
+fn outcome_of_a_lost_step_is_left_in_the_outbox() {
+    let mut bench = Bench::new();
+    seed_step(&mut bench);
+    let reply = sweep(&mut bench, 0, &ASK).unwrap();
+    assert_eq!((reply.1, reply.2), (1, 1));
+    assert_outcome(&mut bench, 7, &["dead", "reason", "lost", "letter"]);
+}
+
+#[test]
+fn lost_step_stays_while_the_outbox_cannot_take_its_outcome() {
+    let mut bench = Bench::new();
+    seed_step(&mut bench);
+    let () = bench.redis.set(OUTBOX, "text").unwrap();
+    let (_, requeued, buried, _, unburied) = sweep_all(&mut bench, 0, &ASK).unwrap();
+    assert_eq!(
+        (requeued, buried, unburied),
+        (1, 0, 1),
+        "expected other messages to be requeued all the same"
+    );
+    let state = bench.state();
+    let owned: Vec<&String> = state.processing.keys().collect();
+    assert_eq!((owned, state.dead.len()), (vec![&of('b', 0)], 0));
+    let () = bench.redis.del(OUTBOX).unwrap();
+    assert_eq!(sweep(&mut bench, 0, &ASK).unwrap().2, 1);
+    assert_outcome(&mut bench, 7, &["dead", "reason", "lost", "letter"]);
+}
+
+#[test]
+fn message_of_a_flow_that_has_ended_leaves_its_record() {
+    let mut bench = Bench::new();
+    let record = format!("q:c:{}", "07".repeat(16));
+    let ended = [("state", "succeeded"), ("ended", "5")];
+    let () = bench.redis.hset_multiple(&record, &ended).unwrap();
+    let () = bench.redis.hset(PROCESSING, of('b', 0), step_message(7)).unwrap();
+    assert_eq!(sweep(&mut bench, 0, &ASK).unwrap().1, 1);
+    let state = |bench: &mut Bench| bench.redis.hget::<_, _, String>(&record, "state").unwrap();
+    assert_eq!(state(&mut bench), "succeeded");
+    // One that has not.
+    let () = bench.redis.hdel(&record, "ended").unwrap();
+    let () = bench.redis.hset(PROCESSING, of('b', 0), step_message(7)).unwrap();
+    assert_eq!(sweep(&mut bench, 0, &ASK).unwrap().1, 1);
+    assert_eq!(state(&mut bench), "waiting");
+}

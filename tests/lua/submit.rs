@@ -233,3 +233,26 @@ fn changes_nothing_in_a_full_redis_or_with_a_wrong_type() {
         bench.refuses(WRONG_TYPE, &key, |bench| submit(bench, 0, &calls));
     }
 }
+
+#[test]
+fn outcome_of_the_oldest_step_is_left_in_the_outbox() {
+    let mut bench = Bench::new();
+    bench.wait(&[step_message(7)]);
+    assert_eq!(code(&submit_burying(&mut bench, 1, 10, &[CALL]).unwrap()[0]), 0);
+    assert_eq!(places(&mut bench), (vec![message(b'a')], vec![step_message(7)]));
+    assert_outcome(&mut bench, 7, &["dead", "reason", "overflow", "error"]);
+    // One that was cancelled.
+    let mut bench = Bench::new();
+    bench.wait(&[step_message(7)]);
+    let () = bench.redis.zadd(CANCELLED, &[7; 16], 1).unwrap();
+    assert_eq!(code(&submit_burying(&mut bench, 1, 10, &[CALL]).unwrap()[0]), 0);
+    assert_outcome(&mut bench, 7, &["cancelled", "by"]);
+}
+
+#[test]
+fn oldest_step_makes_no_room_without_its_outcome() {
+    ends_no_step_without_the_outbox(
+        |bench| bench.wait(&[step_message(7)]),
+        |bench| submit_burying(bench, 1, 10, &[CALL]),
+    );
+}

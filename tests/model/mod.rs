@@ -4,6 +4,8 @@
 
 mod against_redis;
 pub(crate) mod deaths;
+mod flow_rules;
+mod flows;
 mod life;
 mod life_against_redis;
 mod life_rules;

@@ -104,3 +104,35 @@ pub(crate) async fn alert(failure: FlowFailure) {
 pub(crate) async fn words_of(of: (String, String)) -> String {
     format!("{} {}", of.0, of.1)
 }
+
+/// Notes its run, and takes its worker with it.
+#[delayed::task(name = "flows.poison", queue = "q")]
+pub(crate) async fn poison(name: String) {
+    note(&name);
+    std::process::abort()
+}
+
+/// Notes `+n`, and never ends, in a process of its own.
+#[delayed::task(name = "flows.stuck_apart", queue = "q", isolation = "fork")]
+pub(crate) fn stuck_apart(n: String) {
+    note(&format!("+{n}"));
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Fails if the file is not there; then waits for the gate.
+#[delayed::task(name = "flows.span", queue = "q", grace = "5s")]
+pub(crate) async fn span(n: u64, file: PathBuf, gate: PathBuf, ctx: Context) -> Result<u64, TaskError> {
+    note(&format!("+{n}"));
+    if !file.exists() {
+        return Err(TaskError::fatal("no such file"));
+    }
+    while !gate.exists() {
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(2)) => {}
+            () = ctx.cancelled() => return Err(TaskError::retry("asked to end")),
+        }
+    }
+    Ok(n)
+}

@@ -1,5 +1,6 @@
 """Call Rust tasks from Python, through the queues of the original package `delayed`."""
 
+from . import limits
 from .backoff import Backoff
 from .call_state import CallState
 from .conflict import Conflict, Held, Replaced
@@ -21,10 +22,11 @@ from .errors import (
     ResultTooLargeError,
     WaitError,
 )
+from .flow import Chain, Flow, Group, chain, group
 from .foreign import GoTask, PyTask
 from .handle import AsyncHandle, Handle
 from .queue import AsyncQueue, Queue
-from .task import RustTask
+from .task import RustStep, RustTask
 
 __all__ = [
     "AlreadyScheduledError",
@@ -38,11 +40,14 @@ __all__ = [
     "CallNotFoundError",
     "CallState",
     "CallTimeoutError",
+    "Chain",
     "CompatError",
     "Conflict",
     "EnqueueError",
     "Fate",
+    "Flow",
     "GoTask",
+    "Group",
     "Handle",
     "Held",
     "InvalidTaskError",
@@ -52,7 +57,11 @@ __all__ = [
     "Replaced",
     "ResultError",
     "ResultTooLargeError",
+    "RustStep",
     "RustTask",
     "WaitError",
+    "chain",
     "delayed",
+    "group",
+    "limits",
 ]

@@ -23,8 +23,15 @@ _Place = tuple[Any, Any]
 """A place within the arguments: its parent's place (or the word `args`), and an index or key."""
 
 
-def check(path: Any, args: Any, kwargs: Any) -> None:
-    """Refuse what has the wrong shape, whatever a type checker may have let through."""
+def check(about: str, path: Any, args: Any, kwargs: Any) -> None:
+    """Refuse what has the wrong shape, whatever a type checker may have let through.
+
+    Args:
+        about: What an error begins with.
+        path: The path of the task.
+        args: The arguments by place.
+        kwargs: The arguments by keyword.
+    """
     if not isinstance(path, str):
         raise InvalidTaskError(
             f"path is a {kind_of(path)}; give the Rust task's path as a str, such as "
@@ -40,19 +47,18 @@ def check(path: Any, args: Any, kwargs: Any) -> None:
     except UnicodeEncodeError:
         raise InvalidTaskError(f"path is {path!r}, which is not valid Unicode") from None
 
-    about = f"RustTask {path!r}: "
     if args is not None and not isinstance(args, (list, tuple)):
         raise InvalidTaskError(
-            f"{about}args is a {kind_of(args)}; give a list or a tuple, for one argument (value,)"
+            f"{about}: args is a {kind_of(args)}; give a list or a tuple, for one argument (value,)"
         )
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise InvalidTaskError(
-            f"{about}kwargs is a {kind_of(kwargs)}; give a dict by the Rust parameters' names"
+            f"{about}: kwargs is a {kind_of(kwargs)}; give a dict by the Rust parameters' names"
         )
     for key in kwargs or {}:
         if not isinstance(key, str) or not key:
             raise InvalidTaskError(
-                f"{about}kwargs has the key {key!r}; every key must be a Rust parameter's name"
+                f"{about}: kwargs has the key {key!r}; every key must be a Rust parameter's name"
             )
 
 

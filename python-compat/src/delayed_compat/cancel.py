@@ -21,7 +21,7 @@ from .bulk import keys_of_timetable
 from .call_state import CallState
 from .link import Plan
 from .record import Record, read_command
-from .scripts import CANCEL, KILL
+from .scripts import CANCEL, CLOSE, KILL
 
 __all__ = ["cancel"]
 
@@ -42,9 +42,13 @@ CANCELS = "\x18"
 
 
 def cancel(queue: str, id: UUID) -> Plan[CallState | None]:
-    """Cancel a call, and return the state in which it was found; None: there is no such call."""
+    """Cancel a call or a flow, and return the state in which it was found; None: there is none."""
     due, later, _ = keys_of_timetable(queue)
     marks, by = f"{queue}_cancelled", f"{socket.gethostname()}/{os.getpid()}"
+    flow = f"{queue}:f:{id.hex}", f"{queue}_outbox", f"{queue}_flows"
+    # Of a flow that has begun the rest stands in the outbox then, and a worker does it.
+    if (yield "EVAL", CLOSE, 3, *flow, queue, id.bytes, CallState.CANCELLED.value, "by", by) == 1:
+        return CallState.RUNNING
     command = "EVAL", CANCEL, 3, due, later, marks, queue, by, id.bytes
     state = CallState.parse((yield command)[0])
     if _is_over(state):

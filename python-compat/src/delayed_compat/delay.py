@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, overload
 
 from delayed.queue import Queue as OriginalQueue
@@ -12,7 +12,7 @@ from .backoff import Backoff
 from .errors import InvalidTaskError
 from .handle import AsyncHandle, Handle
 from .queue import AsyncQueue, Queue
-from .task import Overflow, RustTask
+from .task import Overflow, RustStep, RustTask
 from .times import Duration
 from .unique import Unique
 
@@ -26,11 +26,19 @@ if TYPE_CHECKING:  # a Python 3.9 has no ParamSpec
     S_co = TypeVar("S_co", covariant=True)
 
     class Delayed(Protocol[P, R_co, S_co]):
-        """A function with a method `delay`, which enqueues a call of it."""
+        """A function with a method `delay`, which enqueues a call of it, and more of them."""
 
         @property
         def delay(self) -> Callable[P, S_co]:
             """Enqueue a call with these arguments."""
+
+        @property
+        def call(self) -> Callable[P, RustTask]:
+            """Return a call with these arguments, as a part of a flow or to be enqueued."""
+
+        @property
+        def step(self) -> Callable[..., RustStep]:
+            """Return a step of a flow, with the arguments behind the first one."""
 
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
             """Call the function itself, here and now."""
@@ -109,6 +117,9 @@ def delayed(queue: OriginalQueue | AsyncQueue) -> Any:
 
         add.delay(1, b=2)
 
+    `add.call(1, 2)` is such a call that is not enqueued, and `add.step(2)` a `RustStep`: parts of a
+    flow, in the queue of the decorator.
+
     Without `path` it is as in the original: `delay` calls this function in a Python worker, and
     `@delayed`, `@delayed(retry=3)` and `delayed(func, retry=3)` are allowed.
 
@@ -150,8 +161,22 @@ def delayed(queue: OriginalQueue | AsyncQueue) -> Any:
                 return queue.enqueue(task)
 
             func.delay = delay
+            if path is not None:
+                part = partial(_part, path, {"retry": retry, "queue": queue._name, **options})
+                func.call, func.step = partial(part, RustTask), partial(part, RustStep)
             return func
 
         return give_delay(func) if func else give_delay
 
     return decorate
+
+
+def _part(
+    path: str,
+    options: dict[str, Any],
+    make: type[RustTask | RustStep],
+    /,  # a parameter of the Rust task may have one of these names
+    *args: Any,
+    **kwargs: Any,
+) -> RustTask | RustStep:
+    return make(path, args, kwargs, **options)

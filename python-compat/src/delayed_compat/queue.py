@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 from uuid import UUID
 
 import redis
 from delayed.logger import logger
 from delayed.queue import Queue as OriginalQueue
 
-from .bulk import QUEUES, Bulk, Task
+from .bulk import QUEUES, Bulk
+from .bulk import Task as SingleTask
 from .call_id import CallId, parse_id
 from .call_state import CallState
 from .errors import InvalidTaskError
+from .flow import Chain, Flow, Group, task_for
 from .foreign import GoTask, PyTask
 from .handle import AsyncHandle, Handle
 from .link import AsyncLink, Link, is_refusal
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["AsyncQueue", "Queue", "Task"]
 
-_WITH_ID = (RustTask, PyTask, GoTask)
+Task = Union[SingleTask, Flow, Chain, Group]
+"""What a queue enqueues."""
+
+_WITH_ID = (RustTask, Flow, PyTask, GoTask)
 
 
 class Queue(OriginalQueue):
@@ -51,16 +56,17 @@ class Queue(OriginalQueue):
         ) -> None: ...
 
     def enqueue(self, task: Task, release: bool = False) -> Handle:
-        """Enqueue one task, as the original does, or with the options that it has.
+        """Enqueue one task, as the original does, or with the options that it has; or a flow.
 
         Args:
-            task: A `RustTask`, a `PyTask` or a `GoTask`.
+            task: A `RustTask`, a `PyTask`, a `GoTask`, a `Flow`, a chain or a group.
             release: Whether to release what this queue dequeued last.
 
         Returns:
             A handle of the call. Of a unique one that came second it is that of the first.
 
         Raises:
+            InvalidTaskError: When the task is for another queue, or a `RustStep`; nothing was sent.
             redis.RedisError: When Redis failed while a task without such options was enqueued.
             CallExistsError: When there is a call with its id: an `AlreadyScheduledError` when that
                 one is scheduled.
@@ -69,16 +75,17 @@ class Queue(OriginalQueue):
                 where that may have happened. To enqueue the same `RustTask` again never enqueues it
                 twice as long as it is scheduled or has a record.
         """
-        if not getattr(task, "needs_script", False):
+        single = task_for(task, self._name)
+        if not getattr(single, "needs_script", False):
             original: Any = super()  # its annotation knows no RustTask
-            original.enqueue(task, release)
-            return Handle(self._link, self._name, _known_id(task))
-        bulk = Bulk(self._name, [task], 1)
+            original.enqueue(single, release)
+            return Handle(self._link, self._name, _known_id(single))
+        bulk = Bulk(self._name, [single], 1)
         self._send(bulk)
         bulk.check_one()
         if release:
             self.release()  # type: ignore[no-untyped-call]
-        return Handle(self._link, self._name, *(bulk.conflict or (_known_id(task),)))
+        return Handle(self._link, self._name, *(bulk.conflict or (_known_id(single),)))
 
     def enqueue_many(self, tasks: Iterable[Task], chunk: int = 1000) -> int:
         """Enqueue all `tasks`, a chunk at a time, and return how many they were.
@@ -94,7 +101,7 @@ class Queue(OriginalQueue):
         also where the connection is set to repeat failed commands: that could enqueue it twice.
 
         Args:
-            tasks: `RustTask`, `PyTask` and `GoTask` in any mixture; a generator will do.
+            tasks: `RustTask`, `PyTask`, `GoTask` and flows in any mixture; a generator will do.
             chunk: How many tasks go in one step, at most 100,000; 500 of those that are scheduled,
                 and 100 of those with other such options.
 
@@ -105,28 +112,29 @@ class Queue(OriginalQueue):
                 certain.
             ValueError: When `chunk` is no whole number from 1 to 100,000; nothing was sent.
         """
-        bulk = Bulk(self._name, tasks, chunk)
+        bulk = Bulk(self._name, (task_for(task, self._name) for task in tasks), chunk)
         self._send(bulk)
         bulk.check()
         return bulk.total
 
-    def handle(self, call: RustTask | PyTask | GoTask | CallId) -> Handle:
-        """Return a handle of a call that was enqueued before, perhaps by another process.
+    def handle(self, call: RustTask | Flow | PyTask | GoTask | CallId) -> Handle:
+        """Return a handle of a call or a flow that was enqueued before, perhaps by another process.
 
         Raises:
             InvalidTaskError: When that is no id, or the task has none.
         """
         return Handle(self._link, self._name, _id_of(call))
 
-    def cancel(self, call: RustTask | PyTask | GoTask | CallId) -> CallState | None:
-        """Cancel a call, whatever its state.
+    def cancel(self, call: RustTask | Flow | PyTask | GoTask | CallId) -> CallState | None:
+        """Cancel a call or a flow, whatever its state.
 
         A scheduled one is removed. A waiting one is marked, and the worker that claims it drops it.
         A running one is asked to end, and killed if it runs in a process of its own; it is not
-        retried. One that has ended stays as it is.
+        retried. One that has ended stays as it is. A flow that has begun ends at once, and a worker
+        cancels its steps.
 
         Args:
-            call: The `RustTask`, a scheduled `PyTask` or `GoTask`, or the id of a call.
+            call: The `RustTask`, the `Flow`, a scheduled `PyTask` or `GoTask`, or the id of a call.
 
         Returns:
             The state in which it was found; None when no call with this id is known.
@@ -196,19 +204,20 @@ class AsyncQueue:
             QueueFullError: As `Queue.enqueue`.
             EnqueueError: As `Queue.enqueue`.
         """
-        bulk = Bulk(self._name, [task], 1)
+        single = task_for(task, self._name)
+        bulk = Bulk(self._name, [single], 1)
         if bulk.has_scripts:
             await self._send(bulk)
             bulk.check_one()
-            return AsyncHandle(self._link, self._name, *(bulk.conflict or (_known_id(task),)))
-        logger.debug("Enqueuing task %s.", task._func_path)
+            return AsyncHandle(self._link, self._name, *(bulk.conflict or (_known_id(single),)))
+        logger.debug("Enqueuing task %s.", single._func_path)
         async with self._conn.pipeline(transaction=True) as pipe:
             for message in bulk.messages:
                 pipe.rpush(self._name, message)
                 pipe.rpush(self._noti_key, "1")
             await pipe.execute()
-        logger.debug("Enqueued task %s.", task._func_path)
-        return AsyncHandle(self._link, self._name, _known_id(task))
+        logger.debug("Enqueued task %s.", single._func_path)
+        return AsyncHandle(self._link, self._name, _known_id(single))
 
     async def enqueue_many(self, tasks: Iterable[Task], chunk: int = 1000) -> int:
         """Enqueue all `tasks`, a chunk at a time, and return how many they were.
@@ -220,16 +229,16 @@ class AsyncQueue:
             EnqueueError: As `Queue.enqueue_many`.
             ValueError: When `chunk` is no whole number from 1 to 100,000; nothing was sent.
         """
-        bulk = Bulk(self._name, tasks, chunk)
+        bulk = Bulk(self._name, (task_for(task, self._name) for task in tasks), chunk)
         await self._send(bulk)
         bulk.check()
         return bulk.total
 
-    def handle(self, call: RustTask | PyTask | GoTask | CallId) -> AsyncHandle:
+    def handle(self, call: RustTask | Flow | PyTask | GoTask | CallId) -> AsyncHandle:
         """Return a handle of a call that was enqueued before. As `Queue.handle`."""
         return AsyncHandle(self._link, self._name, _id_of(call))
 
-    async def cancel(self, call: RustTask | PyTask | GoTask | CallId) -> CallState | None:
+    async def cancel(self, call: RustTask | Flow | PyTask | GoTask | CallId) -> CallState | None:
         """Cancel a call, and return the state in which it was found. As `Queue.cancel`."""
         return await self.handle(call).cancel()
 
@@ -257,11 +266,11 @@ class AsyncQueue:
             bulk.applied(request, reply)
 
 
-def _known_id(task: Task) -> UUID | None:
+def _known_id(task: SingleTask) -> UUID | None:
     return task.id if isinstance(task, _WITH_ID) else None
 
 
-def _id_of(call: RustTask | PyTask | GoTask | CallId) -> UUID:
+def _id_of(call: RustTask | Flow | PyTask | GoTask | CallId) -> UUID:
     if not isinstance(call, _WITH_ID):
         return parse_id(call)
     if call.id is None:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-__all__ = ["CANCEL", "DEFINE", "ENQUEUE_MANY", "KILL", "SCHEDULE", "SUBMIT"]
+__all__ = [
+    "CANCEL",
+    "CLOSE",
+    "DEFINE",
+    "ENQUEUE_MANY",
+    "KILL",
+    "SCHEDULE",
+    "SET_LIMIT",
+    "SUBMIT",
+    "UNPARK",
+    "WAKE",
+]
 
 _FOLDER = files(__package__) / "lua"
 
@@ -22,6 +33,23 @@ CANCEL = (_FOLDER / "cancel.lua").read_text(encoding="utf-8")
 
 DEFINE = (_FOLDER / "define.lua").read_text(encoding="utf-8")
 """`lua/define.lua` of the Rust library, as it is."""
+
+CLOSE = (_FOLDER / "close.lua").read_text(encoding="utf-8")
+"""`lua/close.lua` of the Rust library, as it is."""
+
+WAKE = (_FOLDER / "wake.lua").read_text(encoding="utf-8")
+"""`lua/wake.lua` of the Rust library, as it is."""
+
+UNPARK = (_FOLDER / "unpark.lua").read_text(encoding="utf-8")
+"""`lua/unpark.lua` of the Rust library, as it is."""
+
+# Sets the policy of a limit.
+# KEYS: the policy
+# ARGV: its fields, each with its value
+SET_LIMIT = """
+redis.call('DEL', KEYS[1])
+return redis.call('HSET', KEYS[1], unpack(ARGV))
+"""
 
 # Pushes messages, and as many notifications, or nothing at all: what was pushed before an error
 # (a key of another type, a missing permission) is taken off again before anybody can see it.

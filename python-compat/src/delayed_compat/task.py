@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from uuid import UUID
 
 from msgpack import Unpacker, packb
@@ -17,7 +17,7 @@ from .errors import InvalidTaskError, shown
 from .times import Duration, Moment, delay_ms, moment_ms, span_ms, timeout_ms
 from .unique import REPLACES, Unique, lock_of, lock_of_order, mode_of
 
-__all__ = ["RustTask"]
+__all__ = ["Call", "RustStep", "RustTask"]
 
 
 Overflow = Literal["reject", "bury_oldest"]
@@ -43,7 +43,110 @@ class Submission(NamedTuple):
     bound: Bound
 
 
-class RustTask:
+class Call:
+    """A call of a Rust task with its options: what a `RustTask` and a `RustStep` have in common."""
+
+    __slots__ = (
+        *("_data", "_due", "_expires", "_func_path", "_has_own_id", "_id", "_queue", "_retry"),
+        "_submission",
+    )
+
+    _taken: ClassVar[tuple[None, ...]] = ()
+    """What stands for arguments that are known later."""
+
+    def __init__(
+        self,
+        path: str,
+        args: list[Any] | tuple[Any, ...] | None = (),
+        kwargs: Mapping[str, Any] | None = None,
+        retry: int | None = None,
+        *,
+        max_attempts: int | None = None,
+        backoff: Backoff | str | None = None,
+        timeout: Duration | None = None,
+        expires: Duration | None = None,
+        expires_at: Moment | None = None,
+        after: Duration | None = None,
+        at: Moment | None = None,
+        id: CallId | None = None,
+        queue: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        traceparent: str | None = None,
+        tracestate: str | None = None,
+        limit: str | list[str] | tuple[str, ...] | None = None,
+        keep: Duration | None = None,
+        unique: Unique | None = None,
+        unique_key: str | None = None,
+        ordered: str | None = None,
+        front: bool = False,
+        max_len: int | None = None,
+        overflow: Overflow | None = None,
+    ) -> None:
+        about = self._about(path)
+        check(about, path, args, kwargs)
+        try:
+            places, keywords = [*self._taken, *places_of(args)], keyword_arguments(kwargs)
+            self._retry = _retries(retry, max_attempts)
+            self._due = due_of(after, at)
+            lock, period = _lock(path, places, keywords, unique, unique_key)
+            if ordered is not None:
+                lock = _order(ordered, bool(lock), self._due is not None)
+            is_followed = bool(lock) or id is not None
+            keep_ms = span_ms(keep, "keep") if keep is not None else 0 if is_followed else None
+            bound = bound_of(max_len, overflow)
+            self._submission = submission(keep_ms, lock, period, front, bound)
+            self._has_own_id = id is not None
+            self._id = None if id is None else parse_id(id)
+            if self._id is None and (self._due is not None or keep_ms is not None):
+                self._id = new_id()
+            self._expires = None if expires is None else span_ms(expires, "expires")
+            meta = {
+                "b": None if backoff is None else backoff_text(backoff),
+                "d": _expires_ms(expires, expires_at, self._due),
+                "h": headers_of(headers) or None,
+                "i": None if self._id is None else self._id.bytes,
+                "l": limits_of(limit),
+                "s": keep_ms,
+                "t": None if timeout is None else timeout_ms(timeout, "timeout"),
+                "u": lock or None,
+                "w": trace_of(traceparent, tracestate),
+            }
+        except InvalidTaskError as error:
+            raise InvalidTaskError(f"{about}: {error}") from None
+        self._func_path, self._queue = path, queue
+        self._data = self._encoded(places, keywords, meta)
+
+    def _about(self, path: str) -> str:
+        """Return what an error begins with."""
+        return f"{type(self).__name__} {path!r}"
+
+    def _encoded(self, places: list[Any], keywords: dict[str, Any], meta: dict[str, Any]) -> bytes:
+        """Return the message."""
+        path, retry = self._func_path, self._retry
+        if retry == 0 or any(value is not None for value in meta.values()):
+            return _native(path, places, {**meta, "k": keywords, "r": retry})
+        return _original(path, places, keywords, retry)
+
+    @property
+    def path(self) -> str:
+        """The path of the Rust task."""
+        return self._func_path
+
+    @property
+    def retry(self) -> int | None:
+        """How many times a failed run is tried again; below 0 is for ever, None the task's own."""
+        return self._retry
+
+    @property
+    def queue(self) -> str | None:
+        """The name of its queue as a part of a flow; None: that of the flow."""
+        return self._queue
+
+    def _message(self) -> bytes:
+        return self._data
+
+
+class RustTask(Call):
     """A call of a Rust task by its path, for the queues of this package.
 
     The arguments are encoded when the task is made: a mistake is raised where it was made, and a
@@ -96,6 +199,8 @@ class RustTask:
             `after` or `at`.
         front: Whether it goes to the head of its queue; not while it is scheduled.
         max_len: It is refused when so many messages wait in its queue; not when it is scheduled.
+        queue: The name of its queue, as a part of a flow; by default it is that of the flow.
+            Outside of a flow only the queue of this name takes it.
         overflow: With `bury_oldest` the oldest message becomes a dead letter then, with the reason
             `overflow`, and the call takes its place. `reject` is the default.
 
@@ -103,78 +208,7 @@ class RustTask:
         InvalidTaskError: When the call cannot be sent; it names the argument and what to do.
     """
 
-    __slots__ = ("_data", "_due", "_func_path", "_id", "_retry", "_submission")
-
-    def __init__(
-        self,
-        path: str,
-        args: list[Any] | tuple[Any, ...] | None = (),
-        kwargs: Mapping[str, Any] | None = None,
-        retry: int | None = None,
-        *,
-        max_attempts: int | None = None,
-        backoff: Backoff | str | None = None,
-        timeout: Duration | None = None,
-        expires: Duration | None = None,
-        expires_at: Moment | None = None,
-        after: Duration | None = None,
-        at: Moment | None = None,
-        id: CallId | None = None,
-        headers: Mapping[str, str] | None = None,
-        traceparent: str | None = None,
-        tracestate: str | None = None,
-        limit: str | list[str] | tuple[str, ...] | None = None,
-        keep: Duration | None = None,
-        unique: Unique | None = None,
-        unique_key: str | None = None,
-        ordered: str | None = None,
-        front: bool = False,
-        max_len: int | None = None,
-        overflow: Overflow | None = None,
-    ) -> None:
-        check(path, args, kwargs)
-        try:
-            places, keywords = places_of(args), keyword_arguments(kwargs)
-            self._retry = _retries(retry, max_attempts)
-            self._due = due_of(after, at)
-            lock, period = _lock(path, places, keywords, unique, unique_key)
-            if ordered is not None:
-                lock = _order(ordered, bool(lock), self._due is not None)
-            is_followed = bool(lock) or id is not None
-            keep_ms = span_ms(keep, "keep") if keep is not None else 0 if is_followed else None
-            bound = bound_of(max_len, overflow)
-            self._submission = submission(keep_ms, lock, period, front, bound)
-            self._id = None if id is None else parse_id(id)
-            if self._id is None and (self._due is not None or keep_ms is not None):
-                self._id = new_id()
-            meta = {
-                "b": None if backoff is None else backoff_text(backoff),
-                "d": _expires_ms(expires, expires_at, self._due),
-                "h": headers_of(headers) or None,
-                "i": None if self._id is None else self._id.bytes,
-                "l": limits_of(limit),
-                "s": keep_ms,
-                "t": None if timeout is None else timeout_ms(timeout, "timeout"),
-                "u": lock or None,
-                "w": trace_of(traceparent, tracestate),
-            }
-        except InvalidTaskError as error:
-            raise InvalidTaskError(f"RustTask {path!r}: {error}") from None
-        self._func_path = path
-        if self._retry == 0 or any(value is not None for value in meta.values()):
-            self._data = _native(path, places, {**meta, "k": keywords, "r": self._retry})
-        else:
-            self._data = _original(path, places, keywords, self._retry)
-
-    @property
-    def path(self) -> str:
-        """The path of the Rust task."""
-        return self._func_path
-
-    @property
-    def retry(self) -> int | None:
-        """How many times a failed run is tried again; below 0 is for ever, None the task's own."""
-        return self._retry
+    __slots__ = ()
 
     @property
     def id(self) -> UUID | None:
@@ -207,13 +241,37 @@ class RustTask:
             )
         return self._data
 
-    def _message(self) -> bytes:
-        return self._data
-
     def __repr__(self) -> str:
         scheduled = f", scheduled as {self._id}" if self._due is not None else ""
         said = f"retry={self._retry}, {len(self._data)} bytes{scheduled}"
         return f"RustTask({self._func_path!r}, {said})"
+
+
+class RustStep(Call):
+    """A call of a flow whose first argument is the result of the part before it.
+
+    After a group it is the list of the results of its members; in `on_error` it is why the flow
+    failed. All other arguments and options are those of `RustTask`, but `id` and `overflow`.
+
+        chain(RustTask("my_crate::fetch", ("https://example.org",))).then(
+            RustStep("my_crate::count", ("Rust",), retry=3)
+        )
+
+    Args:
+        path: The task's path.
+        args: The positional arguments behind the first one.
+        kwargs: Further arguments by the name of the Rust parameter.
+
+    Raises:
+        InvalidTaskError: When the call cannot be sent; it names the argument and what to do.
+    """
+
+    __slots__ = ()
+
+    _taken = (None,)
+
+    def __repr__(self) -> str:
+        return f"RustStep({self._func_path!r}, retry={self._retry}, {len(self._data)} bytes)"
 
 
 class Sendable(Protocol):

@@ -11,6 +11,7 @@ use crate::protocol::encode::EncodeError;
 use crate::protocol::flow::{Step, TASK};
 use crate::protocol::meta::{milliseconds, since_1970};
 use crate::protocol::plan_error::PlanError;
+use crate::task::overflow::Overflow;
 use crate::task::unique::Unique;
 
 /// For how long the record of a flow, and what is known of its steps, is kept after its end unless it says otherwise.
@@ -38,6 +39,9 @@ impl<R> Call<R> {
         }
         if self.is_flow() {
             return Err(PlanError::Flow.into());
+        }
+        if self.overflow_choice() == Overflow::BuryOldest {
+            return Err(PlanError::Overflow { task: self.task().to_owned() }.into());
         }
         let queue = self.queue_name().map_err(|error| PlanError::Queue(Box::new(error)))?.to_string();
         let mut step =

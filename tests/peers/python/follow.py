@@ -1,7 +1,8 @@
 """What becomes of the calls of a Python program? Follows JSON lines, and prints one for each.
 
-A line of kind rust is enqueued with the options of `RustTask`; that of another kind names the id of
-a call as its path. Then `cancel` cancels it, and `wait` waits so many seconds for its result.
+A line of kind rust is enqueued with the options of `RustTask`, and so is the `flow` of one of kind
+flow; one of kind limit sets the `policy` of a limit; that of another kind names the id of a call as
+its path. Then `cancel` cancels it, and `wait` waits so many seconds for its result.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Any
 
 import redis.asyncio
 
-from delayed_compat import AsyncQueue, CompatError, Queue
+from delayed_compat import AsyncQueue, CompatError, Queue, limits
+from flows import flow
 from produce import task, value
 from programs import arguments, connect
 
@@ -25,8 +27,12 @@ def follow(queue: Any, call: dict[str, Any], done: Callable[[Any], Any]) -> dict
     """Do what a line says, and return what is to be printed."""
     said: dict[str, Any] = {}
     try:
-        if call["kind"] == "rust":
-            handle = done(queue.enqueue(task(call)))
+        if call["kind"] == "limit":
+            done(limits.set(queue._conn, call["path"], **call["policy"]))
+            return said
+        if call["kind"] in ("rust", "flow"):
+            what = task(call) if call["kind"] == "rust" else flow(call["flow"])
+            handle = done(queue.enqueue(what))
         else:
             handle = queue.handle(call["path"])
         conflict = handle.conflict and dataclasses.asdict(handle.conflict)

@@ -143,10 +143,11 @@ local function has_record(key)
   return type(redis.pcall('HGET', key, 'state')) == 'string'
 end
 
--- Records that an unfinished call changed its state, with further fields and their values.
+-- Records that an unfinished call changed its state, with further fields and their values. A flow may have ended while
+-- its message is still with a worker that died.
 local function note_state(queue, id, state, ...)
   local key = record_of(queue, id)
-  if has_record(key) then
+  if has_record(key) and not redis.pcall('HGET', key, 'ended') then
     redis.pcall('HSET', key, 'state', state, ...)
     redis.pcall('PEXPIRE', key, LIFE)
   end
@@ -168,6 +169,19 @@ local function next_in_order(queue, lock)
     end
     note_state(queue, options.i, 'waiting', 'limit', '')
   end
+end
+
+-- Returns the error with which the outbox would refuse the outcome of this call, if it is a step of a flow. Asked before
+-- the call ends: without its outcome, its flow would wait for ever.
+local function outbox_error(queue, call)
+  if not (call and call.m) then
+    return nil
+  end
+  local outbox = queue .. '_outbox'
+  local reply = redis.pcall('HDEL', outbox, ' ') -- nobody's field
+  reply = type(reply) == 'number' and redis.pcall('HSET', outbox, ' ', '') or reply
+  reply = type(reply) == 'number' and redis.pcall('HDEL', outbox, ' ') or reply
+  return type(reply) == 'table' and reply or nil
 end
 
 -- Records that a call has ended, notifies its waiters, frees its lock unless that holds for a fixed time, so that the
@@ -221,9 +235,13 @@ for i = 3, #ARGV do
   local message = redis.call('HGET', KEYS[2], id)
   local record = redis.pcall('HGET', record_of(queue, id), 'state')
   local state = type(record) == 'string' and record or ''
+  local options = message and options_of(message) or {}
+  local refused = outbox_error(queue, options)
+  if refused then
+    return refused
+  end
   redis.call('ZREM', KEYS[1], 'c' .. id)
   if redis.call('HDEL', KEYS[2], id) == 1 then
-    local options = options_of(message) or {}
     options.i = id
     state = state == 'retrying' and state or 'scheduled'
     redis.pcall('ZREM', KEYS[3], id) -- of a cancellation before this one
