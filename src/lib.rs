@@ -118,7 +118,10 @@ mod error;
 #[cfg_attr(not(feature = "worker"), allow(dead_code))]
 mod excerpt;
 #[cfg(feature = "broker")]
-#[cfg_attr(not(all(feature = "client", feature = "sweeper", feature = "inspect")), allow(dead_code))]
+#[cfg_attr(
+    not(all(feature = "client", feature = "sweeper", feature = "inspect")),
+    allow(dead_code, unused_imports, unreachable_pub)
+)]
 mod flow;
 #[cfg(feature = "inspect")]
 pub mod inspect;
@@ -153,7 +156,7 @@ pub use crate::client::{
 };
 #[cfg(feature = "broker")]
 pub use crate::error::Error;
-#[cfg(feature = "client")]
+#[cfg(any(feature = "client", feature = "inspect"))]
 pub use crate::flow::{FlowNode, FlowTree};
 #[cfg(feature = "inspect")]
 #[doc(inline)]

@@ -9,6 +9,8 @@ pub(crate) mod call_state;
 pub mod cron;
 pub mod decode;
 pub mod encode;
+// A client writes flows, and a worker reads of which flow a call is a step.
+#[cfg_attr(not(all(feature = "client", feature = "worker")), allow(dead_code))]
 pub(crate) mod flow;
 pub mod info;
 pub mod keys;

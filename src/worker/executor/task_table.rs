@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+#[cfg(feature = "client")]
 use crate::client::flow;
 use crate::config::WorkerConfig;
 use crate::isolation::{Isolation, Limits, Timeouts};
@@ -90,7 +91,10 @@ impl TaskEntry {
 impl TaskTable {
     /// Builds the table from the registry. Warns once of limits that the worker cannot enforce.
     pub(in crate::worker) fn new(registry: &Registry, config: &WorkerConfig) -> Self {
-        let tasks = registry.iter().chain([&flow::BEGIN]);
+        let tasks = registry.iter();
+        // Without the client, a worker runs steps of flows, but begins no flow.
+        #[cfg(feature = "client")]
+        let tasks = tasks.chain([&flow::BEGIN]);
         let entries: Vec<TaskEntry> = tasks.map(|task| TaskEntry::new(task, config)).collect();
         let names = entries.iter().enumerate().map(|(place, entry)| (entry.task.name, TaskId(place)));
         let table = Self { by_name: names.collect(), entries };
