@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use delayed::{CallState, WaitError, chain, group, group_of};
+use delayed::{CallState, IntoFlow, WaitError, chain, group, group_of};
 
 use super::{Site, tasks};
+use crate::support::trial::PATIENCE;
+use crate::support::wait;
 
 #[test]
 fn chain_passes_results_from_step_to_step() {
@@ -86,15 +88,28 @@ fn steps_have_options_of_their_own() {
 fn flow_is_a_call_with_options() {
     let site = Site::new();
     let flow = || chain(tasks::number::call(1)).then(tasks::add::step(2));
-    use delayed::IntoFlow;
     let call = || flow().into_flow().call().unique_key("once").after(Duration::from_millis(200));
     let first = site.runtime.block_on(site.client.enqueue(call())).unwrap();
     let second = site.runtime.block_on(site.client.enqueue(call())).unwrap();
     assert_eq!((first.is_new(), second.is_new(), first.id()), (true, false, second.id()));
     let mut worker = site.worker(&[]);
-    assert_eq!(site.runtime.block_on(first.wait(crate::support::trial::PATIENCE)).unwrap(), 3);
+    assert_eq!(site.runtime.block_on(first.wait(PATIENCE)).unwrap(), 3);
     let third = site.runtime.block_on(site.client.enqueue(call())).unwrap();
     assert!(third.is_new(), "expected the lock to be free after the end of the flow");
+    site.trial.stop(&mut worker);
+}
+
+#[test]
+fn periodic_flow_begins_with_each_tick() {
+    let site = Site::new();
+    let mut worker = site.worker(&[]);
+    let members = group(["a", "b"].map(|n| tasks::note_run::call(n.into())));
+    let flow = members.then(tasks::end::step("end".into())).into_flow();
+    let periodic = delayed::Periodic::new("notes", "@every 1s", flow);
+    site.runtime.block_on(site.client.define_periodic(periodic)).unwrap();
+    wait::until("two flows to end", PATIENCE, || {
+        site.trial.ledger.lines().iter().filter(|line| *line == "end 2").count() >= 2
+    });
     site.trial.stop(&mut worker);
 }
 
