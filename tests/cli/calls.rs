@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{DELAYED, Ended, PATIENCE, WORKER, on, start, task};
+use super::{DELAYED, Ended, PATIENCE, WORKER, command, ended, on, start, task};
 use crate::support::redis::{TestRedis, snapshot};
 use crate::support::wait;
 
@@ -291,8 +291,11 @@ fn ordered_calls_run_one_after_the_other() {
     send("[4]", &["--ordered", "a", "--after", "1h"]).expect(2).says("--after");
     let waiting = snapshot(&mut redis.connection(), "default").waiting.len();
     assert_eq!((waiting, states(&redis, &[]).len()), (1, 3), "expected the others to wait for their turn");
-    on(&redis, WORKER, &["worker", "--burst", "--concurrency", "4"]).expect(0).says("succeeded=3");
-    assert_eq!(std::fs::read_to_string(redis.directory().join("record")).unwrap(), "1\n2\n3\n");
+    let record = redis.directory().join("record");
+    let mut worker = command(WORKER, redis.directory(), &["worker", "--burst", "--concurrency", "4"]);
+    worker.env("DELAYED_REDIS_URL", redis.url()).env("RECORD_FILE", &record);
+    ended(&mut worker).expect(0).says("succeeded=3");
+    assert_eq!(std::fs::read_to_string(record).unwrap(), "1\n2\n3\n");
 }
 
 #[test]

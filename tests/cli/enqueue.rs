@@ -41,7 +41,7 @@ fn a_call_is_scheduled_for_later() {
     let id = "018bcfe5-687b-7b5c-8a3e-0123456789ab";
     let with_id = format!("--id={id}");
     send(&["--at", "2096-10-02T09:06:40+02:00", &with_id]).expect(0).says("for 2096-10-02T07:06:40Z");
-    send(&["--after", "2h", &with_id]).expect(4).says("is already scheduled in default");
+    send(&["--after", "2h", &with_id]).expect(4).says("exists in default and is scheduled");
     send(&["--at", "tomorrow"]).expect(2).says("not a moment such as");
     send(&["--at", "10000-01-01T00:00:00Z"]).expect(2).says("not a moment such as");
     send(&["--at", "9999-01-01T00:00:00Z"]).expect(2).says("at most a hundred years from now");

@@ -16,6 +16,9 @@ use crate::protocol::names::QueueName;
 /// How many messages, ids or records are read at a time.
 const PAGE: usize = MAX_SCHEDULED;
 
+/// Calls that wait for this many limits are listed.
+const LIMITS: u32 = 10_000;
+
 /// Selects calls of a queue.
 ///
 /// ```
@@ -91,7 +94,7 @@ impl Listing<'_> {
 }
 
 impl Inspector {
-    /// Returns calls of a queue: first those that workers own, then those that wait, oldest first, those in the timetable, earliest
+    /// Returns calls of a queue: first those that workers own, then those that wait, oldest first, those that wait for limits, those in the timetable, earliest
     /// first, those that succeeded, were cancelled or expired, newest first, and dead letters, oldest first. Of calls that
     /// succeeded, were cancelled or expired only those with a record are known, and those that a worker with
     /// [`keep_finished`](crate::config::WorkerConfig::keep_finished) has listed.
@@ -108,6 +111,7 @@ impl Inspector {
         }
         if filter.wants(&[Waiting]) {
             self.list_waiting(&mut listing).await?;
+            self.list_parked(&mut listing).await?;
         }
         if filter.wants(&[Scheduled, Retrying]) {
             self.list_timetable(&mut listing).await?;
@@ -177,6 +181,29 @@ impl Inspector {
             start += PAGE as u64;
             if page.len() < PAGE {
                 break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the calls that wait for limits, or for their turn.
+    async fn list_parked(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
+        let (keys, queue, limit) = (QueueKeys::new(listing.queue), listing.queue, listing.filter.limit);
+        let mut names = self.broker.parked(&keys, LIMITS).await?;
+        names.sort_unstable();
+        for name in names {
+            let mut start = 0;
+            while !listing.is_full() {
+                let page = self.broker.parked_messages(&keys, &name, start, PAGE as u64).await?;
+                let call = |message: &Vec<u8>| CallRecord {
+                    limit: Some(name.to_string()),
+                    ..CallRecord::of_message(queue, CallState::Waiting, MessageSummary::of(message, limit))
+                };
+                self.add_page(listing, page.iter().map(call).collect()).await?;
+                start += PAGE as u64;
+                if page.len() < PAGE {
+                    break;
+                }
             }
         }
         Ok(())
