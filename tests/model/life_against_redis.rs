@@ -278,7 +278,7 @@ impl Pair {
                 let reply = self.bench.call("finish", |script| {
                     script.key(PROCESSING).key(worker(*slot)).key(DEATHS).key(CANCELLED);
                     script.arg(seq).arg(QUEUE).arg(wire_id(*slot)).arg(&bytes_of(call.id)).arg(keep);
-                    script.arg(lock_argument(call)).arg(*state).arg(1).arg(1).arg("").arg("");
+                    script.arg(lock_argument(call)).arg("").arg(*state).arg(1).arg(1).arg("").arg("");
                 });
                 (reply, Value::Array(vec![int(u8::from(self.world.finish(*slot, state)))]))
             }

@@ -371,6 +371,7 @@ impl Pair {
                 let reply = self.bench.call("beat", |call| {
                     call.key(worker_key(*worker)).key(WORKERS).key(format!("{}:kill", worker_key(*worker)));
                     call.key(QUEUE).key(TOKENS).key(HAND).key(PROCESSING).key(DEATHS).key(DUE).key(PAUSED);
+                    call.key("q_outbox");
                     wires.iter().for_each(|wire| {
                         call.key(wire_id(*wire));
                     });
