@@ -241,8 +241,8 @@ impl Pair {
             }
             Step::Promote(count) => {
                 let reply: RedisResult<(Value, i64)> = self.bench.call("promote", |script| {
-                    script.key(QUEUE).key(TOKENS).key(DUE).key(LATER).key(TIMETABLE);
-                    script.arg("us").arg(1_000).arg(*count);
+                    script.key(QUEUE).key(TOKENS).key(DUE).key(LATER).key(TIMETABLE).key("q_periodic");
+                    script.arg("us").arg(1_000).arg(*count).arg(0);
                 });
                 // What is due was due before this step.
                 (reply.map(|(moved, _)| moved), int(self.world.promote(before, *count)))

@@ -97,8 +97,15 @@ impl LifeWorld {
         self.records.get(&id).cloned().or(scheduled)
     }
 
-    /// Notes the state of a call that has a record.
+    /// Notes the state of a call that has a record, and has not ended.
     fn note(&mut self, id: Id, state: &str) {
+        if !self.records.get(&id).is_some_and(|known| has_ended(known)) {
+            self.set_state(id, state);
+        }
+    }
+
+    /// Sets the state of a call that has a record.
+    fn set_state(&mut self, id: Id, state: &str) {
         self.records.entry(id).and_modify(|known| state.clone_into(known));
     }
 
@@ -138,7 +145,7 @@ impl LifeWorld {
         match call.keep_ms {
             None => {}
             Some(0) => drop(self.records.remove(&call.id)),
-            Some(_) => self.note(call.id, state),
+            Some(_) => self.set_state(call.id, state),
         }
     }
 
@@ -348,7 +355,7 @@ impl LifeWorld {
         }
         self.dead.remove(at);
         self.wait(Call { attempts: 0, ..call });
-        self.note(call.id, "waiting");
+        self.set_state(call.id, "waiting");
         if let Some((_, key)) = lock {
             self.locks.insert(key, call.id);
         }
