@@ -169,7 +169,7 @@ def test_a_flow_is_one_call(face: Face, conn: redis.Redis) -> None:
     assert conn.lrange("mail", 0, -1) == [message(flow)]
     (record,) = conn.keys("mail:c:*")
     assert conn.hget(record, "task") == b"delayed.flow"
-    with pytest.raises(CallExistsError, match="is waiting in mail already"):
+    with pytest.raises(CallExistsError, match="is already waiting in mail"):
         face.enqueue(flow)
     assert face.cancel(flow) is CallState.WAITING
     assert face.handle(flow).state() is CallState.WAITING
@@ -249,7 +249,7 @@ STEP: Any = RustStep
             lambda: CHAIN(RustTask(PATH, max_len=1, overflow="bury_oldest")),
             f"RustTask '{PATH}' has overflow",
         ),
-        (lambda: CHAIN(RustTask(PATH, queue="a b")), "the queue name 'a b' has a space"),
+        (lambda: CHAIN(RustTask(PATH, queue="a b")), "the queue name 'a b' contains a space"),
         (lambda: CHAIN(RustTask(PATH, queue="mail_flows")), "the queue name 'mail_flows' is, or"),
         (lambda: GROUP([A], at_most=0), "at_most is 0; give a whole number from 1"),
         (lambda: GROUP([A], at_most=True), "at_most is a bool"),

@@ -158,7 +158,7 @@ def test_an_id_is_enqueued_once(face: Face, conn: redis.Redis) -> None:
 def test_an_id_without_any_other_option_is_enqueued_once(face: Face, conn: redis.Redis) -> None:
     handle = face.enqueue(RustTask(PATH, (1,), id=ID))
     assert handle.state() is CallState.WAITING
-    with pytest.raises(CallExistsError, match=f"{ID} is waiting in mail already"):
+    with pytest.raises(CallExistsError, match=f"{ID} is already waiting in mail"):
         face.enqueue(RustTask(PATH, (2,), id=ID))
     with pytest.raises(EnqueueError, match="1 of 2") as caught:
         face.enqueue_many([RustTask(PATH, (3,), id=ID), RustTask(PATH, (4,), id=UUID(int=4))])

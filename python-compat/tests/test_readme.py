@@ -16,7 +16,7 @@ def test_the_programs_of_the_readme_run(
     conn: redis.Redis, redis_socket: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 10
+    assert len(blocks) == 11
     shared: dict[str, Any] = {"__name__": "readme"}
     for block in blocks:
         here = block.replace("Redis()", f"Redis(unix_socket_path={str(redis_socket)!r})")

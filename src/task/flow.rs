@@ -63,10 +63,10 @@ pub fn chain<In, P: FlowPart<In>>(first: P) -> Chain<In, P::Output> {
 ///     pub async fn publish(images: Vec<String>, book: u64) {}
 /// }
 ///
-/// use delayed::group;
+/// use delayed::{IntoFlow, group};
 ///
 /// let images = ["a.png", "b.png"].map(String::from);
-/// let flow = group(images.map(tasks::resize::call)).at_most(8).then(tasks::publish::step(7));
+/// let flow = group(images.map(tasks::resize::call)).at_most(8).then(tasks::publish::step(7)).into_flow();
 /// # drop(flow);
 /// ```
 ///
@@ -91,7 +91,9 @@ pub fn group<In, P: FlowPart<In>>(members: impl IntoIterator<Item = P>) -> Group
 ///     pub async fn report(of: (String, Vec<u64>)) {}
 /// }
 ///
-/// let flow = delayed::group_of((tasks::name::call(7), tasks::orders::call(7))).then(tasks::report::step());
+/// use delayed::{IntoFlow, group_of};
+///
+/// let flow = group_of((tasks::name::call(7), tasks::orders::call(7))).then(tasks::report::step()).into_flow();
 /// # drop(flow);
 /// ```
 pub fn group_of<In, M: Members<In>>(members: M) -> Group<In, M::Output> {

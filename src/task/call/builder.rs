@@ -88,7 +88,7 @@ impl<R> Call<R> {
     /// been cancelled. It keeps its place while it waits for a retry, and when its worker dies. Calls with other keys do not wait.
     ///
     /// It takes the place of [`unique`](Self::unique). No effect on a scheduled call, and on a [`PyTask`](crate::PyTask) or a
-    /// [`GoTask`](crate::GoTask), whose messages have no field for it. A call that [`revive`](crate::Inspector::revive_dead) brings
+    /// [`GoTask`](crate::GoTask), whose messages have no field for it. A call that [`requeue_dead`](crate::Inspector::requeue_dead) brings
     /// back from the dead letters is refused while another one holds its key.
     ///
     /// ```
