@@ -28,3 +28,18 @@ pub(crate) fn directory() -> tempfile::TempDir {
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
+
+/// Whether the variable `DELAYED_TEST_FULL` asks for more calls, more cases, and every test on each server.
+pub(crate) fn is_full() -> bool {
+    std::env::var_os("DELAYED_TEST_FULL").is_some()
+}
+
+/// Whether the variable `DELAYED_TEST_QUICK` asks for fewer random cases: for those that are tried again on other servers.
+pub(crate) fn is_quick() -> bool {
+    std::env::var_os("DELAYED_TEST_QUICK").is_some()
+}
+
+/// How many random cases to try of the usual number.
+pub(crate) fn cases(usual: u32) -> u32 {
+    if is_quick() { usual / 4 } else { usual }
+}
