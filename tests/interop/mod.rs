@@ -19,7 +19,7 @@ use redis::Connection;
 
 use crate::support::process::{DELAYED, Program};
 use crate::support::redis::{Options, State, TestRedis, snapshot};
-use crate::support::{go, python, root, wait};
+use crate::support::{go, is_full, python, root, wait};
 
 const QUEUE: &str = "mail";
 /// How long anything may take, on a machine that is busy.

@@ -9,6 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::deaths::Deaths;
 use super::pair::{Pair, Step, WORKER_COUNT};
 use super::world::Place;
+use crate::support::{cases, is_quick};
 
 /// Few, so that they are met again.
 const SLOTS: u8 = 4;
@@ -109,13 +110,13 @@ fn any_sequence_of_steps_with_suspects_is_as_in_the_model() {
             pair.step(&Step::Reconcile { worker, ahead: 0, slots: vec![0] }).unwrap();
         }
     });
-    assert!(buried > 4, "expected more of them to die: {buried}");
+    assert!(buried > 4 || is_quick(), "expected more of them to die: {buried}");
 }
 
-fn run(cases: u32, step: impl Strategy<Value = Step>, begin: impl FnMut(&mut Pair)) {
+fn run(usual: u32, step: impl Strategy<Value = Step>, begin: impl FnMut(&mut Pair)) {
     let (pair, steps) = (RefCell::new(Pair::new()), Cell::new(0));
     let begin = RefCell::new(begin);
-    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: cases(usual), failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&proptest::collection::vec(step, 1..80), |sequence| {
         let mut pair = pair.borrow_mut();
         begin.borrow_mut()(&mut pair);

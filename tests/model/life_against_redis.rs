@@ -12,6 +12,7 @@ use crate::lua::{
     Bench, CANCELLED, DEAD, DEATHS, DUE, HAND, LATER, LEASE, PARKED, PAUSED, PROCESSING, QUEUE, TIMETABLE,
     TOKENS, unpacked,
 };
+use crate::support::{cases, is_quick};
 
 const IDS: Id = 5;
 const KEYS: u8 = 2;
@@ -494,7 +495,7 @@ fn answer(reply: &Value) -> i64 {
 fn any_life_of_calls_with_options_is_as_in_the_model() {
     let pair = Pair { bench: Bench::new(), world: LifeWorld::new(SLOTS), made: BTreeMap::new() };
     let pair = std::cell::RefCell::new(pair);
-    let config = Config { cases: 150, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: cases(150), failure_persistence: None, ..Config::default() };
     let result = TestRunner::new(config).run(&proptest::collection::vec(any_step(), 1..80), |sequence| {
         let mut pair = pair.borrow_mut();
         pair.clear();
@@ -517,6 +518,6 @@ fn any_life_of_calls_with_options_is_as_in_the_model() {
         "Start 1",
         "Unpark 1",
     ] {
-        assert!(made.contains_key(rare), "expected some steps to answer {rare}: {made:?}");
+        assert!(made.contains_key(rare) || is_quick(), "expected some steps to answer {rare}: {made:?}");
     }
 }

@@ -9,6 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 use redis::{Commands, RedisResult, Value};
 
 use crate::lua::{Bench, LIMIT};
+use crate::support::{cases, is_quick};
 
 /// Calls, each with a holder of its own.
 const CALLS: usize = 5;
@@ -192,7 +193,7 @@ fn read(bench: &mut Bench, most: Option<usize>) -> Limit {
 #[test]
 fn any_sequence_of_steps_of_a_limit_is_as_in_the_model() {
     let bench = RefCell::new(Bench::new());
-    let config = Config { cases: 150, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: cases(150), failure_persistence: None, ..Config::default() };
     let most_waiting = std::cell::Cell::new(0);
     let result = TestRunner::new(config).run(&proptest::collection::vec(any_step(), 1..80), |sequence| {
         let mut bench = bench.borrow_mut();
@@ -209,5 +210,5 @@ fn any_sequence_of_steps_of_a_limit_is_as_in_the_model() {
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("expected the scripts to do as the model does: {error}"));
-    assert!(most_waiting.get() > 3, "expected some calls to wait: {}", most_waiting.get());
+    assert!(most_waiting.get() > 3 || is_quick(), "expected some calls to wait: {}", most_waiting.get());
 }
