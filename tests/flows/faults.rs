@@ -1,7 +1,9 @@
 //! Flows whose processes die: nothing is lost, nothing is counted twice.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use delayed::testing::{Fault, Requests, Side};
 use delayed::{CallId, CallState, FlowHandle, IntoFlow, WaitError, chain, group};
@@ -10,7 +12,7 @@ use redis::Commands;
 use super::{Site, tasks};
 use crate::support::process::Program;
 use crate::support::trial::{Dice, PATIENCE, WORKER, alone, open};
-use crate::support::wait;
+use crate::support::{is_full, wait};
 
 /// The requests for flows, and those that end a step.
 const REQUESTS: [&str; 7] =
@@ -235,51 +237,94 @@ fn flow_is_begun_once_however_often_its_beginning_is_repeated() {
     }
 }
 
+/// The runs of one step, as `flows.traced` notes them.
+#[derive(Default)]
+struct Runs<'a> {
+    ids: BTreeSet<&'a str>,
+    begun: usize,
+    ended: usize,
+}
+
+/// The runs of every step, by its name.
+fn runs(lines: &[String]) -> BTreeMap<&str, Runs<'_>> {
+    let mut all: BTreeMap<&str, Runs<'_>> = BTreeMap::new();
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        let runs = all.entry(words[1]).or_default();
+        runs.ids.insert(words[2]);
+        match words[0] {
+            "begin" => runs.begun += 1,
+            "end" => {
+                let expected = if words[1].contains('.') { "0" } else { "3" };
+                assert_eq!(words[3], expected, "expected {expected} results: {line}");
+                runs.ended += 1;
+            }
+            _ => panic!("expected steps to begin and to end, and nothing else: {line}"),
+        }
+    }
+    all
+}
+
 #[test]
 fn callback_runs_once_while_workers_are_killed() {
-    let mut site = Site::new();
-    let flows: Vec<_> = (0..40)
+    const MEMBERS: usize = 3;
+    let count = if is_full() { 1_000 } else { 50 };
+    let (mut site, began) = (Site::new(), Instant::now());
+    let flows: Vec<FlowHandle<String>> = (0..count)
         .map(|n| {
-            let members = group((0..5).map(|m| tasks::note_run::call(format!("{n}.{m}"))));
-            site.enqueue(members.then(tasks::end::step(format!("end{n}"))).on_error(tasks::alert::step()))
+            let members = group((0..MEMBERS).map(|m| tasks::traced::call(vec![], format!("{n}.{m}"))));
+            site.enqueue(members.then(tasks::traced::step(format!("{n}"))).on_error(tasks::alert::step()))
         })
         .collect();
-    let mut dice = Dice(17);
-    let mut workers: Vec<Program> = (0..3).map(|_| site.worker(&["--lease", "1s"])).collect();
-    let ended = |site: &Site| {
-        let is_done = |handle: &FlowHandle<String>| {
-            site.runtime.block_on(handle.state()).unwrap() == Some(CallState::Succeeded)
-        };
-        flows.iter().filter(|handle| is_done(handle)).count()
+    let words = ["--lease", "1s", "--concurrency", "2"];
+    let mut workers: Vec<Program> = (0..3).map(|_| site.worker(&words)).collect();
+    let (mut dice, mut kills, mut left) = (Dice(17), 0, flows.iter().collect::<Vec<_>>());
+    let mut running = || {
+        let state = |handle: &FlowHandle<_>| site.runtime.block_on(handle.state()).unwrap();
+        while left.last().is_some_and(|handle| state(handle) == Some(CallState::Succeeded)) {
+            left.pop();
+        }
+        left.len()
     };
-    let mut before = ended(&site);
-    for _ in 0..6 {
+    loop {
+        let since = Instant::now();
+        wait::until("time to pass, or all flows to end", PATIENCE, || {
+            running() == 0 || since.elapsed() >= Duration::from_millis(300)
+        });
+        if running() == 0 {
+            break;
+        }
+        assert!(
+            began.elapsed() < PATIENCE * 5,
+            "expected all flows to end, not all but {} of them",
+            running()
+        );
         let victim = dice.roll(workers.len());
         workers[victim].kill9();
-        workers[victim] = site.worker(&["--lease", "1s"]);
-        wait::until("flows to go on", PATIENCE, || {
-            let now = ended(&site);
-            let goes_on = now > before || now == flows.len();
-            before = now;
-            goes_on
-        });
-    }
-    for handle in &flows {
-        site.wait(handle);
+        kills += 1;
+        workers[victim] = site.worker(&words);
     }
     site.assert_done();
-    for worker in &mut workers {
-        site.trial.stop(worker);
-    }
+    site.trial.wait_settled();
+    workers.iter_mut().for_each(|worker| drop(site.trial.stop(worker)));
+
     let lines = site.trial.ledger.lines();
-    for n in 0..flows.len() {
-        let ends: Vec<&String> = lines.iter().filter(|line| line.starts_with(&format!("end{n} "))).collect();
-        // More than once only where a worker was killed while it ran it.
-        assert!((1..=7).contains(&ends.len()) && ends.iter().all(|end| end.ends_with(" 5")), "{ends:?}");
+    let all = runs(&lines);
+    assert_eq!(all.len(), count * (1 + MEMBERS), "expected each step to run, and no other");
+    let mut again = 0;
+    for (name, runs) in &all {
+        assert_eq!(runs.ids.len(), 1, "expected {name} to be enqueued once: {:?}", runs.ids);
+        assert!(runs.ended > 0, "expected {name} to run to its end");
+        again += runs.begun - 1;
     }
-    assert!(!lines.iter().any(|line| line.starts_with("alert")), "{lines:?}");
-    let enqueued = site.trial.redis.hlen::<_, u64>("q_processing").unwrap();
-    assert_eq!(enqueued, 0);
+    println!(
+        "{count} flows, {kills} kills: {} callbacks, each of one call; {again} runs of {} were repeated; {:.1?}",
+        all.keys().filter(|name| !name.contains('.')).count(),
+        lines.iter().filter(|line| line.starts_with("begin")).count(),
+        began.elapsed()
+    );
+    assert!(kills > 2, "expected kills while flows run: {kills}");
+    assert_eq!(site.trial.dead(), 0);
 }
 
 #[test]
