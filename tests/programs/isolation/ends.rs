@@ -128,7 +128,7 @@ fn prints_and_aborts(n: String) {
 #[delayed::task(name = "isolation.prints_much")]
 fn prints_much(n: String, bytes: usize) -> Result<(), String> {
     note(&n);
-    let line = format!("{}\n", "x".repeat(99));
+    let line = format!("{}\n", "x".repeat(999));
     for _ in 0..bytes / line.len() {
         print(&line);
     }
