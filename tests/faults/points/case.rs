@@ -12,7 +12,7 @@ use delayed::{CallId, LimitName};
 use nix::sys::signal::Signal;
 use redis::{Commands, Connection};
 
-use super::scenes::Scene;
+use super::scene::Scene;
 use super::site::Site;
 use super::table::{Cell, Place, Runs};
 use crate::support::process::Program;

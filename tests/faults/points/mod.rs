@@ -4,6 +4,8 @@
 //! variable `POINTS`, only rows that have its text in their names are.
 
 mod case;
+mod lead_up;
+mod scene;
 mod scenes;
 mod site;
 mod table;
@@ -15,7 +17,8 @@ use std::time::Instant;
 use delayed::testing::Side;
 
 use self::case::{Case, Death, Mode, Party, Stage};
-use self::scenes::{REQUESTS, RUN, Scene};
+use self::scene::{RUN, Scene};
+use self::scenes::REQUESTS;
 use self::site::{Site, scene};
 use self::table::{Cell, Runs, Table, lifecycle, transitions, word};
 use crate::support::process::Program;

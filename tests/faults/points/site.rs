@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use redis::Commands;
 
 use super::case::{Case, Mode, Party};
-use super::scenes::Scene;
+use super::scene::Scene;
 use crate::support::ledger::Ledger;
 use crate::support::process::{DELAYED, Program};
 use crate::support::redis::{TestRedis, snapshot};
