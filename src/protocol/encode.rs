@@ -152,8 +152,12 @@ pub struct Meta {
     /// Whether the payload is an array of arguments by place, as Python sends them: each is one value, also those of a
     /// variadic parameter.
     pub by_place: bool,
-    /// How often it may be retried; negative is for ever. None: the task's own count holds.
+    /// How often it may be retried; negative is for ever. None: without limit if there is a `retry_for_ms`, else as often as
+    /// the task says.
     pub retry: Option<i64>,
+    /// For how long after its first failed attempt it is retried, in milliseconds; 0 is written as 1. None: the task's own
+    /// time holds.
+    pub retry_for_ms: Option<u64>,
     /// For how many milliseconds the record of the call is kept after its end. None: it has none.
     pub keep_ms: Option<u64>,
     /// How long one run may go on, in milliseconds; 0 is written as 1. None: the task's own time holds.
@@ -204,6 +208,7 @@ fn with_keywords(
         meta.attempts > 0,
         meta.backoff.is_some(),
         meta.expires_ms.is_some(),
+        meta.retry_for_ms.is_some(),
         !annotations.headers.is_empty(),
         meta.id.is_some(),
         meta.by_place,
@@ -231,6 +236,10 @@ fn with_keywords(
     if let Some(expires) = meta.expires_ms {
         message.extend_from_slice(meta::EXPIRES);
         message.extend_from_slice(integer(expires).as_slice());
+    }
+    if let Some(time) = meta.retry_for_ms {
+        message.extend_from_slice(meta::RETRY_FOR);
+        message.extend_from_slice(integer(time.max(1)).as_slice());
     }
     if !annotations.headers.is_empty() {
         message.extend_from_slice(meta::HEADERS);

@@ -163,10 +163,11 @@ impl<'a> Message<'a> {
             match meta::name(key) {
                 Some(b"a") => self.attempts = meta::attempts(value).map_err(refused('a'))?,
                 Some(b"d") => self.expires_ms = Some(meta::expires(value).map_err(refused('d'))?),
+                Some(b"g") => drop(meta::time(value).map_err(refused('g'))?),
                 Some(b"h") => Headers::check_value(value).map_err(refused('h'))?,
                 Some(b"i") => self.id = Some(meta::id(value).map_err(refused('i'))?),
                 Some(b"r") => self.retry = meta::retry(value).map_err(refused('r'))?,
-                Some(b"t") => self.timeout_ms = Some(meta::timeout(value).map_err(refused('t'))?),
+                Some(b"t") => self.timeout_ms = Some(meta::time(value).map_err(refused('t'))?),
                 Some(b"l") => self.names_limits = true,
                 Some(b"k") if meta::may_be_keywords(value) => self.keywords = Some(value),
                 Some(b"k") => return Err(refused('k')("a map")),

@@ -11,6 +11,7 @@ pub(crate) const BACKOFF: &[u8] = &[0xa1, b'b'];
 pub(crate) const EXPIRES: &[u8] = &[0xa1, b'd'];
 pub(crate) const ERRORS: &[u8] = &[0xa1, b'e'];
 pub(crate) const FIRST_FAILED: &[u8] = &[0xa1, b'f'];
+pub(crate) const RETRY_FOR: &[u8] = &[0xa1, b'g'];
 pub(crate) const HEADERS: &[u8] = &[0xa1, b'h'];
 pub(crate) const ID: &[u8] = &[0xa1, b'i'];
 pub(crate) const KEYWORDS: &[u8] = &[0xa1, b'k'];
@@ -82,10 +83,10 @@ pub(crate) fn keep(value: &[u8]) -> Option<u64> {
     }
 }
 
-/// Reads `t`.
-pub(crate) fn timeout(value: &[u8]) -> Result<u64, &'static str> {
+/// Reads `g` or `t`.
+pub(crate) fn time(value: &[u8]) -> Result<u64, &'static str> {
     match Reader::new(value).head() {
-        Ok(Head::Unsigned(timeout @ 1..)) => Ok(timeout),
+        Ok(Head::Unsigned(time @ 1..)) => Ok(time),
         _ => Err("a time (milliseconds, at least 1)"),
     }
 }

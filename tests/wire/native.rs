@@ -33,6 +33,8 @@ fn every_message_is_read_and_written() {
         assert_eq!(said, (attempts, retry, id), "{}", case.name);
         let times = (message.expires_ms(), message.timeout_ms());
         assert_eq!(times, (expires_ms, timeout_ms), "{}", case.name);
+        let retry_for_ms = json["retry_for_ms"].as_u64();
+        assert_eq!(message.retry_for_ms(), retry_for_ms, "{}", case.name);
         let backoff = json["backoff"].as_str().map(|text| text.parse().unwrap());
         assert_eq!(message.backoff(), backoff, "{}", case.name);
         let annotations = annotations(json);
@@ -55,6 +57,7 @@ fn every_message_is_read_and_written() {
         let retried = Message::decode(&retried).unwrap();
         let said = (retried.attempts(), retried.retry(), retried.id());
         assert_eq!(said, (attempts + 1, retry, id), "{}", case.name);
+        assert_eq!(retried.retry_for_ms(), retry_for_ms, "{}", case.name);
         assert_eq!((retried.expires_ms(), retried.timeout_ms()), times, "{}", case.name);
         assert_eq!(retried.annotations(), annotations, "{}", case.name);
         read_all(&retried, &given, &case.name);
@@ -63,6 +66,7 @@ fn every_message_is_read_and_written() {
         let revived = message.revived();
         let revived = Message::decode(&revived).unwrap();
         assert_eq!((revived.attempts(), revived.retry(), revived.id()), (0, retry, id), "{}", case.name);
+        assert_eq!(revived.retry_for_ms(), retry_for_ms, "{}", case.name);
         assert_eq!((revived.expires_ms(), revived.timeout_ms()), (None, timeout_ms), "{}", case.name);
         assert_eq!(revived.annotations(), annotations, "{}", case.name);
         read_all(&revived, &given, &case.name);
@@ -70,7 +74,18 @@ fn every_message_is_read_and_written() {
         if json["encoded"] == true {
             let by_place = json["kwargs"].is_object();
             let (keep_ms, lock) = (json["keep_ms"].as_u64(), lock);
-            let meta = Meta { attempts, backoff, expires_ms, id, by_place, retry, keep_ms, timeout_ms, lock };
+            let meta = Meta {
+                attempts,
+                backoff,
+                expires_ms,
+                id,
+                by_place,
+                retry,
+                retry_for_ms,
+                keep_ms,
+                timeout_ms,
+                lock,
+            };
             assert_eq!(written(json, &case.path, &given, &meta, &annotations), case.bytes, "{}", case.name);
         }
     }

@@ -218,14 +218,16 @@ proptest! {
         id in any::<Option<[u8; 16]>>(),
         by_place in any::<bool>(),
         retry in any::<Option<i64>>(),
-        times in (any::<Option<u64>>(), proptest::option::of(1_u64..)),
+        times in (any::<Option<u64>>(), proptest::option::of(1_u64..), proptest::option::of(1_u64..)),
         tracked in (any::<Option<u64>>(), proptest::option::of(".*")),
     ) {
-        let (expires_ms, timeout_ms) = times;
+        let (expires_ms, timeout_ms, retry_for_ms) = times;
         let (keep_ms, key) = tracked;
         let lock = key.map(|key| Lock::of_key(LockMode::UntilDone, &path, &key));
         let id = id.map(CallId::from_bytes);
-        let meta = Meta { attempts, backoff: None, expires_ms, id, by_place, retry, keep_ms, timeout_ms, lock };
+        let backoff = None;
+        let meta =
+            Meta { attempts, backoff, expires_ms, id, by_place, retry, retry_for_ms, keep_ms, timeout_ms, lock };
         let bytes = native(&path, &payload, &meta);
         let message = Message::decode(&bytes).unwrap();
         prop_assert_eq!(message.task(), path);
@@ -236,6 +238,7 @@ proptest! {
             id: message.id(),
             by_place,
             retry: message.retry(),
+            retry_for_ms: message.retry_for_ms(),
             keep_ms: message.tracking().map_or(keep_ms, |tracking| tracking.keep_ms),
             timeout_ms: message.timeout_ms(),
             lock: message.tracking().map_or(lock, |tracking| tracking.lock),

@@ -141,6 +141,7 @@ fn native(
         backoff: args.backoff,
         by_place: false,
         retry: args.retry,
+        retry_for_ms: None,
         keep_ms: options.keep_ms(),
         timeout_ms: args.timeout.map(meta::milliseconds),
         lock: None,

@@ -149,13 +149,14 @@ fn no_meta_is_the_form_of_go() {
             id,
             by_place: true,
             retry: Some(-1),
+            retry_for_ms: Some(0),
             keep_ms: Some(300),
             timeout_ms: Some(0),
             lock: Some(lock),
         },
     );
     let meta = [
-        &b"\x89\xa1a\xcd\x01\x2c\xa1b\xabfixed:1m30s\xa1d\0\xa1i\xc4\x10"[..],
+        &b"\x8a\xa1a\xcd\x01\x2c\xa1b\xabfixed:1m30s\xa1d\0\xa1g\x01\xa1i\xc4\x10"[..],
         &[7; 16],
         b"\xa1k\x80\xa1r\xff\xa1s\xcd\x01\x2c\xa1t\x01\xa1u\xc4\x11",
         lock.as_bytes(),

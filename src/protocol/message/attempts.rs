@@ -65,6 +65,13 @@ impl<'a> Message<'a> {
         str::from_utf8(reader.take(length)).ok()?.parse().ok()
     }
 
+    /// For how long after its first failed attempt the call is retried, in milliseconds, when the message says so. None:
+    /// what its task says holds.
+    #[must_use]
+    pub fn retry_for_ms(&self) -> Option<u64> {
+        self.meta.find(b"g").and_then(|value| meta::time(value).ok())
+    }
+
     /// The last failed attempts, oldest first: up to ten.
     #[must_use]
     pub fn errors(&self) -> Vec<FailedAttempt> {

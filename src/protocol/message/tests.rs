@@ -106,6 +106,10 @@ fn bytes_that_are_no_message_say_why() {
             "not a message: expected an id (16 bytes) as `i` of its meta, got 1 byte 0x61",
         ),
         (
+            b"\x93\xa1f\xc4\0\x81\xa1g\0",
+            "not a message: expected a time (milliseconds, at least 1) as `g` of its meta, got the integer 0",
+        ),
+        (
             b"\x93\xa1f\xc4\0\x81\xa1h\x81\xa1x\x05",
             "not a message: expected headers (a map of texts) as `h` of its meta, got a map of 1",
         ),
@@ -136,6 +140,7 @@ fn what_a_message_says_of_itself() {
             expires_ms: Some(1 << 40),
             id: Some(id),
             retry: Some(-1),
+            retry_for_ms: Some(172_800_000),
             keep_ms: Some(0),
             timeout_ms: Some(1500),
             lock: Some(lock),
@@ -147,9 +152,10 @@ fn what_a_message_says_of_itself() {
     assert_eq!((message.task(), message.form()), ("x::f", Form::Native));
     assert_eq!((message.attempts(), message.retry(), message.id()), (2, Some(-1), Some(id)));
     assert_eq!((message.expires_ms(), message.timeout_ms()), (Some(1 << 40), Some(1500)));
+    assert_eq!(message.retry_for_ms(), Some(172_800_000));
     let plain = Message::decode(b"\xa1f").unwrap();
     assert_eq!((plain.form(), plain.attempts(), plain.retry(), plain.id()), (Form::Bare, 0, None, None));
-    assert_eq!((plain.expires_ms(), plain.timeout_ms()), (None, None));
+    assert_eq!((plain.expires_ms(), plain.timeout_ms(), plain.retry_for_ms()), (None, None, None));
     let retry = |bytes| Message::decode(bytes).unwrap().retry();
     assert_eq!(retry(b"\x94\xa1f\x90\x80\0"), Some(0));
     assert_eq!(retry(b"\x94\xa1f\x90\x80\xc0"), None);
