@@ -62,7 +62,7 @@ const fn setting(key: &'static str, variable: &'static str, kind: Kind) -> Setti
 }
 
 /// All settings, in the order of the file.
-pub(super) const ALL: [Setting; 40] = [
+pub(super) const ALL: [Setting; 42] = [
     setting("redis.url", "DELAYED_REDIS_URL", Kind::Text),
     setting("redis.timeout", "DELAYED_REDIS_TIMEOUT", Kind::Text),
     setting("redis.tls_ca", "DELAYED_REDIS_TLS_CA", Kind::Text),
@@ -77,6 +77,8 @@ pub(super) const ALL: [Setting; 40] = [
     setting("worker.lease", "DELAYED_LEASE", Kind::Text),
     setting("worker.shutdown", "DELAYED_SHUTDOWN", Kind::Text),
     setting("worker.unknown", "DELAYED_UNKNOWN", Kind::Text),
+    setting("worker.retry", "DELAYED_RETRY", Kind::Number),
+    setting("worker.retry_for", "DELAYED_RETRY_FOR", Kind::Text),
     setting("worker.backoff", "DELAYED_BACKOFF", Kind::Text),
     setting("worker.sweep", "DELAYED_SWEEP", Kind::Bool),
     setting("worker.burst", "DELAYED_BURST", Kind::Bool),
@@ -263,6 +265,8 @@ fn flags(args: &Args) -> Vec<Flag> {
         flag("worker.lease", "--lease", time(worker.lease));
         flag("worker.shutdown", "--shutdown", time(worker.shutdown));
         flag("worker.unknown", "--unknown", text(&worker.unknown));
+        flag("worker.retry", "--retry", worker.retry.map(Value::Integer));
+        flag("worker.retry_for", "--retry-for", time(worker.retry_for));
         flag("worker.backoff", "--backoff", text(&worker.backoff));
         flag("worker.burst", "--burst", worker.burst.then_some(Value::Boolean(true)));
         flag("worker.sweep", "--no-sweep", worker.no_sweep.then_some(Value::Boolean(false)));

@@ -53,6 +53,13 @@ pub struct WorkerConfig {
     /// How long a run may continue after its timeout, to end by itself. Default: 1 s.
     #[serde(deserialize_with = "text::some_time")]
     pub grace: Option<Duration>,
+    /// How often a failed call is retried, if neither the call nor its task says how often or for how long; negative: without
+    /// limit. Default: `None`, never, unless [`retry_for`](Self::retry_for) is set.
+    pub retry: Option<i64>,
+    /// For how long after its first failed attempt such a call is retried; without [`retry`](Self::retry), as often as its
+    /// back-off allows until then. Default: `None`, no limit.
+    #[serde(deserialize_with = "text::some_time")]
+    pub retry_for: Option<Duration>,
     /// How long a failed call waits before it is retried. Default: 1 s, doubled after each attempt up to 10 min, plus up to a
     /// quarter at random.
     pub backoff: Backoff,
@@ -77,6 +84,8 @@ impl Default for WorkerConfig {
             isolation: Isolation::Inline,
             timeout: None,
             grace: None,
+            retry: None,
+            retry_for: None,
             backoff: Backoff::default(),
             limits: Limits::NONE,
         }
@@ -174,7 +183,11 @@ impl WorkerConfig {
         if self.shutdown > LONGEST {
             return refuse("worker.shutdown", format!("{:?} is more than 365d", self.shutdown));
         }
-        for (field, time) in [("worker.timeout", self.timeout), ("worker.grace", self.grace)] {
+        for (field, time) in [
+            ("worker.retry_for", self.retry_for),
+            ("worker.timeout", self.timeout),
+            ("worker.grace", self.grace),
+        ] {
             if let Some(time) = time
                 && (time.is_zero() || time > LONGEST)
             {

@@ -37,6 +37,8 @@ pub struct MessageSummary {
     pub attempts: u32,
     /// The number of retries allowed; negative: no limit.
     pub retry: Option<i64>,
+    /// For how long after its first failed attempt it is retried, in milliseconds.
+    pub retry_for_ms: Option<u64>,
     /// The back-off after a failed attempt, such as `fixed:30s`.
     pub backoff: Option<String>,
     /// The last failed attempts, oldest first, up to ten.
@@ -70,6 +72,7 @@ impl MessageSummary {
             arguments_text: None,
             attempts: 0,
             retry: None,
+            retry_for_ms: None,
             backoff: None,
             errors: Vec::new(),
             call_id: None,
@@ -101,6 +104,7 @@ impl MessageSummary {
                 arguments_text: Some(describe_arguments(&message, limit)),
                 attempts: message.attempts(),
                 retry: message.retry(),
+                retry_for_ms: message.retry_for_ms(),
                 backoff: message.backoff().map(|backoff| backoff.to_string()),
                 errors: message.errors(),
                 call_id: message.id().map(|id| id.to_string()),

@@ -25,11 +25,11 @@ pub trait Task {
 pub struct TaskOptions {
     /// The queue of its calls; none is `default`.
     pub queue: Option<&'static str>,
-    /// How often a call that failed is tried again; negative is for ever.
-    pub retry: i64,
+    /// How often a call that failed is tried again; negative is for ever, none is as often as the worker says.
+    pub retry: Option<i64>,
     /// How long it waits before; none is as long as the worker says.
     pub backoff: Option<Backoff>,
-    /// For how long after its first failed attempt it is tried again; none is without end.
+    /// For how long after its first failed attempt it is tried again; without `retry`, as often as that allows.
     pub retry_for: Option<Duration>,
     /// For how long the records of its calls are kept after their ends; none: they have none.
     pub keep: Option<Duration>,
@@ -50,10 +50,10 @@ pub struct TaskOptions {
 }
 
 impl TaskOptions {
-    /// No options: the queue `default`, no retry.
+    /// No options: the queue `default`, and retries as the worker says.
     pub const DEFAULT: Self = Self {
         queue: None,
-        retry: 0,
+        retry: None,
         backoff: None,
         retry_for: None,
         keep: None,
@@ -75,7 +75,7 @@ impl TaskOptions {
     /// With `retry = …`.
     #[must_use]
     pub const fn with_retry(self, retry: i64) -> Self {
-        Self { retry, ..self }
+        Self { retry: Some(retry), ..self }
     }
 
     /// With `backoff = …`.

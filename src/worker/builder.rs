@@ -167,6 +167,22 @@ impl WorkerBuilder {
         self
     }
 
+    /// Sets how often a failed call is retried, if neither the call nor its task says how often or for how long. A negative
+    /// number: without limit. Default: never.
+    #[must_use]
+    pub fn retry(mut self, retry: i64) -> Self {
+        self.config.worker.retry = Some(retry);
+        self
+    }
+
+    /// Sets for how long after its first failed attempt such a call is retried: without [`retry`](Self::retry), as often as its
+    /// back-off allows until then. Default: no limit.
+    #[must_use]
+    pub fn retry_for(mut self, time: Duration) -> Self {
+        self.config.worker.retry_for = Some(time);
+        self
+    }
+
     /// Sets how long a failed call waits before it is retried. Default: [`Backoff::default`].
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {

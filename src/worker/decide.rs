@@ -1,14 +1,15 @@
 //! Decides what happens to a message after its run. Pure: all inputs are parameters.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::broker::{Place, cancelled_by};
-use crate::config::{Backoff, Unknown};
+use crate::config::{Backoff, Unknown, WorkerConfig};
 use crate::excerpt::shortened;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
 use crate::protocol::flow;
 use crate::protocol::message::{FailedAttempt, Message, Next};
+use crate::protocol::meta::since_1970;
 use crate::protocol::tracking::Tracking;
 use crate::runner::{Outcome, ProcessStats};
 use crate::task::return_value::Kept;
@@ -20,11 +21,51 @@ use crate::worker::settlement::{BuriedCall, Settlement};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Policy {
     pub(super) unknown: Unknown,
+    /// For calls of which neither the call nor its task says anything.
+    pub(super) limits: RetryLimits,
     /// For calls and tasks without their own.
     pub(super) backoff: Backoff,
     /// Milliseconds since 1970.
     pub(super) now_ms: fn() -> u64,
     pub(super) new_id: fn() -> CallId,
+}
+
+impl Policy {
+    /// What these settings say; with the clock of the host, and random ids.
+    pub(super) fn of(config: &WorkerConfig) -> Self {
+        Self {
+            unknown: config.unknown,
+            limits: RetryLimits { count: config.retry, time: config.retry_for },
+            backoff: config.backoff,
+            now_ms: || since_1970(SystemTime::now()),
+            new_id: CallId::new,
+        }
+    }
+}
+
+/// How often, and for how long after its first failed attempt, a call is retried: as far as the call, its task or the
+/// worker says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct RetryLimits {
+    /// Negative: without limit.
+    pub(super) count: Option<i64>,
+    pub(super) time: Option<Duration>,
+}
+
+impl RetryLimits {
+    /// Those of a call: what it says comes before what its task says, and the worker's hold if neither says anything.
+    fn of(message: &Message<'_>, options: &TaskOptions, worker: Self) -> Self {
+        let time = message.retry_for_ms().map(Duration::from_millis);
+        let call = Self { count: message.retry(), time }.completed();
+        let task = Self { count: options.retry, time: options.retry_for }.completed();
+        let own = Self { count: call.count.or(task.count), time: call.time.or(task.time) };
+        if own == Self::default() { worker.completed() } else { own }
+    }
+
+    /// A time alone allows any number of retries.
+    fn completed(self) -> Self {
+        Self { count: self.count.or(self.time.map(|_| -1)), ..self }
+    }
 }
 
 /// The inputs of a decision other than the run.
@@ -227,14 +268,15 @@ fn retry(
     policy: &Policy,
     delay: Option<Duration>,
 ) -> Option<Settlement> {
-    let limit = message.retry().unwrap_or(options.retry);
+    let limits = RetryLimits::of(message, options, policy.limits);
+    let limit = limits.count.unwrap_or(0);
     if limit >= 0 && i64::from(message.attempts()) >= limit {
         return None;
     }
     let backoff = message.backoff().or(options.backoff).unwrap_or(policy.backoff);
     let after = delay.unwrap_or_else(|| backoff.delay(message.attempts().saturating_add(1)));
     let now_ms = (policy.now_ms)();
-    let has_time = options.retry_for.is_none_or(|time| {
+    let has_time = limits.time.is_none_or(|time| {
         let passed = now_ms.saturating_sub(message.first_failed_ms().unwrap_or(now_ms));
         Duration::from_millis(passed).saturating_add(after) <= time
     });
@@ -245,7 +287,7 @@ fn retry(
     let next = Next {
         counts: true,
         error: Some(&error),
-        first_failed_ms: options.retry_for.map(|_| now_ms),
+        first_failed_ms: limits.time.map(|_| now_ms),
         ..Next::default()
     };
     if after.is_zero() {

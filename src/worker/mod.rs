@@ -34,7 +34,7 @@ mod stats;
 mod sweep;
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::{OptionFuture, join, join4, try_join_all};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
@@ -58,8 +58,6 @@ pub use self::stats::Stats;
 use crate::broker::{Broker, Channels, DeadLimits, KillRequest};
 use crate::config::Config;
 use crate::error::Error;
-use crate::protocol::call_id::CallId;
-use crate::protocol::meta::since_1970;
 use crate::protocol::names::WorkerId;
 use crate::runner::{PoolOptions, Processes, Zygote};
 use crate::sweeper::{Burial, Sweeper, Timetable};
@@ -312,12 +310,7 @@ impl Worker {
             },
             permits,
             kills: KillChannels { requests: kills, answers: answer },
-            policy: Policy {
-                unknown: config.unknown,
-                backoff: config.backoff,
-                now_ms: || since_1970(SystemTime::now()),
-                new_id: CallId::new,
-            },
+            policy: Policy::of(config),
             counters: Arc::clone(&self.counters),
             observer: self.observer.take(),
             hooks: self.hooks.clone(),

@@ -1,13 +1,11 @@
 //! Runs one message without a queue, for a test: the executor runs it, and `decide` says what a worker would do next.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::config::WorkerConfig;
-use crate::protocol::call_id::CallId;
-use crate::protocol::meta::since_1970;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::task::{Cancellation, Layers, Registry, States, TaskOptions};
 use crate::worker::decide::{Policy, RunInfo, decide, message_of};
@@ -50,12 +48,7 @@ pub(crate) async fn run_single(
         is_stopping: false,
         is_draining: false,
     };
-    let policy = Policy {
-        unknown: config.unknown,
-        backoff: config.backoff,
-        now_ms: || since_1970(SystemTime::now()),
-        new_id: CallId::new,
-    };
+    let policy = Policy::of(&config);
     let message = message_of(&end, &info);
     EndedRun::new(&queue, &end.run, &decide(&end, message.as_ref(), &info, &policy))
 }

@@ -351,10 +351,14 @@ fn purge_wants_to_be_told_and_takes_the_tokens_too() {
 fn tasks_shows_what_the_program_can_run() {
     let redis = TestRedis::start();
     on(&redis, WORKER, &["tasks"]).expect(0).says("async add(a: i64, b: i64) -> i64").says("retried 2 times");
+    on(&redis, WORKER, &["tasks"]).expect(0).says("retried for 900ms");
     let tasks = on(&redis, WORKER, &["tasks", "--json"]).json();
     let greet = tasks.as_array().unwrap().iter().find(|task| task["task"] == "report.greet").unwrap();
     assert_eq!((&greet["queue"], &greet["doc"]), (&"reports".into(), &"Into a queue of its own.".into()));
     assert_eq!(greet["parameters"][1]["presence"], "optional");
+    assert_eq!((&greet["retry"], &greet["retry_for_ms"]), (&Value::Null, &Value::Null), "its worker decides");
+    let gives_up = tasks.as_array().unwrap().iter().find(|task| task["task"] == "trial.gives_up").unwrap();
+    assert_eq!((&gives_up["retry"], &gives_up["retry_for_ms"]), (&(-1).into(), &900.into()));
     assert_eq!(on(&redis, DELAYED, &["tasks", "--json"]).json(), Value::Array(Vec::new()));
 }
 

@@ -67,6 +67,7 @@ fn shown_flags_of_worker_and_sweeper_are_those_they_accept() {
     let flags = [
         ["--memory", "1GB"],
         ["--no-sweep", "--keep-finished=500"],
+        ["--retry=-1", "--retry-for=2d"],
         ["--children", "3"],
         ["--interval", "9s"],
         ["--queue", "a=2"],
@@ -76,6 +77,8 @@ fn shown_flags_of_worker_and_sweeper_are_those_they_accept() {
         ("worker.limits.memory", r#""1GB" --memory"#),
         ("worker.sweep", "false --no-sweep"),
         ("worker.keep_finished", "500 --keep-finished"),
+        ("worker.retry", "-1 --retry"),
+        ("worker.retry_for", r#""2d" --retry-for"#),
         ("prefork.children", "3 --children"),
         ("worker.queues", r#"["a=2"] --queue"#),
         ("sweeper.queues", r#"["a"] --queue"#),

@@ -77,6 +77,13 @@ async fn gives_up(n: String, ctx: Context) -> Result<(), String> {
     Err("never".into())
 }
 
+/// Says nothing of retries.
+#[delayed::task(name = "trial.fails")]
+async fn fails(n: String, ctx: Context) -> Result<(), String> {
+    note(&format!("{n} {}", ctx.attempt()));
+    Err("never".into())
+}
+
 /// Two parameters of two types.
 #[delayed::task(name = "trial.pair")]
 async fn pair(number: i64, text: String) {

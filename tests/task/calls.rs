@@ -66,6 +66,9 @@ fn options_travel_in_the_meta() {
     let call = tasks::nothing::call().timeout(Duration::from_micros(1_500_001));
     assert_eq!(call.encode().unwrap(), b"\x93\xa1n\xc4\x01\xc0\x81\xa1t\xcd\x05\xdd", "rounded up");
     assert_eq!(tasks::nothing::call().timeout(Duration::ZERO).encode().unwrap()[6..], *b"\x81\xa1t\x01");
+    let call = tasks::nothing::call().retry_for(Duration::from_micros(1_500_001));
+    assert_eq!(call.encode().unwrap(), b"\x93\xa1n\xc4\x01\xc0\x81\xa1g\xcd\x05\xdd", "rounded up");
+    assert_eq!(tasks::nothing::call().retry_for(Duration::ZERO).encode().unwrap()[6..], *b"\x81\xa1g\x01");
     let expires = |moment| tasks::nothing::call().expires_at(moment).encode().unwrap();
     assert_eq!(expires(UNIX_EPOCH + Duration::from_secs(1))[6..], *b"\x81\xa1d\xcd\x03\xe8");
     assert_eq!(expires(UNIX_EPOCH - Duration::from_secs(1))[6..], *b"\x81\xa1d\0");
@@ -132,6 +135,7 @@ fn a_python_task_is_what_python_makes() {
     assert_eq!(bytes(PyTask::new("m:f").arg(vec![1_u8, 2])), b"\x92\xa3m:f\x91\xc4\x02\x01\x02");
     let call =
         Call::from(PyTask::new("m:f")).retry(-1).id("order:7").timeout(Duration::MAX).expires_at(UNIX_EPOCH);
+    let call = call.retry_for(Duration::MAX);
     assert_eq!(call.encode().unwrap(), b"\x94\xa3m:f\x90\x80\xff");
     assert_eq!((call.task(), call.call_id()), ("m:f", Some("order:7".into())));
 }

@@ -244,6 +244,76 @@ fn call_is_given_up_when_its_time_for_retries_is_over() {
     trial.assert_only(&["q_dead"]);
 }
 
+/// A call with these options and the argument `n`.
+fn with(task: &str, n: &str, meta: &Meta) -> Vec<u8> {
+    native(task, &rmp_serde::to_vec(&[n]).unwrap(), meta)
+}
+
+/// The dead letters of the queue, as `dead list` shows them.
+fn letters(trial: &Trial) -> Vec<Value> {
+    let mut command = trial.command(DELAYED);
+    command.args(["dead", "list", "--json", "--queue", QUEUE, "--redis", &trial.server.url()]);
+    serde_json::from_str(&Program::spawn(&mut command).last_words()).unwrap()
+}
+
+#[test]
+fn time_of_retries_is_of_the_call_else_task_else_worker() {
+    for isolation in ISOLATIONS {
+        let mut trial = Trial::new();
+        let words = ["--retry-for", "1200ms", "--isolation", isolation];
+        let mut worker = worker(&trial, "fixed:200ms", &words);
+        let of_call = Meta { retry_for_ms: Some(1500), ..Meta::default() };
+        let briefly = Meta { retry_for_ms: Some(300), ..Meta::default() };
+        let calls = [
+            ("long", "trial.gives_up", &of_call, 1500),
+            ("short", "trial.gives_up", &briefly, 300),
+            ("alone", "trial.fails", &of_call, 1500),
+            ("task", "trial.gives_up", &Meta::default(), 900),
+            ("worker", "trial.fails", &Meta::default(), 1200),
+        ];
+        trial.push(&calls.map(|(n, task, meta, _)| with(task, n, meta)));
+        wait::until("the dead letters", PATIENCE, || trial.dead() == calls.len());
+        trial.stop(&mut worker);
+        let letters = letters(&trial);
+        for (n, _, _, time) in calls {
+            let letter = letters.iter().find(|letter| letter["arguments"] == json!([n])).unwrap();
+            let errors = letter["errors"].as_array().unwrap();
+            let at = |value: &Value| value["at_ms"].as_u64().unwrap();
+            let passed = |value: &Value| at(value) - at(&errors[0]);
+            // A retry that would have come too late is not made, and each of them comes after 200 ms.
+            let last_chance = time - 200;
+            assert!(passed(letter) > last_chance, "{isolation}, {n}: {letter}");
+            assert!(errors.iter().all(|error| passed(error) <= last_chance), "{isolation}, {n}: {letter}");
+            assert_eq!(letter["attempt"], json!(errors.len() + 1), "{isolation}, {n}: {letter}");
+            let runs = trial.ledger.lines().iter().filter(|run| run.starts_with(&format!("{n} "))).count();
+            assert_eq!(runs, errors.len() + 1, "{isolation}, {n}: {letter}");
+        }
+        trial.assert_only(&["q_dead"]);
+    }
+}
+
+#[test]
+fn retries_are_of_the_call_else_the_task_else_the_worker() {
+    let mut trial = Trial::new();
+    let mut worker = worker(&trial, "none", &["--retry", "1", "--retry-for", "1h"]);
+    let retry = |retry| Meta { retry: Some(retry), ..Meta::default() };
+    let flaky = |n: &str, meta: &Meta| native("trial.flaky", &rmp_serde::to_vec(&(n, 99)).unwrap(), meta);
+    trial.push(&[
+        call("trial.fails", &["worker".into()]),
+        rmp_serde::to_vec(&("trial.fails", ["python"])).unwrap(),
+        rmp_serde::to_vec(&("trial.fails", ["python call"], json!({}), 2)).unwrap(),
+        flaky("task", &Meta::default()),
+        flaky("never", &retry(0)),
+        with("trial.fails", "call", &retry(3)),
+    ]);
+    wait::until("the dead letters", PATIENCE, || trial.dead() == 6);
+    trial.stop(&mut worker);
+    let runs = [("worker", 2), ("python", 2), ("python call", 3), ("task", 3), ("never", 1), ("call", 4)];
+    let runs = runs.iter().flat_map(|(n, count)| (1..=*count).map(move |attempt| format!("{n} {attempt}")));
+    trial.ledger.assert_each_once(runs);
+    trial.assert_only(&["q_dead"]);
+}
+
 #[test]
 fn earlier_errors_of_a_call_are_shown_with_its_dead_letter() {
     let mut trial = Trial::new();

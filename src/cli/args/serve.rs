@@ -53,6 +53,12 @@ pub(in crate::cli) struct WorkerFlags {
     /// What to do with calls of tasks that are not in this program: bury, requeue or ignore
     #[arg(long, value_name = "WHAT", value_parser = unknown)]
     pub(in crate::cli) unknown: Option<String>,
+    /// How often a failed call is retried, if neither the call nor its task says how often or for how long; -1: no maximum
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(in crate::cli) retry: Option<i64>,
+    /// How long after its first failed attempt such a call is retried; without --retry, as often as its back-off allows
+    #[arg(long, value_name = "TIME", value_parser = positive)]
+    pub(in crate::cli) retry_for: Option<Duration>,
     /// How long a failed call waits before it is retried: none, fixed:30s, linear:10s..5m or exponential:1s..10m
     #[arg(long, value_name = "BACKOFF", value_parser = backoff)]
     pub(in crate::cli) backoff: Option<String>,
@@ -195,6 +201,10 @@ pub(in crate::cli) struct Enqueue {
     /// Maximum number of retries, instead of the task's; -1: no maximum
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(in crate::cli) retry: Option<i64>,
+    /// How long after its first failed attempt the call is retried, instead of the task's; without --retry, as often as its
+    /// back-off allows
+    #[arg(long, value_name = "TIME", value_parser = positive)]
+    pub(in crate::cli) retry_for: Option<Duration>,
     /// How long the call waits after a failed attempt, instead of the task's back-off: none, fixed:30s, linear:10s..5m or
     /// exponential:1s..10m
     #[arg(long, value_name = "BACKOFF")]

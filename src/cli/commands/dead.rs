@@ -140,6 +140,7 @@ fn shown(letter: &DeadLetter) -> String {
         ("worker", letter.worker.clone()),
         ("form", or_dash(message.form.map(str::to_owned))),
         ("retry", or_dash(message.retry.map(|retry| retry.to_string()))),
+        ("retry for", or_dash(message.retry_for_ms.map(time))),
         ("back-off", or_dash(message.backoff.clone())),
         ("call id", or_dash(message.call_id.clone())),
         ("timeout", or_dash(message.timeout_ms.map(time))),

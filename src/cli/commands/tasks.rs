@@ -6,6 +6,7 @@ use crate::cli::args::Json;
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::protocol::arguments::{Param, Presence};
+use crate::protocol::meta;
 use crate::task::{Registration, Registry, RegistryError};
 
 pub(super) fn run(output: Json) -> Result<(), Failure> {
@@ -33,11 +34,15 @@ fn shown(task: &'static Registration) -> String {
         lines.push(format!("    {doc}"));
     }
     let mut facts = vec![format!("queue {}", task.options.queue.unwrap_or("default"))];
-    match task.options.retry {
-        0 => {}
-        retry if retry < 0 => facts.push("retried forever".into()),
-        1 => facts.push("retried once".into()),
-        retry => facts.push(format!("retried {retry} times")),
+    let within = task.options.retry_for.map(|time| format!(" for {}", output::duration(time)));
+    match (task.options.retry, within) {
+        (Some(0), _) | (None, None) => {}
+        (None | Some(..0), Some(within)) => facts.push(format!("retried{within}")),
+        (Some(..0), None) => facts.push("retried forever".into()),
+        (Some(1), within) => facts.push(format!("retried once{}", within.unwrap_or_default())),
+        (Some(retry), within) => {
+            facts.push(format!("retried {retry} times{}", within.unwrap_or_default()));
+        }
     }
     facts.push(task.location.to_owned());
     lines.push(format!("    {}", facts.join(", ")));
@@ -51,6 +56,7 @@ fn described(task: &'static Registration) -> serde_json::Value {
         "doc": first_line(task),
         "queue": task.options.queue.unwrap_or("default"),
         "retry": task.options.retry,
+        "retry_for_ms": task.options.retry_for.map(meta::milliseconds),
         "returns": task.returns,
         "location": task.location,
         "parameters": task.params.iter().map(parameter).collect::<Vec<_>>(),

@@ -36,6 +36,8 @@ pub(in crate::cli) fn value(config: &Config, key: &str) -> Value {
             Unknown::Ignore => "ignore",
         }
         .into(),
+        "worker.retry" => config.worker.retry.into(),
+        "worker.retry_for" => config.worker.retry_for.map(output::duration).into(),
         "worker.backoff" => config.worker.backoff.to_string().into(),
         "worker.sweep" => config.worker.sweep.into(),
         "worker.burst" => config.worker.burst.into(),

@@ -148,6 +148,21 @@ impl<R> Call<R> {
         self.retry(i64::from(attempts.max(1)) - 1)
     }
 
+    /// Retries the call for this long after its first failed attempt, in place of the task's `retry_for`. Without
+    /// [`retry`](Self::retry), it is retried as often as its back-off allows until then, whatever the task's `retry` is. In
+    /// whole milliseconds, at least 1.
+    ///
+    /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.
+    ///
+    /// ```
+    /// # mod tasks { #[delayed::task] pub fn charge(order: u64) {} }
+    /// let call = tasks::charge::call(7).retry_for(std::time::Duration::from_secs(2 * 86400));
+    /// # drop(call);
+    /// ```
+    pub fn retry_for(self, time: Duration) -> Self {
+        self.with_meta(|meta| meta.retry_for_ms = Some(meta::milliseconds(time).max(1)))
+    }
+
     /// Sets how long the call waits after each failed attempt, in place of the task's and the worker's `backoff`.
     ///
     /// No effect on a [`PyTask`](crate::PyTask) or a [`GoTask`](crate::GoTask), whose messages have no field for it.

@@ -17,7 +17,7 @@ fn id() -> CallId {
 }
 
 fn policy(unknown: Unknown, backoff: Backoff) -> Policy {
-    Policy { unknown, backoff, now_ms: || NOW, new_id: id }
+    Policy { unknown, limits: RetryLimits::default(), backoff, now_ms: || NOW, new_id: id }
 }
 
 const INFO: RunInfo<'static> =
@@ -161,6 +161,58 @@ fn a_time_that_the_task_names_comes_before_any_back_off() {
         let meta = Meta { attempts, ..Meta::default() };
         assert_eq!(verdict(&snoozed, meta, retry), after_exactly(minute));
     }
+}
+
+#[test]
+fn limits_of_retries_are_of_the_call_else_task_else_worker() {
+    let (hour, day) = (Duration::from_secs(3600), Duration::from_secs(86_400));
+    let limits = |count, time| RetryLimits { count, time };
+    let (none, worker) = (limits(None, None), limits(Some(5), Some(day)));
+    for (call, task, worker, expected) in [
+        (none, none, none, none),
+        (none, none, worker, worker),
+        (none, none, limits(None, Some(day)), limits(Some(-1), Some(day))),
+        // The worker's are for tasks that say nothing: neither of them completes what another says.
+        (none, limits(Some(0), None), worker, limits(Some(0), None)),
+        (none, limits(Some(-1), None), worker, limits(Some(-1), None)),
+        (none, limits(None, Some(hour)), worker, limits(Some(-1), Some(hour))),
+        (limits(Some(2), None), none, worker, limits(Some(2), None)),
+        (limits(None, Some(hour)), none, worker, limits(Some(-1), Some(hour))),
+        // A time of the call allows any number of retries; its number keeps the time of the task.
+        (limits(None, Some(hour)), limits(Some(3), Some(day)), worker, limits(Some(-1), Some(hour))),
+        (limits(Some(2), Some(hour)), limits(Some(3), Some(day)), worker, limits(Some(2), Some(hour))),
+        (limits(Some(2), None), limits(Some(3), Some(day)), none, limits(Some(2), Some(day))),
+    ] {
+        let retry_for_ms = call.time.map(|time| u64::try_from(time.as_millis()).unwrap());
+        let bytes = native("f", b"\x05", &Meta { retry: call.count, retry_for_ms, ..Meta::default() });
+        let message = Message::decode(&bytes).unwrap();
+        let options = TaskOptions { retry: task.count, retry_for: task.time, ..TaskOptions::DEFAULT };
+        let found = RetryLimits::of(&message, &options, worker);
+        assert_eq!(found, expected, "{call:?}, {task:?}, {worker:?}");
+    }
+}
+
+#[test]
+fn time_of_retries_begins_with_the_first_failed_attempt() {
+    let failed = Outcome::Failed(TaskError::retry("no"));
+    let minute = Duration::from_secs(60);
+    let of_worker = RetryLimits { count: None, time: Some(minute) };
+    let policy = |limits| Policy { limits, ..policy(Unknown::Bury, Backoff::None) };
+    let first_failed = |meta: &Meta, options: &TaskOptions, limits| {
+        let end = end(Some(failed.clone()), native("f", b"\x05", meta), None);
+        let info = RunInfo { options, ..INFO };
+        match decide(&end, message_of(&end, &info).as_ref(), &info, &policy(limits)).settlement {
+            Settlement::Retry { message } => Message::decode(&message).unwrap().first_failed_ms(),
+            other => panic!("expected another attempt, not {other:?}"),
+        }
+    };
+    let (plain, none) = (Meta::default(), RetryLimits::default());
+    let of_call = Meta { retry_for_ms: Some(60_000), ..plain };
+    let of_task = TaskOptions::DEFAULT.with_retry_for(minute);
+    assert_eq!(first_failed(&of_call, &TaskOptions::DEFAULT, none), Some(NOW));
+    assert_eq!(first_failed(&plain, &of_task, none), Some(NOW));
+    assert_eq!(first_failed(&plain, &TaskOptions::DEFAULT, of_worker), Some(NOW));
+    assert_eq!(first_failed(&plain, &TaskOptions::DEFAULT.with_retry(1), of_worker), None);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Writes all that is known of a call, in lines.
 
-use crate::cli::commands::or_dash;
+use crate::cli::commands::{or_dash, time};
 use crate::cli::output;
 use crate::inspect::CallRecord;
 
@@ -35,6 +35,7 @@ pub(super) fn shown(call: &CallRecord) -> String {
         lines.extend([
             ("failed", Some(message.attempts.to_string())),
             ("retry", Some(or_dash(message.retry.map(|retry| retry.to_string())))),
+            ("retry for", message.retry_for_ms.map(time)),
             ("back-off", Some(or_dash(message.backoff.clone()))),
             ("bytes", Some(message.bytes.to_string())),
         ]);
