@@ -81,7 +81,7 @@ def test_a_decorated_rust_task_makes_parts_of_flows(conn: redis.Redis, queue: Qu
 
 def test_options_of_a_rust_task_are_those_of_each_call(conn: redis.Redis, queue: Queue) -> None:
     decorate = decorate_for(queue)(
-        path="demo::tasks::add", max_attempts=1, timeout=2, backoff="fixed:1s", after=3600
+        path="demo::tasks::add", max_attempts=1, timeout=2, retry_for=60, after=3600
     )
     function = decorate(add)
     function.delay(1, 2)
@@ -90,7 +90,7 @@ def test_options_of_a_rust_task_are_those_of_each_call(conn: redis.Redis, queue:
     assert len(messages) == 2, "each call has an id of its own"
     for message in messages:
         meta = msgpack.unpackb(message)[2]
-        assert (meta["r"], meta["t"], meta["b"]) == (0, 2000, "fixed:1s")
+        assert (meta["r"], meta["t"], meta["g"]) == (0, 2000, 60_000)
 
 
 def test_delay_of_an_asyncio_queue_is_awaited(conn: redis.Redis, redis_socket: Any) -> None:

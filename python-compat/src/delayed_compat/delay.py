@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # a Python 3.9 has no ParamSpec
             path: str | None = None,
             retry: int | None = None,
             max_attempts: int | None = None,
+            retry_for: Duration | None = None,
             backoff: Backoff | str | None = None,
             timeout: Duration | None = None,
             expires: Duration | None = None,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:  # a Python 3.9 has no ParamSpec
             path: str | None = None,
             retry: int | None = None,
             max_attempts: int | None = None,
+            retry_for: Duration | None = None,
             backoff: Backoff | str | None = None,
             timeout: Duration | None = None,
             expires: Duration | None = None,
@@ -127,9 +129,9 @@ def delayed(queue: OriginalQueue | AsyncQueue) -> Any:
         queue: Where `delay` enqueues. With a `Queue` it returns a `Handle`, with an `AsyncQueue` an
             `AsyncHandle` that is to be awaited.
 
-    The decorator takes `path`, and `retry`, `max_attempts`, `backoff`, `timeout`, `expires`,
-    `after`, `keep`, `unique`, `unique_key`, `front`, `max_len` and `overflow` as `RustTask`
-    does; without `path` only `retry`.
+    The decorator takes `path`, and `retry`, `max_attempts`, `retry_for`, `backoff`, `timeout`,
+    `expires`, `after`, `keep`, `unique`, `unique_key`, `front`, `max_len` and `overflow` as
+    `RustTask` does; without `path` only `retry`.
 
     Raises:
         InvalidTaskError: The decorator, for options that are not allowed; `delay`, for arguments

@@ -62,6 +62,7 @@ class Call:
         retry: int | None = None,
         *,
         max_attempts: int | None = None,
+        retry_for: Duration | None = None,
         backoff: Backoff | str | None = None,
         timeout: Duration | None = None,
         expires: Duration | None = None,
@@ -103,6 +104,7 @@ class Call:
             meta = {
                 "b": None if backoff is None else backoff_text(backoff),
                 "d": _expires_ms(expires, expires_at, self._due),
+                "g": None if retry_for is None else timeout_ms(retry_for, "retry_for"),
                 "h": headers_of(headers) or None,
                 "i": None if self._id is None else self._id.bytes,
                 "l": limits_of(limit),
@@ -170,6 +172,8 @@ class RustTask(Call):
         retry: How many times a failed run is tried again, whatever the task's own `retry` says;
             below 0 is for ever. None: the task's own holds.
         max_attempts: How many runs there may be in all, at least 1: `retry` and one more.
+        retry_for: How long after its first failed attempt it is tried again, at least 1 ms. Without
+            `retry`, that is as often as its back-off allows until then. None: the task's own.
         backoff: How long it waits after each failed attempt: a `Backoff` or its text.
         timeout: How long one run may go on, at least 1 ms.
         expires: How long after it could run it expires: after it was made, or after it is due. A
