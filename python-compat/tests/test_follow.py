@@ -195,14 +195,17 @@ def test_a_text_is_an_id(face: Face, conn: redis.Redis) -> None:
 
 
 def test_a_full_queue_refuses_and_the_front_is_the_head(face: Face, conn: redis.Redis) -> None:
-    face.enqueue(RustTask(PATH, (1,), max_len=1))
+    first = face.enqueue(RustTask(PATH, (1,), max_len=1))
     with pytest.raises(QueueFullError, match="mail is full: 1 messages wait") as caught:
         face.enqueue(RustTask(PATH, (2,), max_len=1))
     assert (caught.value.queue, caught.value.waiting) == ("mail", 1)
     assert vars(pickle.loads(pickle.dumps(caught.value))) == vars(caught.value)
-    face.enqueue(RustTask(PATH, (3,), max_len=2, front=True))
-    head, tail = conn.lrange("mail", 0, -1)
-    assert (head, tail) == (RustTask(PATH, (3,)).serialize(), RustTask(PATH, (1,)).serialize())
+    third = face.enqueue(RustTask(PATH, (3,), max_len=2, front=True))
+    assert first.id
+    assert third.id
+    head, tail = (msgpack.unpackb(message) for message in conn.lrange("mail", 0, -1))
+    assert head == [PATH, b"\x91\x03", {"i": third.id.bytes, "k": {}}]
+    assert tail == [PATH, b"\x91\x01", {"i": first.id.bytes, "k": {}}]
     assert conn.llen("mail_noti") == 2
     assert conn.keys("mail:c:*") == []
 

@@ -125,7 +125,8 @@ impl<R> Handle<R> {
         Self { client, queue, id, conflict, returns: PhantomData }
     }
 
-    /// The id of the call. `None` for one without options: see [`Call::with_id`](crate::Call::with_id).
+    /// The id of the call. `None` for one without options, and for one of Python or Go that is not scheduled: see
+    /// [`Call::with_id`](crate::Call::with_id).
     #[must_use]
     pub fn id(&self) -> Option<CallId> {
         self.id

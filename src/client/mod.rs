@@ -344,7 +344,7 @@ fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
     let due = call.due().map_err(refused)?;
     let bound = Bound::new(call.max_waiting(), call.overflow_choice(), &link.config.dead);
     let has_options = call.is_tracked() || call.is_front() || bound != Bound::NONE;
-    let id = call.own_id().or_else(|| (due.is_some() || call.is_tracked()).then(CallId::new));
+    let id = call.own_id().or_else(|| (due.is_some() || call.has_options()).then(CallId::new));
     let bytes = call.encode_as(id).map_err(refused)?;
     let (size, limit) = (bytes.len(), link.config.client.max_message);
     if size > limit {

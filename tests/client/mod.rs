@@ -3,6 +3,7 @@
 mod address;
 mod forks;
 mod idle;
+mod ids;
 mod lazy;
 mod schedules;
 mod waits;

@@ -107,7 +107,8 @@ def _check(name: Any, cron: Any, tz: Any, overlap: Any, missed: Any) -> None:
 
 def _message(queue: str, name: str, task: Task, overlap: str) -> tuple[bytes, bool]:
     """Return the message of the calls, and whether it is one of ours, which gets an id."""
-    if any(getattr(task, option, None) is not None for option in ("_due", "_id", "_submission")):
+    own_id = task._has_own_id if isinstance(task, RustTask) else getattr(task, "_id", None)
+    if own_id or any(getattr(task, option, None) for option in ("_due", "_submission")):
         raise InvalidTaskError(
             f"{task!r} has options that the call of a tick cannot have; leave out after, at, id, "
             "keep, unique, front and max_len"
@@ -120,6 +121,7 @@ def _message(queue: str, name: str, task: Task, overlap: str) -> tuple[bytes, bo
             )
         return data, False
     path, payload, meta = _parts(data)
+    meta.pop("i", None)  # each tick gives its call an id
     if overlap == "skip":
         lock = lock_of(b"d", path, b"", f"periodic:{name}")
         meta.update(s=packb(0), u=packb(lock))

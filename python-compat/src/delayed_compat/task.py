@@ -98,21 +98,26 @@ class Call:
             self._submission = submission(keep_ms, lock, period, front, bound)
             self._has_own_id = id is not None
             self._id = None if id is None else parse_id(id)
-            if self._id is None and (self._due is not None or keep_ms is not None):
-                self._id = new_id()
             self._expires = None if expires is None else span_ms(expires, "expires")
             meta = {
                 "b": None if backoff is None else backoff_text(backoff),
                 "d": _expires_ms(expires, expires_at, self._due),
                 "g": None if retry_for is None else timeout_ms(retry_for, "retry_for"),
                 "h": headers_of(headers) or None,
-                "i": None if self._id is None else self._id.bytes,
                 "l": limits_of(limit),
                 "s": keep_ms,
                 "t": None if timeout is None else timeout_ms(timeout, "timeout"),
                 "u": lock or None,
                 "w": trace_of(traceparent, tracestate),
             }
+            if self._id is None and (
+                self._due is not None
+                or self._submission is not None
+                or self._retry == 0
+                or any(value is not None for value in meta.values())
+            ):
+                self._id = new_id()
+            meta["i"] = None if self._id is None else self._id.bytes
         except InvalidTaskError as error:
             raise InvalidTaskError(f"{about}: {error}") from None
         self._func_path, self._queue = path, queue
@@ -152,8 +157,8 @@ class RustTask(Call):
     """A call of a Rust task by its path, for the queues of this package.
 
     The arguments are encoded when the task is made: a mistake is raised where it was made, and a
-    later change of a list does not change what is sent. One `RustTask` is one call: a scheduled
-    one has an id, under which it is scheduled once.
+    later change of a list does not change what is sent. One `RustTask` is one call: one with
+    options has an id, under which it is scheduled once.
 
     On the wire it is the array `[path, args, kwargs, retry]`, trailing empty parts cut, as the
     original sends it. With one of the options that have no place there it is `[path, payload,
@@ -184,8 +189,9 @@ class RustTask(Call):
         at: When it is due, by the clock of Redis; at once where that has passed.
         id: The call's id: a UUID, its 16 bytes or its text, or any other text, such as `order:7`,
             which is the same id in each language. Another call with it is refused from the enqueue
-            of this one to its end, and as long as its record is kept. A call without one that is
-            scheduled, keeps a record or is unique gets one.
+            of this one to its end, and as long as its record is kept. A call with any other option
+            gets a new one, which is not compared with others; a plain call has none, and neither
+            has one with only a `retry` other than 0, whose form has no place for it.
         headers: Texts that the Rust task reads by name and that are no arguments, such as a tenant:
             at most 32 with 4096 bytes, names and values together.
         traceparent: The trace that the call belongs to, as W3C Trace Context writes it.

@@ -49,7 +49,8 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
     let due = args.after.map(Due::After).or(args.at.map(Due::At));
     let due = due.map(Due::check).transpose().map_err(|error| Failure::usage(error.to_string()))?;
     let options = Options::new(&args, task, due, &program.settings.config.dead);
-    let needs_id = args.with_id || due.is_some() || options.is_tracked();
+    let is_ours = matches!(args.language, None | Some(Language::Rust));
+    let needs_id = args.with_id || due.is_some() || is_ours && (options.any() || has_meta(&args));
     let id = args.id.or_else(|| needs_id.then(CallId::new));
     let (message, tracking) = match args.language {
         None | Some(Language::Rust) => native(&args, &given, task, id, &options)?,
@@ -81,6 +82,15 @@ pub(super) async fn run(program: Program, args: Enqueue) -> Result<(), Failure> 
         output::json(&report::with_end(&call, &place, &ended))?;
     }
     conclude(&ended, args.output.json)
+}
+
+/// Whether the command line has an option that stands in the message alone.
+fn has_meta(args: &Enqueue) -> bool {
+    let times = [args.retry_for, args.timeout];
+    args.retry.is_some()
+        || args.backoff.is_some()
+        || times.iter().any(Option::is_some)
+        || !args.headers.is_empty()
 }
 
 /// A call that is encoded.

@@ -223,7 +223,8 @@ impl<R> Call<R> {
         self.with(|options| (options.meta.id, options.has_given_id) = (Some(id.into()), true))
     }
 
-    /// Sets a new id, which is not compared with others: see [`call_id`](Self::call_id).
+    /// Sets a new id, which is not compared with others: see [`call_id`](Self::call_id). A call with any other option gets one
+    /// when it is enqueued.
     pub fn with_id(self) -> Self {
         self.with(|options| (options.meta.id, options.has_given_id) = (Some(CallId::new()), false))
     }

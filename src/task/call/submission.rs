@@ -28,6 +28,12 @@ impl<R> Call<R> {
         })
     }
 
+    /// Whether the call uses an option, and so gets an id; a plain one stays as Go writes it. Messages of other languages have
+    /// no field for an id.
+    pub(crate) fn has_options(&self) -> bool {
+        self.is_native() && self.options.is_some()
+    }
+
     /// How the call is followed, under this id; `None`: not at all.
     pub(crate) fn tracking(&self, id: CallId) -> Option<Tracking> {
         let Kind::Native { task, payload: Ok(payload) } = &self.kind else { return None };

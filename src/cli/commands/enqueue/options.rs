@@ -50,9 +50,9 @@ impl Options {
         }
     }
 
-    /// Whether the call has a record, and so an id.
-    pub(super) fn is_tracked(&self) -> bool {
-        self.keep_ms().is_some()
+    /// Whether there is any of them, so that the call gets an id.
+    pub(super) fn any(&self) -> bool {
+        self.keep_ms().is_some() || self.expires_ms.is_some() || self.front || self.bound != Bound::NONE
     }
 
     /// For how many milliseconds the record is kept; a call that is unique or was given its id has one until its end.
