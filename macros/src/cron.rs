@@ -138,11 +138,45 @@ fn expression(text: &str) -> Result<String, String> {
     }
     let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
     match parser.parse(text) {
+        Ok(_) if has_no_date(text) => Err(format!("`cron = {text:?}` has no tick: no date matches it")),
         Ok(_) => Ok(text.to_owned()),
         Err(error) => {
             let reason = error.to_string();
             Err(format!("`cron = {text:?}` is not valid: {}; {FIX}", reason.trim_end_matches('.')))
         }
+    }
+}
+
+/// Whether the days are listed, and none of the months, which are listed as well, has one of them. What else has no date is found
+/// when the program starts.
+#[cfg(feature = "periodic")]
+fn has_no_date(text: &str) -> bool {
+    const MONTHS: [(&str, u8); 12] = [
+        ("JAN", 31),
+        ("FEB", 29),
+        ("MAR", 31),
+        ("APR", 30),
+        ("MAY", 31),
+        ("JUN", 30),
+        ("JUL", 31),
+        ("AUG", 31),
+        ("SEP", 30),
+        ("OCT", 31),
+        ("NOV", 30),
+        ("DEC", 31),
+    ];
+    let days_of = |month: &str| {
+        let number = month.parse::<usize>().ok().map(|number| number.wrapping_sub(1));
+        let name = || MONTHS.iter().position(|(name, _)| month.eq_ignore_ascii_case(name));
+        MONTHS.get(number.or_else(name)?).map(|(_, days)| *days)
+    };
+    // A day of the week would match beside the days of the month.
+    let [.., days, months, "*" | "?"] = text.split_whitespace().collect::<Vec<_>>()[..] else { return false };
+    let first: Option<Vec<u8>> = days.split(',').map(|day| day.parse().ok()).collect();
+    let lengths: Option<Vec<u8>> = months.split(',').map(days_of).collect();
+    match (first.iter().flatten().min(), lengths.iter().flatten().max()) {
+        (Some(first), Some(longest)) => first > longest,
+        _ => false,
     }
 }
 
@@ -182,4 +216,29 @@ fn missed(text: &str) -> Result<Missed, String> {
             "`missed = {text:?}` is none of \"skip\", \"once\", \"all\" and \"all:N\", with N from 1 to 1000"
         )
     })
+}
+
+#[cfg(all(test, feature = "periodic"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn day_that_its_months_never_have_is_no_date() {
+        for text in ["0 0 30 2 *", "0 0 31 4,6,9,11 ?", "5 0 0 31,30 FEB *", "0 0 31 sep *"] {
+            assert!(expression(text).unwrap_err().ends_with("has no tick: no date matches it"), "{text}");
+        }
+        let dates = [
+            "0 0 29 2 *",
+            "0 0 29,30 2 *",
+            "0 0 31 4,5 *",
+            "0 0 30 2 MON",
+            "0 0 L 2 *",
+            "0 0 28-31 2 *",
+            "0 0 31 * *",
+            "@daily",
+        ];
+        for text in dates {
+            assert_eq!(expression(text), Ok(text.into()));
+        }
+    }
 }

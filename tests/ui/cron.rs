@@ -7,6 +7,12 @@ fn four_fields() {}
 #[delayed::task(cron = "@every 10ms")]
 fn too_often() {}
 
+#[delayed::task(cron = "0 0 30 2 *")]
+fn never() {}
+
+#[delayed::task(cron = "0 0 0 31 APR,jun,9,11 *")]
+fn thirty_days() {}
+
 #[delayed::task(cron = "0 3 * * *", tz = "Europe/Bärlin", overlap = "wait", missed = "all:0")]
 fn options() {}
 
