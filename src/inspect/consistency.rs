@@ -87,7 +87,7 @@ impl Inspector {
     /// Looks at one queue.
     async fn check_queue(&self, queue: &QueueName, live_keys: &[String]) -> Result<Vec<Finding>, Error> {
         let keys = QueueKeys::new(queue);
-        let expected: [(&str, _); 15] = [
+        let expected: [(&str, _); 16] = [
             (&keys.queue, "list"),
             (&keys.notifications, "list"),
             (&keys.hand, "list"),
@@ -103,6 +103,7 @@ impl Inspector {
             (&keys.cancelled, "zset"),
             (&keys.done, "zset"),
             (&keys.finished, "stream"),
+            (&keys.outbox, "hash"),
         ];
         let mut findings = wrong_types(&self.broker, &expected).await?;
         if findings.is_empty() {
@@ -117,6 +118,7 @@ impl Inspector {
             findings.extend(versions(&workers));
             findings.extend(eternal(&self.broker, queue, &workers, live_keys).await?);
             findings.extend(self.options(&keys, &workers).await?);
+            findings.extend(self.outbox(&keys, &workers).await?);
             let [waiting, _, _, dead, ..] = self.broker.lengths(&keys).await?;
             findings.extend(served(waiting, &workers));
             if waiting > 0 {

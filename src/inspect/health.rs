@@ -37,7 +37,7 @@ pub struct Finding {
     pub level: Level,
     /// What was looked at: `access`, `version`, `eviction`, `persistence`, `memory`, `writes`, `clock`, `latency`,
     /// `keys`, `foreign`, `names`, `unfound`, `locks`, `tokens`, `owners`, `live_keys`, `options`, `workers`, `versions`, `paused`,
-    /// `dead` or `limits`.
+    /// `outbox`, `dead` or `limits`.
     pub check: &'static str,
     /// The queue, where it is one's.
     pub queue: Option<String>,

@@ -11,6 +11,7 @@ mod kill;
 mod limits;
 mod locks;
 mod messages;
+mod outbox;
 mod pause;
 #[cfg(feature = "periodic")]
 mod periodic;

@@ -207,6 +207,37 @@ fn every_kind_of_trouble_is_found() {
 }
 
 #[test]
+fn deliveries_that_nobody_carries_out_are_found() {
+    let redis = TestRedis::with(Options { append_only: true, ..Options::default() });
+    let mut connection = redis.connection();
+    let () = connection.sadd("delayed_queues", "q").unwrap();
+    let outbox = "q_outbox";
+    let (now, _): (u64, u64) = read(&mut connection, &redis::cmd("TIME"));
+    // To open the first node of a flow; in vain, since no such flow is known.
+    let to_do = |flow: u8| [&[flow; 16][..], b"o", &[0; 4]].concat();
+    let () = connection.hset(outbox, to_do(1), now * 1000).unwrap();
+    assert_eq!(found(&redis, 0), [], "expected a delivery that is on its way to be well");
+    let () = connection.hset(outbox, to_do(2), now * 1000 - 61_000).unwrap();
+    let before = everything(&mut connection);
+    assert_eq!(found(&redis, 0), [("warning".into(), "outbox".into())]);
+    on(&redis, DELAYED, &["doctor"])
+        .expect(0)
+        .says("outbox: q: 1 delivery to a flow is older than a minute, and no Rust worker is visible")
+        .says("→ run `worker` with this queue, or `sweeper`");
+    assert_eq!(everything(&mut connection), before, "expected nothing to be changed");
+    // The fix.
+    let sweeper = start(&redis, &["sweeper", "--queue", "q", "--interval", "20ms"]);
+    wait::until("the delivery", PATIENCE, || !connection.hexists::<_, _, bool>(outbox, to_do(2)).unwrap());
+    drop(sweeper);
+    let () = connection.del(outbox).unwrap();
+    assert_eq!(found(&redis, 0), []);
+    let () = connection.set(outbox, "x").unwrap();
+    on(&redis, DELAYED, &["doctor"])
+        .expect(1)
+        .says("PROBLEM  keys: q: the key `q_outbox` is a string, but should be a hash");
+}
+
+#[test]
 fn foreign_worker_on_a_queue_with_call_options_is_a_problem() {
     let redis = TestRedis::with(Options { append_only: true, ..Options::default() });
     let mut connection = redis.connection();
