@@ -24,6 +24,7 @@ mod lua_headers;
 mod model;
 mod proxy;
 mod readme;
+mod recipes;
 mod support;
 mod telemetry;
 mod tls;
