@@ -194,5 +194,5 @@ fn code_of_the_recipes_is_that_of_the_programs() {
             blocks += 1;
         }
     }
-    assert!(blocks >= 2, "expected the recipes to have code, there are {blocks} blocks");
+    assert!(blocks >= 3, "expected the recipes to have code, there are {blocks} blocks");
 }
