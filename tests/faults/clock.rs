@@ -27,11 +27,18 @@ fn victim(trial: &mut Trial, gate: &std::path::Path) -> String {
     id["worker"].as_str().unwrap().to_owned()
 }
 
-/// Ends the waits for notifications of a worker that is stopped: it would take the one of the next call, and keep it.
-fn end_waits(trial: &mut Trial) {
+/// The clients that wait for notifications of several queues.
+fn waits(trial: &mut Trial) -> Vec<String> {
     let clients: String = redis::cmd("CLIENT").arg("LIST").query(&mut trial.redis).unwrap();
     let waits = clients.lines().filter(|client| client.contains(" cmd=blpop "));
-    for id in waits.filter_map(|client| client.strip_prefix("id=")?.split(' ').next()) {
+    waits.filter_map(|client| Some(client.strip_prefix("id=")?.split(' ').next()?.to_owned())).collect()
+}
+
+/// Stops a worker in its wait for notifications, and ends that: it would take the one of the next call, and keep it.
+fn stop_in_wait(trial: &mut Trial, worker: &Program) {
+    wait::until("it to wait", PATIENCE, || !waits(trial).is_empty());
+    worker.signal(nix::sys::signal::Signal::SIGSTOP);
+    for id in waits(trial) {
         redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).exec(&mut trial.redis).unwrap();
     }
 }
@@ -42,8 +49,7 @@ fn what_the_dead_owned_comes_back_in_time_and_calls_are_run() {
     let gate = trial.gate("gate");
     // It has a turn to sweep, which is not to last.
     let mut worker = trial.worker(&["--lease", "1s", "--queue", "other"]);
-    worker.signal(nix::sys::signal::Signal::SIGSTOP);
-    end_waits(&mut trial);
+    stop_in_wait(&mut trial, &worker);
     let dead = victim(&mut trial, &gate);
     let () = trial.redis.pset_ex("q_sweep", "c".repeat(16), 1_000).unwrap();
     trial.server.set_clock(BACK);

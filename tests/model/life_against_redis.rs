@@ -109,7 +109,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => slot().prop_map(Step::Dies),
         2 => any::<usize>().prop_map(Step::Revive),
         1 => (0..3usize).prop_map(Step::Purge),
-        1 => (0..KEYS).prop_map(Step::Unpark),
+        3 => (0..KEYS).prop_map(Step::Unpark),
     ]
 }
 

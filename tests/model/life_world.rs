@@ -188,12 +188,13 @@ impl LifeWorld {
                 return Submitted::Locked(holder, state.unwrap_or_else(|| "unknown".into()));
             }
         }
-        let before = self.waiting.len();
+        let (before, mut buried) = (self.waiting.len(), 0);
         if due.is_none() && most > 0 && before >= most {
             if !buries {
                 return Submitted::Full(before);
             }
-            for _ in 0..=before - most {
+            buried = before - most + 1;
+            for _ in 0..buried {
                 self.bury_oldest();
             }
         }
@@ -209,7 +210,8 @@ impl LifeWorld {
             return Submitted::Taken { due };
         }
         self.waiting.insert(if front { 0 } else { self.waiting.len() }, call);
-        match self.waiting.len() {
+        // Without the calls that wait again as those before them were buried: they have brought their tokens.
+        match before + 1 - buried {
             waiting if waiting > before => self.tokens += 1,
             waiting => {
                 let surplus = self.tokens.saturating_sub(waiting).min(before - waiting);
