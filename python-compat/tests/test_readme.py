@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,19 @@ def test_the_programs_of_the_readme_run(
 ) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.DOTALL | re.MULTILINE)
     assert len(blocks) == 11
-    shared: dict[str, Any] = {"__name__": "readme"}
-    for block in blocks:
-        here = block.replace("Redis()", f"Redis(unix_socket_path={str(redis_socket)!r})")
-        exec(compile(here, str(README), "exec"), shared)
+    socket = str(redis_socket)
+    with ExitStack() as clients:
+
+        def connect() -> redis.Redis:
+            made = redis.Redis(unix_socket_path=socket)
+            clients.callback(made.close)
+            return made
+
+        shared: dict[str, Any] = {"__name__": "readme", "connect": connect}
+        for block in blocks:
+            here = block.replace("redis.Redis()", "connect()")
+            here = here.replace("Redis()", f"Redis(unix_socket_path={socket!r})")
+            exec(compile(here, str(README), "exec"), shared)
     # add, send, charge, index; flow, sync; a bulk; two of decorated functions; another bulk, charge
     assert conn.llen("mail") == conn.llen("mail_noti") == 4 + 2 + 2500 + 2 + 10 + 1
     assert conn.hlen("mail_later") == 2
