@@ -218,11 +218,12 @@ pub mod __private {
     #[cfg(all(feature = "testing", feature = "worker"))]
     pub use crate::runner::read_frames;
     pub use crate::task::argument::{DecodeArgument, EncodeArgument};
+    pub use crate::task::batch::{BatchReturn, settle_batch};
     pub use crate::task::handler::{
         Answer, Answered, Failure, Handler, Returned, RunFuture, SettleError, SettleResult, SettleValue,
         boxed,
     };
-    pub use crate::task::{Cancellation, Registration, Scope, StateType, TaskCron, TaskOptions};
+    pub use crate::task::{Cancellation, Registration, Scope, StateType, TaskBatch, TaskCron, TaskOptions};
     pub use inventory;
 
     /// The wire protocol.
@@ -230,8 +231,8 @@ pub mod __private {
         #[cfg(feature = "periodic")]
         pub use crate::protocol::cron;
         pub use crate::protocol::{
-            VERSION, annotations, arguments, backoff, call_id, decode, encode, info, keys, limit, message,
-            names, periodic, timestamp, tracking, value,
+            VERSION, annotations, arguments, backoff, batch, call_id, decode, encode, info, keys, limit,
+            message, names, periodic, timestamp, tracking, value,
         };
     }
 }

@@ -7,7 +7,7 @@ use delayed::__private::script_text;
 use crate::support::root;
 
 /// What may be unpacked, and why it is small enough: Lua's stack takes 8000 values.
-const UNPACKED: [(&str, &str, &str); 30] = [
+const UNPACKED: [(&str, &str, &str); 33] = [
     ("acquire", "wake_next(KEYS[3], KEYS[4], most - held, now)", "at most 100"),
     ("balance", "tokens", "1000 at a time"),
     ("bury", "letter", "six fields"),
@@ -16,6 +16,9 @@ const UNPACKED: [(&str, &str, &str); 30] = [
     ("claim", "ARGV, BEFORE_IDS + 1, behind", "wire ids, at most 1000"),
     ("claim", "over", "at most as many as wire ids, and one more"),
     ("claim", "fields", "two for each wire id, and two more"),
+    ("fill", "new, i, math.min(i + AT_ONCE - 1, #new)", "1000 at a time"),
+    ("fill", "ARGV, at, at + 5", "what belongs to one batch"),
+    ("split", "ARGV, i, i + FIELDS - 1", "what belongs to one item"),
     ("finish", "ARGV, at + 1, at + 8", "what belongs to one call"),
     ("finish", "ARGV, more, at + 9", "one field"),
     ("finish", "wire_ids", "at most 100"),

@@ -4,6 +4,7 @@
 
 mod architecture;
 mod bad_input;
+mod batches;
 mod benchmarks;
 #[path = "chaos/ends.rs"]
 mod chaos_ends;

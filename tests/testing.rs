@@ -75,6 +75,11 @@ mod shop {
         }
     }
 
+    #[delayed::task(name = "shop.index", batch(max = 3, within = "1h"))]
+    pub(super) async fn index(pages: Vec<String>) -> Vec<Result<(), String>> {
+        pages.iter().map(|page| if page == "bad" { Err("no page".into()) } else { Ok(()) }).collect()
+    }
+
     #[delayed::task(name = "shop.at_once", retry = 2, backoff = none)]
     pub(super) fn at_once(ctx: Context) -> Result<(), String> {
         if ctx.attempt() < 3 { Err(format!("not in attempt {}", ctx.attempt())) } else { Ok(()) }

@@ -56,6 +56,11 @@ impl Cron {
         true
     }
 
+    /// Whether it is a periodic task.
+    pub(crate) fn is_given(&self) -> bool {
+        self.key.is_some()
+    }
+
     /// Refuses options that do not go together.
     pub(crate) fn check(&mut self, is_unique: bool, mistakes: &mut Mistakes) {
         match &self.key {

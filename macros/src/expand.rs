@@ -2,8 +2,10 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
+use syn::Type;
 use syn::spanned::Spanned;
 
+use crate::batch;
 use crate::function::{Function, Task};
 use crate::options::Options;
 use crate::params::{Argument, Param, Presence};
@@ -12,7 +14,7 @@ use crate::types;
 /// The struct of the function's name and all that hangs on it.
 pub(crate) fn beside(function: &Function, options: &Options, task: &Task) -> TokenStream {
     let arguments: Vec<&Argument> = task.params.iter().filter_map(argument).collect();
-    let structure = structure(function, &arguments);
+    let structure = structure(function, options, task, &arguments);
     let registration = registration(function, options, task, &arguments);
     quote!(#structure #registration)
 }
@@ -30,29 +32,19 @@ fn local(name: &str) -> Ident {
 }
 
 /// `struct add {}` has braces: so it leaves the function its name among values.
-fn structure(function: &Function, arguments: &[&Argument]) -> TokenStream {
+fn structure(function: &Function, options: &Options, task: &Task, arguments: &[&Argument]) -> TokenStream {
     let (name, visibility) = (function.name(), &function.visibility);
     let conditions: Vec<_> = function.conditions().collect();
     let notices = function.notices();
     let plain = function.plain_name();
     let about =
         format!("The task `{plain}`: `{plain}::call(…)` makes a call of it, for a client to enqueue.");
-    let about_call = format!(
-        "A call of `{plain}` with these arguments, for a client to enqueue. Where it runs they are decoded into the same types."
-    );
-    let count = arguments.len();
-    let encoder = local("encoder");
-    let names = arguments.iter().map(|argument| &argument.name);
-    let types = arguments.iter().map(|argument| &argument.ty);
-    let step = step(function, arguments);
-    let encode = arguments.iter().map(|Argument { name, keyword, ty, .. }| {
-        let mut value = name.clone();
-        // Found by the user's name, and told at the user's type when that does not fit.
-        value.set_span(name.span().located_at(ty.span()));
-        quote_spanned!(ty.span()=> <#ty as ::delayed::__private::EncodeArgument>::write(&#value, &mut #encoder, #keyword);)
-    });
-    let mutable = (count > 0).then(|| quote!(mut));
-    let output = function.output();
+    let output = if options.batch.is_given() { quote!(()) } else { function.output() };
+    let step = step(function, arguments, &output);
+    let call = match batch::items(&task.params).filter(|_| options.batch.is_given()) {
+        Some((items, item)) => call_of_item(function, items, item),
+        None => call(function, arguments, &output),
+    };
     quote! {
         #(#conditions)*
         #(#notices)*
@@ -69,25 +61,65 @@ fn structure(function: &Function, arguments: &[&Argument]) -> TokenStream {
             clippy::needless_pass_by_value, clippy::too_many_arguments
         )]
         impl #name {
-            #[doc = #about_call]
-            pub fn call(#(#names: #types),*) -> ::delayed::Call<#output> {
-                let #mutable #encoder = ::delayed::__private::Encoder::new(#count);
-                #(#encode)*
-                ::delayed::Call::new::<Self>(#encoder)
-            }
+            #call
 
             #step
         }
     }
 }
 
+/// The function that makes a call.
+fn call(function: &Function, arguments: &[&Argument], output: &TokenStream) -> TokenStream {
+    let about_call = format!(
+        "A call of `{}` with these arguments, for a client to enqueue. Where it runs they are decoded into the same types.",
+        function.plain_name()
+    );
+    let count = arguments.len();
+    let encoder = local("encoder");
+    let names = arguments.iter().map(|argument| &argument.name);
+    let types = arguments.iter().map(|argument| &argument.ty);
+    let encode = arguments.iter().map(|Argument { name, keyword, ty, .. }| {
+        let mut value = name.clone();
+        // Found by the user's name, and told at the user's type when that does not fit.
+        value.set_span(name.span().located_at(ty.span()));
+        quote_spanned!(ty.span()=> <#ty as ::delayed::__private::EncodeArgument>::write(&#value, &mut #encoder, #keyword);)
+    });
+    let mutable = (count > 0).then(|| quote!(mut));
+    quote! {
+        #[doc = #about_call]
+        pub fn call(#(#names: #types),*) -> ::delayed::Call<#output> {
+            let #mutable #encoder = ::delayed::__private::Encoder::new(#count);
+            #(#encode)*
+            ::delayed::Call::new::<Self>(#encoder)
+        }
+    }
+}
+
+/// The function that makes a call of a task that runs in batches: of one item.
+fn call_of_item(function: &Function, items: &Argument, item: &Type) -> TokenStream {
+    let about = format!(
+        "A call of `{}` with one item, for a client to enqueue. It runs together with others, as one batch.",
+        function.plain_name()
+    );
+    let (encoder, value, keyword) = (local("encoder"), local("item"), &items.keyword);
+    let encode = quote_spanned!(item.span()=> <#item as ::delayed::__private::EncodeArgument>::write(&#value, &mut #encoder, #keyword););
+    quote! {
+        #[doc = #about]
+        pub fn call(#value: #item) -> ::delayed::Call {
+            let mut #encoder = ::delayed::__private::Encoder::of_item();
+            #encode
+            ::delayed::Call::new::<Self>(#encoder)
+        }
+    }
+}
+
 /// The function that makes a step of a flow: its first argument is what the part before it returns. None without arguments.
-fn step(function: &Function, arguments: &[&Argument]) -> Option<TokenStream> {
+fn step(function: &Function, arguments: &[&Argument], output: &TokenStream) -> Option<TokenStream> {
     let (first, rest) = arguments.split_first()?;
     if matches!(first.presence, Presence::Variadic(_)) {
         return None;
     }
-    let (encoder, count, output) = (local("encoder"), arguments.len(), function.output());
+    let (encoder, count) = (local("encoder"), arguments.len());
     let about = format!(
         "A step of a flow: a call of `{}` with the result of the part before it, and these arguments.",
         function.plain_name()
@@ -119,7 +151,7 @@ fn registration(function: &Function, options: &Options, task: &Task, arguments: 
         Some(path) => quote!(#path),
         None => quote!(::core::concat!(::core::module_path!(), "::", #plain)),
     };
-    let (doc, returns) = (function.doc(), function.returns());
+    let (doc, returns, is_batch) = (function.doc(), function.returns(), options.batch.is_given());
     let options = options.tokens();
     let context = task.params.iter().any(|param| matches!(param, Param::Context));
     let params = arguments.iter().map(|Argument { keyword, ty, presence, .. }| {
@@ -146,7 +178,7 @@ fn registration(function: &Function, options: &Options, task: &Task, arguments: 
             name: #text,
         }))
     });
-    let (check, run) = (check(arguments), run(function, task));
+    let (check, run) = (check(arguments), run(function, task, is_batch));
     let kind = format_ident!("{}", if function.signature.asyncness.is_some() { "Async" } else { "Blocking" });
     quote! {
         #(#conditions)*
@@ -239,7 +271,7 @@ fn from_reader(Argument { ty, presence, .. }: &Argument, reader: &Ident) -> Toke
 }
 
 /// The function with its types erased.
-fn run(function: &Function, task: &Task) -> TokenStream {
+fn run(function: &Function, task: &Task, is_batch: bool) -> TokenStream {
     let (arguments, scope, reader) = (local("arguments"), local("scope"), local("reader"));
     let values: Vec<Ident> = (0..task.params.len()).map(|index| local(&format!("value_{index}"))).collect();
     let read = task.params.iter().zip(&values).map(|(param, value)| {
@@ -257,8 +289,13 @@ fn run(function: &Function, task: &Task) -> TokenStream {
     let name = function.name();
     let called = quote!(#name(#(#values),*));
     // The trait that fits what it returned is found by the number of references.
-    let keeps = local("keeps");
+    let (keeps, count) = (local("keeps"), local("count"));
+    let items = task.params.iter().zip(&values).find(|(param, _)| is_batch && argument(param).is_some());
+    let counted = items.map(|(_, items)| quote!(let #count = ::std::vec::Vec::len(&#items);));
     let settled = |value: TokenStream| {
+        if is_batch {
+            return quote_spanned!(function.return_span()=> ::delayed::__private::settle_batch(#value, #count, #keeps));
+        }
         let returned = local("returned");
         let settle = quote_spanned!(function.return_span()=> (&&&#returned).settle(#keeps));
         quote!({
@@ -294,6 +331,7 @@ fn run(function: &Function, task: &Task) -> TokenStream {
             let #mutable #reader = #arguments.reader(__DELAYED_PARAMS)?;
             #(#read)*
             #reader.finish()?;
+            #counted
             let #keeps = #scope.keeps_result();
             ::core::result::Result::Ok(#ran)
         }

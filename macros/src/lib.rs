@@ -1,6 +1,7 @@
 //! The attribute macro of `delayed`. Its documentation stands at `delayed::task`.
 #![allow(missing_docs)]
 
+mod batch;
 mod cron;
 mod expand;
 mod function;
@@ -36,6 +37,7 @@ fn task_of(options: proc_macro2::TokenStream, item: proc_macro2::TokenStream) ->
     let task = function.check(&mut mistakes);
     if let Some(task) = &task {
         options.cron.check_params(&task.params, &mut mistakes);
+        options.batch.check_params(&task.params, &mut mistakes);
     }
     // With a sound signature the struct is written in any case: its users get no errors of their own.
     let beside = task.map(|task| expand::beside(&function, &options, &task));

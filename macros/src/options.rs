@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
-use syn::Token;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
+use syn::{Token, parenthesized, token};
 
+use crate::batch::Batch;
 use crate::cron::Cron;
 use crate::mistakes::Mistakes;
 use crate::values::{Backoff, Item};
 
 const KNOWN: &str = "the options are `name`, `queue`, `retry`, `max_attempts`, `retry_for`, `backoff`, `unique`, \
-    `keep`, `expires`, `limit`, `cron`, `tz`, `overlap`, `missed`, `isolation`, `timeout`, `grace`, and for isolated \
+    `keep`, `expires`, `limit`, `batch`, `cron`, `tz`, `overlap`, `missed`, `isolation`, `timeout`, `grace`, and for isolated \
     tasks `memory`, `address_space`, `cpu`, `open_files`, `output`, `nice`, `no_new_privileges`, `private_network` \
     and `private_mounts`";
 const RETRY: &str = "write `retry = 3`, or `retry = -1` to retry forever";
@@ -63,6 +64,7 @@ pub(crate) struct Options {
     keep: Option<Duration>,
     expires: Option<Duration>,
     pub(crate) cron: Cron,
+    pub(crate) batch: Batch,
     isolation: Option<Isolation>,
     timeout: Option<Duration>,
     grace: Option<Duration>,
@@ -94,7 +96,13 @@ struct Limit {
 
 impl Parse for Item {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let key = input.parse().map_err(|error| syn::Error::new(error.span(), KNOWN))?;
+        let key: Ident = input.parse().map_err(|error| syn::Error::new(error.span(), KNOWN))?;
+        if key == "batch" && input.peek(token::Paren) {
+            let inside;
+            parenthesized!(inside in input);
+            let options = Punctuated::<Self, Token![,]>::parse_terminated(&inside)?;
+            return Ok(Self { key, value: None, options: Some(options.into_iter().collect()) });
+        }
         let value = if input.is_empty() || input.peek(Token![,]) {
             None
         } else {
@@ -102,7 +110,7 @@ impl Parse for Item {
             input.parse::<Token![=]>().map_err(|error| syn::Error::new(error.span(), text))?;
             Some(input.parse()?)
         };
-        Ok(Self { key, value })
+        Ok(Self { key, value, options: None })
     }
 }
 
@@ -128,6 +136,13 @@ impl Options {
         }
         options.check_limits(mistakes);
         options.cron.check(options.unique.is_some(), mistakes);
+        let of_one_call = [
+            ("unique", options.unique.is_some()),
+            ("keep", options.keep.is_some()),
+            ("expires", options.expires.is_some()),
+            ("cron", options.cron.is_given()),
+        ];
+        options.batch.check(&of_one_call, mistakes);
         options
     }
 
@@ -154,6 +169,7 @@ impl Options {
             "keep" => self.keep = item.time("1h", mistakes),
             "expires" => self.expires = item.time("10m", mistakes),
             "limit" => self.limit = item.text("limit = \"github\"", limit_name, mistakes),
+            "batch" => self.batch.read(item, mistakes),
             "isolation" => self.isolation = item.text("isolation = \"fork\"", isolation, mistakes),
             "timeout" => self.timeout = item.time("30s", mistakes),
             "grace" => self.grace = item.time("2s", mistakes),
@@ -204,7 +220,7 @@ impl Options {
         let unique = self.unique.map(unique_tokens);
         let unique = unique.iter();
         let limit = self.limit.iter();
-        let cron = self.cron.tokens();
+        let (cron, batch) = (self.cron.tokens(), self.batch.tokens());
         let times = [("with_timeout", self.timeout), ("with_grace", self.grace)];
         let times: Vec<_> = (times.into_iter())
             .filter_map(|(method, time)| {
@@ -233,6 +249,7 @@ impl Options {
                 #(.with_unique(#unique))*
                 #(.with_limit(#limit))*
                 #cron
+                #batch
                 #(.with_isolation(::delayed::__private::Isolation::#isolation))*
                 #timeouts
                 #limits

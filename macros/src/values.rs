@@ -15,6 +15,8 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 pub(crate) struct Item {
     pub(crate) key: Ident,
     pub(crate) value: Option<Expr>,
+    /// What stands in the parentheses of `batch(…)`.
+    pub(crate) options: Option<Vec<Self>>,
 }
 
 /// How long a call waits before it is tried again.

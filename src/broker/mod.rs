@@ -1,6 +1,7 @@
 //! The only room that knows Redis: one method for each transition and read, with the order of keys of its script.
 
 mod address;
+mod batches;
 mod cancellation;
 mod cause;
 mod channels;
@@ -40,6 +41,7 @@ mod wait;
 mod without_tls;
 mod wrong_key;
 
+pub(crate) use self::batches::Batch;
 pub(crate) use self::cancellation::cancelled_by;
 pub(crate) use self::channels::{Channels, Notice};
 pub(crate) use self::connection::Broker;
@@ -64,11 +66,11 @@ pub(crate) use self::server::ServerFacts;
 pub(crate) use self::target::Target;
 pub(crate) use self::token::Token;
 pub(crate) use self::transitions::{
-    Bound, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Ended, Entry, FinishedCall,
-    ForeignLists, KillAdded, MAX_ACQUIRED, MAX_BATCH, MAX_DEFERRED, MAX_FINISHED, MAX_JOINED, MAX_SCHEDULED,
-    MAX_SUBMITTED, MAX_WAKING, NewKillRequest, Owned, Paused, PickUpRequest, Place, Promoted, Ready,
-    ReconcileRequest, Reconciled, RetryLaterRequest, Revived, RunNotes, Scheduled, Started, Submission,
-    Submitted, ToDo, ToDoKind, Verdict, Waking,
+    Bound, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, DeathLimits, Ended, Entry, Filling,
+    FinishedCall, ForeignLists, KillAdded, MAX_ACQUIRED, MAX_BATCH, MAX_DEFERRED, MAX_FILLED, MAX_FINISHED,
+    MAX_JOINED, MAX_SCHEDULED, MAX_SUBMITTED, MAX_WAKING, NewKillRequest, Owned, Paused, PickUpRequest,
+    Place, Promoted, Ready, ReconcileRequest, Reconciled, RetryLaterRequest, Revived, RunNotes, Scheduled,
+    SplitItem, SplitRequest, Started, Submission, Submitted, ToDo, ToDoKind, Verdict, Waking,
 };
 #[cfg(feature = "periodic")]
 pub(crate) use self::transitions::{Change, Changed, DueTask, MAX_TICK_CALLS, Tick, Ticked};

@@ -28,7 +28,8 @@ struct Loaded {
 }
 
 /// Text that several scripts share, by name: `--! include name` inserts it.
-const SHARED: [(&str, &str); 11] = [
+const SHARED: [(&str, &str); 12] = [
+    ("batch", include_str!("../../lua/shared/batch.lua")),
     ("cancelled", include_str!("../../lua/shared/cancelled.lua")),
     ("deaths", include_str!("../../lua/shared/deaths.lua")),
     ("letters", include_str!("../../lua/shared/letters.lua")),
@@ -94,6 +95,8 @@ scripts! {
     RETRY_LATER = "retry_later";
     SCHEDULE = "schedule";
     SUBMIT = "submit";
+    FILL = "fill";
+    SPLIT = "split";
     START = "start";
     FINISH = "finish";
     NOTE = "note";

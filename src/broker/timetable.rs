@@ -46,7 +46,7 @@ impl Broker {
         let members: Vec<Vec<u8>> = self.read("advance", command.arg(&keys.due).arg(0).arg(-1)).await?;
         let mut pipe = redis::pipe();
         // The ticks of periodic tasks are moments that are fixed.
-        for member in members.into_iter().filter(|member| member.starts_with(b"c")) {
+        for member in members.into_iter().filter(|member| !member.starts_with(b"p")) {
             // Does nothing for a call that was moved meanwhile.
             pipe.cmd("ZADD").arg(&keys.due).arg("XX").arg("INCR").arg(-(by.as_millis() as f64)).arg(member);
         }

@@ -1,5 +1,6 @@
 //! Which words does the command line take?
 
+mod batches;
 mod calls;
 mod flows;
 mod limits;
@@ -15,6 +16,7 @@ use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub(super) use self::batches::{Batches, BatchesFlush, BatchesList};
 pub(super) use self::calls::{Calls, CallsCancel, CallsList, CallsRun, CallsShow, CallsWait};
 pub(super) use self::flows::{Flows, FlowsCancel, FlowsList, FlowsRetry, FlowsShow};
 pub(super) use self::limits::{Limits, SetLimit};
@@ -124,6 +126,12 @@ pub(super) enum Command {
                       {program} calls cancel 018bcfe5-687b-7b5c-8a3e-0123456789ab\n  {program} calls cancel --task my_crate::tasks::add\n  {program} calls wait 018bcfe5-687b-7b5c-8a3e-0123456789ab"
     )]
     Calls(Calls),
+    /// Show the batches that fill, or let one run now
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  {program} batches list\n  {program} batches flush my_crate::tasks::index"
+    )]
+    Batches(Batches),
     /// Show chains and groups of calls, cancel one, or run its failed steps again
     #[command(
         subcommand,

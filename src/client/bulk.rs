@@ -112,18 +112,18 @@ pub(super) struct Bulk {
     ends: Vec<usize>,
     /// For each run of calls with the same queue: that queue, and the end of its last message.
     runs: Vec<(QueueName, usize)>,
-    /// The calls that are scheduled or have other options, which are sent last.
+    /// The calls that are scheduled, have other options or are items of batches, which are sent last.
     later: Vec<Later>,
 }
 
 impl Bulk {
     pub(super) fn push(&mut self, written: Written) {
-        let Written { queue, id, due, options, bytes } = written;
-        if due.is_none() && options.is_none() {
+        let Written { queue, id, due, options, batch, bytes } = written;
+        if due.is_none() && options.is_none() && batch.is_none() {
             return self.push_now(queue, &bytes);
         }
         let place = self.ends.len() + self.later.len();
-        self.later.push(Later { place, queue, id, due, options, bytes });
+        self.later.push(Later { place, queue, id, due, options, batch, bytes });
     }
 
     fn push_now(&mut self, queue: QueueName, message: &[u8]) {

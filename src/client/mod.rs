@@ -4,6 +4,7 @@ mod batch;
 mod bulk;
 mod coalesce;
 mod context;
+mod fill;
 pub(crate) mod flow;
 mod handle;
 mod layer;
@@ -36,12 +37,13 @@ use crate::client::bulk::Bulk;
 use crate::client::link::Link;
 use crate::config::{Config, RedisConfig};
 use crate::error::Error;
+use crate::protocol::batch::BatchName;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::Cancelled;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
 use crate::protocol::tracking::Tracking;
-use crate::task::{Call, Due, IntoCall};
+use crate::task::{BatchItem, Call, Due, IntoCall, TaskBatch};
 
 /// Enqueues calls. Cheap to clone; all clones share one connection, and calls that are enqueued at the same time share a
 /// request.
@@ -77,6 +79,8 @@ struct Written {
     due: Option<Due>,
     /// Of a call that keeps a record, is unique, or goes to the head or into a queue with a bound.
     options: Option<Box<Options>>,
+    /// The batch for which `bytes` is an item, not a message.
+    batch: Option<(BatchName, &'static TaskBatch)>,
     bytes: Vec<u8>,
 }
 
@@ -341,22 +345,28 @@ fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
     let call = call.in_current_trace();
     let queue = call.queue_name()?;
     let refused = |source| Error::Encode { task: call.task().to_owned(), source };
+    let limit = link.config.client.max_message;
+    let check = |size| match size > limit {
+        true => Err(Error::TooLarge { task: call.task().to_owned(), size, limit }),
+        false => Ok(()),
+    };
+    if let Some(BatchItem { name, batch, bytes }) = call.batch_item().map_err(refused)? {
+        check(bytes.len())?;
+        return Ok(Written { queue, id: None, due: None, options: None, batch: Some((name, batch)), bytes });
+    }
     let due = call.due().map_err(refused)?;
     let bound = Bound::new(call.max_waiting(), call.overflow_choice(), &link.config.dead);
     let has_options = call.is_tracked() || call.is_front() || bound != Bound::NONE;
     let id = call.own_id().or_else(|| (due.is_some() || call.has_options()).then(CallId::new));
     let bytes = call.encode_as(id).map_err(refused)?;
-    let (size, limit) = (bytes.len(), link.config.client.max_message);
-    if size > limit {
-        return Err(Error::TooLarge { task: call.task().to_owned(), size, limit });
-    }
+    check(bytes.len())?;
     let options = has_options.then(|| {
         let id = id.unwrap_or_else(CallId::new);
         let tracking = call.tracking(id).unwrap_or(Tracking { id, keep_ms: None, lock: None });
         let (task, front, period) = (call.task().to_owned(), call.is_front(), call.period());
         Box::new(Options { task, tracking, front, period, bound })
     });
-    Ok(Written { queue, id, due, options, bytes })
+    Ok(Written { queue, id, due, options, batch: None, bytes })
 }
 
 fn write_all<C: IntoCall>(link: &Link, calls: impl IntoIterator<Item = C>) -> Result<Bulk, BulkError> {

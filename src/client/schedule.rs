@@ -1,15 +1,22 @@
 //! Puts calls into the timetable.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::broker::{Broker, BrokerError, Entry, MAX_SCHEDULED, MAX_SUBMITTED, Submission};
+use futures_util::stream::{self, StreamExt as _};
+
+use crate::broker::{Broker, BrokerError, Entry, MAX_FILLED, MAX_SCHEDULED, MAX_SUBMITTED, Submission};
 use crate::client::bulk::{Fate, next_chunk};
 use crate::client::patience::Until;
-use crate::client::{Options, keys, submit};
+use crate::client::{Options, fill, keys, submit};
 use crate::error::Error;
+use crate::protocol::batch::BatchName;
 use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
-use crate::task::Due;
+use crate::task::{Due, TaskBatch};
+
+/// How many requests for items of batches are in flight.
+const FILLS: usize = 4;
 
 /// Schedules one call.
 pub(super) async fn one(
@@ -36,6 +43,8 @@ pub(super) struct Later {
     pub(super) id: Option<CallId>,
     pub(super) due: Option<Due>,
     pub(super) options: Option<Box<Options>>,
+    /// The batch for which `bytes` is an item, not a message.
+    pub(super) batch: Option<(BatchName, &'static TaskBatch)>,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -64,6 +73,16 @@ pub(super) async fn many(
     while at < calls.len() {
         let chunk = chunk_from(calls, at);
         let part = &calls[chunk.clone()];
+        if part.first().is_some_and(|first| first.batch.is_some()) {
+            let (filled, error) = fill_all(broker, &calls[at..], &begin).await;
+            let end = at + filled.len();
+            fates[at..end].copy_from_slice(&filled);
+            if error.is_some() {
+                return (fates, error);
+            }
+            at = end;
+            continue;
+        }
         let sent = match part.first().and_then(|first| first.options.as_ref()) {
             None => send(broker, part, begin()).await,
             Some(options) => submit::many(broker, part, options.bound, begin()).await,
@@ -89,6 +108,43 @@ pub(super) async fn many(
     (fates, problem)
 }
 
+/// Adds the first of the calls to batches, as far as they are items. Returns their fates, and the first error.
+async fn fill_all(broker: &Broker, calls: &[Later], begin: impl Fn() -> Until) -> (Vec<Fate>, Option<Error>) {
+    let has_failed = AtomicBool::new(false);
+    let items = calls.iter().take_while(|call| call.batch.is_some()).count();
+    let mut next = 0;
+    let chunks = std::iter::from_fn(|| {
+        let chunk = (next < items).then(|| chunk_from(calls, next))?;
+        next = chunk.end;
+        Some(chunk)
+    });
+    // While Redis works on some, the next ones are made. Their order stays, as all of them share a connection.
+    let mut sent = stream::iter(chunks)
+        .map(|chunk| async {
+            let filled = match has_failed.load(Relaxed) {
+                true => None,
+                false => Some(fill::many(broker, &calls[chunk.clone()], begin()).await),
+            };
+            (chunk, filled)
+        })
+        .buffered(FILLS);
+    let (mut fates, mut problem) = (vec![Fate::NotApplied; items], None);
+    while let Some((chunk, filled)) = sent.next().await {
+        match filled {
+            None => {}
+            Some(Ok(())) => fates[chunk].fill(Fate::Applied),
+            Some(Err(error)) => {
+                has_failed.store(true, Relaxed);
+                if error.may_have_been_applied() {
+                    fates[chunk].fill(Fate::Uncertain);
+                }
+                problem.get_or_insert(error.into());
+            }
+        }
+    }
+    (fates, problem)
+}
+
 async fn send(broker: &Broker, calls: &[Later], until: Until) -> Result<Vec<Result<(), Error>>, BrokerError> {
     let Some(first) = calls.first() else { return Ok(Vec::new()) };
     let keys = keys(&first.queue);
@@ -103,10 +159,14 @@ async fn send(broker: &Broker, calls: &[Later], until: Until) -> Result<Vec<Resu
 
 /// The calls from `at` on that fit into one request: of one queue and one kind, limited in number and size.
 fn chunk_from(calls: &[Later], at: usize) -> Range<usize> {
-    let bound = |call: &Later| call.options.as_ref().map(|options| options.bound);
-    let (queue, kind) = (&calls[at].queue, bound(&calls[at]));
-    let limit = if kind.is_some() { MAX_SUBMITTED } else { MAX_SCHEDULED };
-    let alike = |call: &&Later| call.queue == *queue && bound(call) == kind;
+    let kind_of = |call: &Later| (call.batch.is_some(), call.options.as_ref().map(|options| options.bound));
+    let (queue, kind) = (&calls[at].queue, kind_of(&calls[at]));
+    let limit = match kind {
+        (true, _) => MAX_FILLED,
+        (false, Some(_)) => MAX_SUBMITTED,
+        (false, None) => MAX_SCHEDULED,
+    };
+    let alike = |call: &&Later| call.queue == *queue && kind_of(call) == kind;
     let count = calls[at..].iter().take_while(alike).take(limit).count();
     next_chunk(at, at + count, |index| calls[index].bytes.len())
 }

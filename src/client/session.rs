@@ -13,7 +13,7 @@ use crate::client::patience::Until;
 use crate::client::results::Results;
 use crate::client::schedule::Later;
 use crate::client::submitter::Submitter;
-use crate::client::{Conflict, Written, keys, schedule, submit};
+use crate::client::{Conflict, Written, fill, keys, schedule, submit};
 use crate::error::Error;
 use crate::flow::Flows;
 use crate::protocol::call_id::CallId;
@@ -65,11 +65,22 @@ impl Session {
 
     /// Enqueues or schedules a call.
     pub(super) async fn enqueue_written(&self, written: Written, until: Until) -> Result<Enqueued, Error> {
-        let Written { queue, id, due, options, bytes } = written;
+        let Written { queue, id, due, options, batch, bytes } = written;
         self.register(&queue, until).await?;
+        if let Some(batch) = batch {
+            let broker = if bytes.len() > ALWAYS_TAKEN { self.apart() } else { &self.broker };
+            // Boxed, because many calls may wait at the same time.
+            let filled = Box::pin(fill::one(broker, &queue, &batch, &bytes, until)).await;
+            if filled.is_err() {
+                self.look_again([&queue]);
+            }
+            filled?;
+            return Ok(Enqueued { queue, id: None, conflict: None });
+        }
         if let Some(options) = options {
             let (bound, is_large) = (options.bound, bytes.len() > ALWAYS_TAKEN);
-            let call = Later { place: 0, queue: queue.clone(), id, due, options: Some(options), bytes };
+            let call =
+                Later { place: 0, queue: queue.clone(), id, due, options: Some(options), batch: None, bytes };
             let submitted = match is_large {
                 true => Box::pin(submit::one(self.apart(), &call, bound, until)).await,
                 false => Box::pin(self.submitter.submit(call, bound, until)).await,

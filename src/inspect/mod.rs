@@ -2,6 +2,7 @@
 //!
 //! All results are `Serialize`, with the field names that the command line uses with `--json`.
 
+mod batches;
 mod calls;
 mod consistency;
 mod dead;
@@ -19,6 +20,7 @@ mod queues;
 mod unregistered;
 mod workers;
 
+pub use self::batches::BatchStatus;
 pub use self::calls::{CallFilter, CallRecord};
 #[cfg(feature = "cli")]
 pub(crate) use self::dead::is_letter_id;

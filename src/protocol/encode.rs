@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::protocol::annotations::{Annotations, HeaderError, TraceContext, TraceError};
 use crate::protocol::backoff::Backoff;
+use crate::protocol::batch::BatchKeyError;
 use crate::protocol::call_id::CallId;
 use crate::protocol::decode::{MAX_DEPTH, Reader};
 use crate::protocol::limit::LimitError;
@@ -49,6 +50,9 @@ pub enum EncodeError {
     /// The name of a limit is not valid, or it names too many.
     #[error(transparent)]
     Limit(#[from] LimitError),
+    /// The key of its batch is not valid.
+    #[error(transparent)]
+    BatchKey(#[from] BatchKeyError),
     /// It is a flow that cannot be run.
     #[error(transparent)]
     Flow(#[from] PlanError),
@@ -61,6 +65,8 @@ pub enum EncodeError {
 #[derive(Debug)]
 pub struct Encoder {
     count: usize,
+    /// Whether the payload becomes an element of a list.
+    is_item: bool,
     given: usize,
     result: Result<Vec<u8>, EncodeError>,
 }
@@ -75,7 +81,13 @@ impl Encoder {
             1 => {}
             _ => array_head(&mut payload, count),
         }
-        Self { count, given: 0, result: Ok(payload) }
+        Self { count, is_item: false, given: 0, result: Ok(payload) }
+    }
+
+    /// Begins one item of a batch, which becomes an element of the list of its items.
+    #[must_use]
+    pub fn of_item() -> Self {
+        Self { is_item: true, ..Self::new(1) }
     }
 
     /// Appends the next argument; `name` is named in an error.
@@ -83,7 +95,7 @@ impl Encoder {
         self.given += 1;
         let Ok(payload) = &mut self.result else { return };
         // Beside others it stands in an array, which is a level of its own.
-        let depth = if self.count > 1 { MAX_DEPTH - 1 } else { MAX_DEPTH };
+        let depth = if self.count > 1 || self.is_item { MAX_DEPTH - 1 } else { MAX_DEPTH };
         if let Err(reason) = append(payload, value, depth) {
             self.result = Err(EncodeError::Argument { name, reason });
         }

@@ -133,6 +133,12 @@ pub fn waiters(queue: &str, limit: &LimitName) -> String {
     format!("{queue}:l:{limit}")
 }
 
+/// LIST: a filling batch: when the first item came and how many bytes there are, then the items.
+#[must_use]
+pub fn batch(queue: &QueueName, name: &str) -> String {
+    format!("{queue}:g:{name}")
+}
+
 /// LIST: the history of a periodic task, newest first.
 #[must_use]
 pub fn history(queue: &str, name: &str) -> String {

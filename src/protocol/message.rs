@@ -2,6 +2,8 @@
 
 mod attempts;
 mod error;
+#[cfg(feature = "worker")]
+mod items;
 #[cfg(test)]
 mod tests;
 

@@ -3,6 +3,7 @@
 pub mod annotations;
 pub mod arguments;
 pub mod backoff;
+pub mod batch;
 pub mod call_id;
 pub(crate) mod call_state;
 #[cfg(feature = "periodic")]

@@ -29,7 +29,7 @@ use crate::sys::wait::{Ended, peek_ended};
 use crate::sys::{descriptors, memory, signals};
 use crate::task::handler::Handler;
 use crate::task::progress::Reporter;
-use crate::task::{Cancellation, Layers, Registration, Registry, Scope, States};
+use crate::task::{Cancellation, FailedItem, FailedItems, Layers, Registration, Registry, Scope, States};
 
 /// The exit code of a child that could not be set up, or whose worker is gone.
 const UNFIT: i32 = 70;
@@ -373,15 +373,17 @@ impl Child<'_> {
     }
 }
 
-/// Makes an answer fit into a packet: moves a large result into a file beside it.
+/// Makes an answer fit into a packet: moves a large one into a file beside it.
 fn beside(answer: Answer) -> (Answer, Option<File>) {
-    let Answer::Returned { value } = answer else { return (answer, None) };
-    let bytes = encode(&value);
+    if !matches!(answer, Answer::Returned { .. } | Answer::ItemsFailed { .. }) {
+        return (answer, None);
+    }
+    let bytes = encode(&answer);
     if bytes.len() <= LONGEST {
-        return (Answer::Returned { value }, None);
+        return (answer, None);
     }
     match descriptors::file_of(&bytes) {
-        Ok(file) => (Answer::ReturnedInFile, Some(file)),
+        Ok(file) => (Answer::InFile, Some(file)),
         Err(error) => (Answer::Short { problem: format!("its result could not be sent: {error}") }, None),
     }
 }
@@ -402,7 +404,17 @@ impl From<Outcome> for Answer {
                 None => Self::Succeeded,
                 Some(_) => Self::Returned { value },
             },
-            Outcome::Failed(error) => Self::Failed { again: error.again(), message: error.to_string() },
+            Outcome::Failed(error) => match error.items() {
+                Some(FailedItems { of, items }) => {
+                    let item = |(place, error): &FailedItem| (*place, error.to_string(), error.again());
+                    Self::ItemsFailed {
+                        message: error.to_string(),
+                        of: *of,
+                        items: items.iter().map(item).collect(),
+                    }
+                }
+                None => Self::Failed { again: error.again(), message: error.to_string() },
+            },
             Outcome::Panicked { message } => Self::Panicked { message },
             Outcome::Arguments { problem } => Self::Arguments { problem },
             // The inline runner creates no others.

@@ -118,11 +118,19 @@ pub(super) enum Answer {
     Returned {
         value: ReturnValue,
     },
-    /// The same, with the value in a file beside the packet.
-    ReturnedInFile,
+    /// The answer is in a file beside the packet.
+    InFile,
     Failed {
         message: String,
         again: RetryWhen,
+    },
+    /// Some items of a batch failed.
+    ItemsFailed {
+        message: String,
+        /// How many items there were.
+        of: u32,
+        /// Their places, and the text and the next attempt of each.
+        items: Vec<(u32, String, RetryWhen)>,
     },
     Panicked {
         message: String,

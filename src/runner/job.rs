@@ -20,9 +20,9 @@ use crate::runner::span;
 use crate::runner::speed::Speed;
 use crate::sys::descriptors;
 use crate::sys::packets::MAX_PACKET;
-use crate::task::TaskError;
 use crate::task::progress::{Note, Reporter, RunNote};
 use crate::task::return_value::ReturnValue;
+use crate::task::{FailedItems, TaskError};
 
 /// A run that ended.
 #[derive(Debug)]
@@ -103,10 +103,15 @@ impl Job {
             files(text).map(|limit| Outcome::Exceeded { resource: Resource::OpenFiles, limit })
         };
         match answer {
-            Answer::Succeeded | Answer::ReturnedInFile => Outcome::Succeeded(ReturnValue::default()),
+            Answer::Succeeded => Outcome::Succeeded(ReturnValue::default()),
             Answer::Returned { value } => Outcome::Succeeded(value),
             Answer::Failed { message, again } => {
                 failed(&message).unwrap_or_else(|| Outcome::Failed(TaskError::of(message, again)))
+            }
+            Answer::ItemsFailed { message, of, items } => {
+                let item = |(place, text, again)| (place, TaskError::of(text, again));
+                let items = items.into_iter().map(item).collect();
+                Outcome::Failed(TaskError::of_items(shortened(message), FailedItems { of, items }))
             }
             Answer::Panicked { message } => {
                 failed(&message).unwrap_or_else(|| Outcome::Panicked { message: shortened(message) })
@@ -117,6 +122,8 @@ impl Job {
             Answer::Refused { problem } => {
                 failed(&problem).unwrap_or_else(|| Outcome::Failed(TaskError::retry(problem)))
             }
+            // A file that cannot be read is no report.
+            Answer::InFile => Outcome::Lost { problem: "its report could not be read".into() },
             Answer::Short { problem } => Outcome::Lost { problem: shortened(problem) },
         }
     }

@@ -292,9 +292,9 @@ impl Drop for Process {
 
 /// Adds the result that came in a file beside a report; `None` if the file is missing.
 fn with_file(mut report: Report, packet: Packet) -> Option<Report> {
-    if let Report::Ended { answer: answer @ Answer::ReturnedInFile, .. } = &mut report {
+    if let Report::Ended { answer: answer @ Answer::InFile, .. } = &mut report {
         let bytes = read_file(packet.descriptors.into_iter().next()?).ok()?;
-        *answer = Answer::Returned { value: decode(&bytes)? };
+        *answer = decode(&bytes)?;
     }
     Some(report)
 }

@@ -239,13 +239,12 @@ impl Watch<'_> {
     /// Whether everything to report is known. The report of a failure includes the resources that its process used, if the
     /// process ends anyway.
     fn is_settled(&self) -> bool {
-        matches!(self.answer, Some(Answer::Succeeded | Answer::Returned { .. } | Answer::ReturnedInFile))
-            || !self.retires
+        matches!(self.answer, Some(Answer::Succeeded | Answer::Returned { .. })) || !self.retires
     }
 
     /// Whether something other than its worker told it to end.
     fn is_asked_by_others(&self) -> bool {
-        let gave_up = matches!(self.answer, None | Some(Answer::Failed { .. }));
+        let gave_up = matches!(self.answer, None | Some(Answer::Failed { .. } | Answer::ItemsFailed { .. }));
         self.asked && self.why.is_none() && gave_up
     }
 

@@ -1,6 +1,7 @@
 //! Describes a call: a task with its arguments, before it is sent.
 
 mod annotations;
+mod batch;
 mod builder;
 mod due;
 mod expiry;
@@ -13,9 +14,12 @@ mod periodic;
 mod queue_choice;
 mod submission;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+#[cfg(feature = "client")]
+pub(crate) use self::batch::BatchItem;
 #[cfg(feature = "broker")]
 pub(crate) use self::due::Due;
 #[cfg(feature = "cli")]
@@ -27,7 +31,7 @@ use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Encoder, Meta};
 use crate::protocol::names::{NameError, QueueName};
 use crate::task::foreign::{GoTask, PyTask};
-use crate::task::registration::Task;
+use crate::task::registration::{Task, TaskBatch};
 
 /// A task with its arguments and options, ready to be enqueued. `tasks::add::call(1, 2)` creates one; a [`PyTask`] or a
 /// [`GoTask`] can be converted into one.
@@ -58,7 +62,12 @@ pub struct Call<R = ()> {
 /// Who is to run it.
 #[derive(Debug, Clone)]
 enum Kind {
-    Native { task: &'static str, payload: Result<Vec<u8>, Box<EncodeError>> },
+    Native {
+        task: &'static str,
+        /// That of one item, if the task runs in batches.
+        payload: Result<Vec<u8>, Box<EncodeError>>,
+        batch: Option<&'static TaskBatch>,
+    },
     Python(Box<PyTask>),
     Go(GoTask),
 }
@@ -68,7 +77,9 @@ impl<R> Call<R> {
     #[doc(hidden)]
     pub fn new<T: Task>(encoder: Encoder) -> Self {
         let registration = T::registration();
-        let kind = Kind::Native { task: registration.name, payload: encoder.finish().map_err(Box::new) };
+        let payload = encoder.finish().map_err(Box::new);
+        let kind =
+            Kind::Native { task: registration.name, payload, batch: registration.options.batch.as_ref() };
         let queue = registration.options.queue.map(QueueChoice::from).unwrap_or_default();
         Self { options: CallOptions::of_task(&registration.options), ..Self::of(queue, kind) }
     }
@@ -118,18 +129,28 @@ impl<R> Call<R> {
     /// Encodes the message with this id in place of its own.
     pub(crate) fn encode_as(&self, id: Option<CallId>) -> Result<Vec<u8>, EncodeError> {
         let (task, payload) = match &self.kind {
-            Kind::Native { task, payload } => (task, payload.as_ref().map_err(|error| (**error).clone())?),
+            Kind::Native { task, payload, batch } => {
+                (*task, arguments(payload.as_ref().map_err(|error| (**error).clone())?, *batch))
+            }
             Kind::Python(task) => return task.encode(),
             Kind::Go(task) => return task.encode(),
         };
         match &self.options {
-            Some(options) => options.encode(task, payload, id),
-            None => Ok(encode::native(task, payload, &Meta { id, ..Meta::default() })),
+            Some(options) => options.encode(task, &payload, id),
+            None => Ok(encode::native(task, &payload, &Meta { id, ..Meta::default() })),
         }
     }
 
     fn is_native(&self) -> bool {
         matches!(self.kind, Kind::Native { .. })
+    }
+}
+
+/// The payload of a call that runs by itself: of a task that runs in batches, the list of one item.
+fn arguments<'a>(payload: &'a [u8], batch: Option<&TaskBatch>) -> Cow<'a, [u8]> {
+    match batch {
+        Some(_) => Cow::Owned([&[0x91], payload].concat()),
+        None => Cow::Borrowed(payload),
     }
 }
 

@@ -58,7 +58,21 @@ use crate::excerpt::{Excerpt, excerpt};
 pub struct TaskError {
     message: String,
     again: RetryWhen,
+    /// The items of a batch that failed: their places, and why.
+    items: Option<Box<FailedItems>>,
 }
+
+/// The items of a batch that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FailedItems {
+    /// How many items there were.
+    pub(crate) of: u32,
+    /// The place of each that failed, and why it did.
+    pub(crate) items: Vec<FailedItem>,
+}
+
+/// The place of an item in its batch, and why it failed.
+pub(crate) type FailedItem = (u32, TaskError);
 
 /// Whether a failed call is retried, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,7 +115,22 @@ impl TaskError {
     }
 
     pub(crate) fn of(message: impl fmt::Display, again: RetryWhen) -> Self {
-        Self { message: excerpt(message), again }
+        Self { message: excerpt(message), again, items: None }
+    }
+
+    /// Of a batch, some items of which failed.
+    pub(crate) fn of_items(message: String, failed: FailedItems) -> Self {
+        let again = match failed.items.iter().any(|(_, error)| error.is_retryable()) {
+            true => RetryWhen::AfterBackoff,
+            false => RetryWhen::Never,
+        };
+        Self { message, again, items: Some(Box::new(failed)) }
+    }
+
+    /// The items of a batch that failed, unless all of it did.
+    #[cfg_attr(not(feature = "worker"), allow(dead_code))]
+    pub(crate) fn items(&self) -> Option<&FailedItems> {
+        self.items.as_deref()
     }
 
     #[cfg_attr(not(feature = "worker"), allow(dead_code))]
@@ -132,7 +161,7 @@ impl fmt::Display for TaskError {
 impl<E: Error> From<E> for TaskError {
     /// [`TaskError::retry`], with the chain of sources in its text.
     fn from(error: E) -> Self {
-        Self { message: chain(&error), again: RetryWhen::AfterBackoff }
+        Self { message: chain(&error), again: RetryWhen::AfterBackoff, items: None }
     }
 }
 

@@ -111,19 +111,22 @@ impl<T, E> SettleResult<T, E> for &&Returned<Result<T, E>> {
         T: Answer,
         E: Failure,
     {
-        self.0.as_ref().map(|value| value.keep(keeps)).map_err(|error| {
-            let any: &dyn Any = error;
-            if let Some(ours) = any.downcast_ref::<TaskError>() {
-                ours.clone()
-            } else if let Some(error) = any.downcast_ref::<Box<dyn Error + Send + Sync>>() {
-                TaskError::retry(chain(&**error))
-            } else if let Some(error) = any.downcast_ref::<Box<dyn Error>>() {
-                TaskError::retry(chain(&**error))
-            } else {
-                // `anyhow` and its like print their sources when asked in this way.
-                TaskError::retry(format_args!("{error:#}"))
-            }
-        })
+        self.0.as_ref().map(|value| value.keep(keeps)).map_err(error_of)
+    }
+}
+
+/// The error of a task as ours.
+pub(crate) fn error_of<E: Failure>(error: &E) -> TaskError {
+    let any: &dyn Any = error;
+    if let Some(ours) = any.downcast_ref::<TaskError>() {
+        ours.clone()
+    } else if let Some(error) = any.downcast_ref::<Box<dyn Error + Send + Sync>>() {
+        TaskError::retry(chain(&**error))
+    } else if let Some(error) = any.downcast_ref::<Box<dyn Error>>() {
+        TaskError::retry(chain(&**error))
+    } else {
+        // `anyhow` and its like print their sources when asked in this way.
+        TaskError::retry(format_args!("{error:#}"))
     }
 }
 

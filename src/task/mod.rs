@@ -2,6 +2,7 @@
 //! Knows neither Redis nor processes.
 
 pub(crate) mod argument;
+pub(crate) mod batch;
 mod call;
 mod cancellation;
 mod context;
@@ -27,6 +28,8 @@ mod unique;
 #[cfg_attr(not(all(feature = "client", feature = "worker")), allow(dead_code))]
 pub(crate) mod trace;
 
+#[cfg(feature = "client")]
+pub(crate) use self::call::BatchItem;
 #[cfg(feature = "broker")]
 pub(crate) use self::call::Due;
 #[cfg(feature = "cli")]
@@ -34,9 +37,9 @@ pub(crate) use self::call::Expiry;
 pub use self::call::{Call, IntoCall, QueueChoice};
 pub use self::cancellation::Cancellation;
 pub use self::context::{Context, Scope};
-#[cfg(feature = "worker")]
-pub(crate) use self::error::RetryWhen;
 pub use self::error::TaskError;
+#[cfg(feature = "worker")]
+pub(crate) use self::error::{FailedItem, FailedItems, RetryWhen};
 pub use self::flow::{
     Chain, Flow, FlowFailure, FlowPart, Group, IntoFlow, Members, Step, Takes, chain, group, group_of,
 };
@@ -49,7 +52,7 @@ pub use self::overflow::Overflow;
 pub use self::periodic::Periodic;
 #[cfg(feature = "periodic")]
 pub(crate) use self::periodic::PeriodicEntry;
-pub use self::registration::{Registration, Task, TaskCron, TaskOptions};
+pub use self::registration::{Registration, Task, TaskBatch, TaskCron, TaskOptions};
 pub use self::registry::{MissingState, Registry, RegistryError};
 pub use self::state::{State, StateType, States};
 pub use self::unique::Unique;

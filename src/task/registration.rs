@@ -39,6 +39,8 @@ pub struct TaskOptions {
     pub unique: Option<Unique>,
     /// The name of the limit of its calls.
     pub limit: Option<&'static str>,
+    /// How its calls are collected, if they run in batches.
+    pub batch: Option<TaskBatch>,
     /// When calls of it are made by themselves, if it is a periodic task.
     pub cron: Option<TaskCron>,
     /// Where it runs; none is where the worker says.
@@ -60,6 +62,7 @@ impl TaskOptions {
         expires: None,
         unique: None,
         limit: None,
+        batch: None,
         cron: None,
         isolation: None,
         timeouts: Timeouts::NONE,
@@ -114,6 +117,12 @@ impl TaskOptions {
         Self { limit: Some(limit), ..self }
     }
 
+    /// With `batch(…)`.
+    #[must_use]
+    pub const fn with_batch(self, batch: TaskBatch) -> Self {
+        Self { batch: Some(batch), ..self }
+    }
+
     /// With `cron = "…"`.
     #[must_use]
     pub const fn with_cron(self, cron: TaskCron) -> Self {
@@ -136,6 +145,32 @@ impl TaskOptions {
     #[must_use]
     pub const fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+}
+
+/// When a filling batch is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskBatch {
+    /// With this many items.
+    pub max: u32,
+    /// This long after its first item.
+    pub within: Duration,
+    /// This long after its last item.
+    pub grace: Option<Duration>,
+}
+
+impl TaskBatch {
+    /// Without a grace period.
+    #[must_use]
+    pub const fn new(max: u32, within: Duration) -> Self {
+        Self { max, within, grace: None }
+    }
+
+    /// With `grace = "…"`.
+    #[must_use]
+    pub const fn with_grace(self, grace: Duration) -> Self {
+        Self { grace: Some(grace), ..self }
     }
 }
 

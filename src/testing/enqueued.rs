@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::inspect::Inspector;
 use crate::protocol::arguments::Param;
 use crate::protocol::call_id::CallId;
+use crate::protocol::encode;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
@@ -118,8 +119,29 @@ pub(super) async fn all(inspector: &Inspector) -> Result<Vec<EnqueuedCall>, Erro
     for queue in inspector.queue_names().await? {
         waiting(inspector, &queue, &mut calls).await?;
         scheduled(inspector, &queue, &mut calls).await?;
+        filling(inspector, &queue, &mut calls).await?;
     }
     Ok(calls)
+}
+
+/// The items of batches that fill, each as a call with a list of one.
+async fn filling(
+    inspector: &Inspector,
+    queue: &QueueName,
+    calls: &mut Vec<EnqueuedCall>,
+) -> Result<(), Error> {
+    let broker = inspector.broker();
+    for batch in broker.batches(queue).await? {
+        let task = batch.name.split(' ').next().unwrap_or_default();
+        let after = Some(Duration::from_millis(batch.due_ms.saturating_sub(batch.since_ms)));
+        let call = |item: Vec<u8>| EnqueuedCall {
+            queue: queue.to_string(),
+            message: encode::go_task(task, &[&[0x91], &item[..]].concat()),
+            after,
+        };
+        calls.extend(broker.batch_items(queue, &batch.name).await?.into_iter().map(call));
+    }
+    Ok(())
 }
 
 async fn waiting(

@@ -37,6 +37,14 @@ pub(super) async fn advance(
             }
             moved += inspector.run_now(&queue, &due).await?;
         }
+        // What is left of what is due: filling batches.
+        loop {
+            let promoted = broker.promote(&keys, "testing", Duration::from_millis(1)).await?;
+            if promoted.moved == 0 {
+                break;
+            }
+            moved += promoted.moved;
+        }
     }
     Ok(moved)
 }

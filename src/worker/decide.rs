@@ -1,5 +1,7 @@
 //! Decides what happens to a message after its run. Pure: all inputs are parameters.
 
+mod split;
+
 use std::time::{Duration, SystemTime};
 
 use crate::broker::{Place, cancelled_by};
@@ -117,7 +119,8 @@ pub(super) fn decide(
             None => release(run, message.filter(|_| info.killed_by.and_then(cancelled_by).is_some())),
         },
         // The run noticed that it was cancelled. The attempt is not counted.
-        Outcome::Failed(_) | Outcome::Lost { .. } if info.is_draining => PUT_BACK_FIRST,
+        Outcome::Failed(error) if info.is_draining && error.items().is_none() => PUT_BACK_FIRST,
+        Outcome::Lost { .. } if info.is_draining => PUT_BACK_FIRST,
         other => settle(run, message, other, stats, info.options, policy),
     };
     Decision { outcome, settlement }
@@ -148,7 +151,7 @@ fn judge(
     let outcome = match (outcome, deadline_passed) {
         // It failed because it was asked to end.
         (Some(Outcome::Failed(error)), Some(deadline))
-            if error.is_retryable() && !error.is_snooze() && run.listens =>
+            if error.is_retryable() && !error.is_snooze() && error.items().is_none() && run.listens =>
         {
             deadline.timed_out()
         }
@@ -157,7 +160,8 @@ fn judge(
         (None, None) => Outcome::Lost { problem: "its run was dropped".into() },
     };
     let outcome = match info.killed_by {
-        Some(by) if !outcome.is_success() => Outcome::Killed { by: by.to_owned() },
+        // A batch that returned has ended by itself.
+        Some(by) if !outcome.is_success() && !has_items(&outcome) => Outcome::Killed { by: by.to_owned() },
         _ => outcome,
     };
     let outcome = match &outcome {
@@ -170,6 +174,11 @@ fn judge(
     if info.is_stopping { outcome.while_stopping(stats) } else { outcome }
 }
 
+/// Whether only some items of a batch failed.
+fn has_items(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(error) if error.items().is_some())
+}
+
 /// Decides about an outcome other than success.
 fn settle(
     run: &FinishedRun,
@@ -180,17 +189,25 @@ fn settle(
     policy: &Policy,
 ) -> Settlement {
     let attempt = message.map_or(1, |message| message.attempts().saturating_add(1));
+    // The path of an unknown task may be long.
+    let buried_call = || BuriedCall {
+        task: shortened(message.map_or("", |message| message.task()).to_owned()),
+        id: message.and_then(|message| message.id()),
+        is_step: message.is_some_and(|message| message.member().is_some()),
+        duration: run.took,
+    };
+    if let (Outcome::Failed(error), Some(message)) = (outcome, message)
+        && let Some(failed) = error.items()
+        && let Some(split) = split::split(message, failed, buried_call(), options, policy)
+    {
+        return split;
+    }
     let bury = |reason, detail| {
         let output = stats.map_or_else(String::new, |stats| stats.output.clone());
         let usage = stats.and_then(|stats| stats.usage);
         let detail = shortened(detail);
         let detail = usage.map_or_else(|| detail.clone(), |usage| format!("{detail} ({usage})"));
-        // The path of an unknown task may be long.
-        let task = shortened(message.map_or("", |message| message.task()).to_owned());
-        let id = message.and_then(|message| message.id());
-        let is_step = message.is_some_and(|message| message.member().is_some());
-        let call = BuriedCall { task, id, is_step, duration: run.took };
-        Settlement::Bury { reason, detail, attempt, output, call }
+        Settlement::Bury { reason, detail, attempt, output, call: buried_call() }
     };
     let retry = |delay| message.and_then(|message| retry(message, outcome, options, policy, delay));
     match outcome {

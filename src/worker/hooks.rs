@@ -67,6 +67,13 @@ impl Hooks {
         self.0.as_ref().is_some_and(|lists| !lists.burial.is_empty())
     }
 
+    /// Calls the hooks for the burial of an item of a batch.
+    pub(super) fn call_for_item(&self, report: &RunReport<'_>) {
+        if let Some(lists) = &self.0 {
+            each(&lists.burial, report, "on_burial");
+        }
+    }
+
     /// Calls the hooks that concern a run. A hook that panics is logged.
     pub(super) fn call(&self, report: &RunReport<'_>, has_failed: bool) {
         let Some(lists) = &self.0 else { return };

@@ -6,7 +6,7 @@ use crate::protocol::names::QueueName;
 use crate::runner::Outcome;
 use crate::worker::decide::Decision;
 use crate::worker::executor::FinishedRun;
-use crate::worker::settlement::Settlement;
+use crate::worker::settlement::{Part, Settlement};
 
 /// A run that has ended.
 #[derive(Debug)]
@@ -42,6 +42,7 @@ impl EndedRun {
             Settlement::RetryLater { delay, .. } if is_snoozed => Next::Snoozed(*delay),
             Settlement::RetryLater { delay, .. } => Next::Again(*delay),
             Settlement::Bury { reason, detail, .. } => Next::Dead(reason, detail.clone()),
+            Settlement::Split { parts, .. } => of_items(parts),
             Settlement::PutBack { .. }
             | Settlement::Park { .. }
             | Settlement::Defer { .. }
@@ -49,4 +50,17 @@ impl EndedRun {
         };
         Self { queue: queue.clone(), message: run.message.to_vec(), outcome: decision.outcome.clone(), next }
     }
+}
+
+/// What happens to the items of a batch that failed: that one of them is a dead letter matters most.
+fn of_items(parts: &[Part]) -> Next {
+    let dead = parts.iter().find_map(|part| match part {
+        Part::Bury { detail, .. } => Some(Next::Dead("failed", detail.clone())),
+        Part::Retry { .. } | Part::RetryLater { .. } => None,
+    });
+    let delay = parts.iter().filter_map(|part| match part {
+        Part::RetryLater { delay, .. } => Some(*delay),
+        Part::Retry { .. } | Part::Bury { .. } => None,
+    });
+    dead.unwrap_or_else(|| Next::Again(delay.min().unwrap_or_default()))
 }

@@ -43,6 +43,8 @@ pub(super) enum Settlement {
         output: String,
         call: BuriedCall,
     },
+    /// Finishes a batch, but for the items that failed: each goes on as a message of its own.
+    Split { parts: Vec<Part>, call: BuriedCall },
     /// Puts it back into the queue, unchanged.
     PutBack { place: Place },
     /// Parks it with the messages that wait for this limit, unchanged.
@@ -51,6 +53,17 @@ pub(super) enum Settlement {
     Defer { id: CallId, wait: Duration },
     /// Leaves it owned: a sweeper requeues it when the worker is gone, and counts a death.
     Leave,
+}
+
+/// What happens to an item of a batch that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It runs again at once, at the tail of the queue.
+    Retry { message: Vec<u8> },
+    /// It runs again after `delay`, under this id in the timetable.
+    RetryLater { message: Vec<u8>, id: CallId, delay: Duration, is_snoozed: bool },
+    /// It becomes a dead letter.
+    Bury { message: Vec<u8>, detail: String, attempt: u32 },
 }
 
 /// What the log says about a call once it is buried.
@@ -64,7 +77,25 @@ pub(super) struct BuriedCall {
     pub(super) duration: Option<Duration>,
 }
 
+impl Part {
+    /// Its burial, as that of a message.
+    pub(super) fn burial(&self, call: &BuriedCall) -> Option<Settlement> {
+        let Self::Bury { detail, attempt, .. } = self else { return None };
+        let (detail, attempt, call) = (detail.clone(), *attempt, call.clone());
+        Some(Settlement::Bury { reason: "failed", detail, attempt, output: String::new(), call })
+    }
+}
+
 impl Settlement {
+    /// The burials of items, if it splits a batch.
+    pub(super) fn burials_of_items(&self) -> impl Iterator<Item = Self> {
+        let (parts, call) = match self {
+            Self::Split { parts, call } => (parts.as_slice(), Some(call)),
+            _ => (&[][..], None),
+        };
+        parts.iter().filter_map(move |part| part.burial(call?))
+    }
+
     /// How long the message waits before it runs again, if it does.
     pub(super) fn delay(&self) -> Option<Duration> {
         match self {

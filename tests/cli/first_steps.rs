@@ -12,7 +12,7 @@ use crate::support::wait;
 fn worker_warns_of_tasks_on_queues_it_does_not_serve() {
     let redis = TestRedis::start();
     let on_default = on(&redis, WORKER, &["worker", "--burst"]).expect(0);
-    on_default.says("queues of some tasks are not served").says("--queue reports").says("flows.add");
+    on_default.says("queues of some tasks are not served").says("--queue reports").says("batches.collect");
     let everything = ["worker", "--burst", "--queue", "default,reports,q,other,nightly,ticks"];
     on(&redis, WORKER, &everything).expect(0).never_says("queues of some tasks are not served");
 }

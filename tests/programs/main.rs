@@ -1,5 +1,7 @@
 //! The worker of the tests: tasks that succeed, fail, panic, sleep and take their process down.
 
+#[allow(dead_code, reason = "the tests call them")]
+mod batches;
 #[expect(clippy::print_stderr, reason = "tests read it")]
 mod embedder;
 mod exits;

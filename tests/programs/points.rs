@@ -35,6 +35,25 @@ async fn once_async(n: u16) {
     effect(n);
 }
 
+/// A batch of one item is full.
+#[delayed::task(name = "points:collected", batch(max = 1, within = "1h"))]
+pub(crate) fn collected(numbers: Vec<u16>) {
+    numbers.into_iter().for_each(effect);
+}
+
+/// Each item but 0 fails in its first attempt.
+#[delayed::task(name = "points:split", retry = 1, batch(max = 2, within = "1h"))]
+fn split(numbers: Vec<u16>, ctx: Context) -> Vec<Result<(), String>> {
+    let settle = |n: u16| {
+        if n == 0 {
+            return Ok(());
+        }
+        effect(n);
+        if ctx.attempt() == 1 { Err("not yet".into()) } else { Ok(()) }
+    };
+    numbers.into_iter().map(settle).collect()
+}
+
 /// Fails in its first attempt.
 #[delayed::task(name = "points:retried", retry = 1)]
 fn retried(n: u16, ctx: Context) -> Result<(), String> {

@@ -53,6 +53,13 @@ pub(crate) fn main(kind: &str) -> ExitCode {
             let call = super::points::plain::call(number).queue(variable("QUEUE")).keep(KEEP);
             ExitCode::from(u8::from(client.enqueue_blocking(call).is_err()))
         }
+        "fills" => {
+            let client = Client::connect_blocking(&url()).expect("it connects");
+            let variable = |name| std::env::var(name).expect("its queue and its number");
+            let number = variable("NUMBER").parse().expect("a number");
+            let call = super::points::collected::call(number).queue(variable("QUEUE"));
+            ExitCode::from(u8::from(client.enqueue_blocking(call).is_err()))
+        }
         kind => ExitCode::from(u8::from(run(kind).is_err())),
     }
 }

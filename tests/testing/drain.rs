@@ -88,6 +88,20 @@ async fn each_end_of_a_run_is_told() {
 }
 
 #[tokio::test]
+async fn items_of_a_batch_are_enqueued_and_run_when_it_is_due() {
+    let redis = Redis::start().await;
+    redis.client().enqueue_many(["a", "bad"].map(|page| shop::index::call(page.into()))).await.unwrap();
+    assert_enqueued!(redis, shop::index, times: 2, after: 60 * MINUTE);
+    assert_enqueued!(redis, shop::index, args: [["bad"]], times: 1);
+    assert_eq!((redis.advance(59 * MINUTE).await, redis.drain().await.len()), (0, 0));
+    assert_eq!(redis.advance(MINUTE).await, 1);
+    let runs = redis.drain().await;
+    assert_eq!((runs.len(), runs[0].error()), (1, Some("no page")));
+    assert!(runs[0].is_dead(), "{runs}");
+    refute_enqueued!(redis);
+}
+
+#[tokio::test]
 async fn retries_come_with_the_timetable_that_is_moved_by_hand() {
     let redis = Redis::start().await;
     redis.client().enqueue(shop::end::call("fails".into())).await.unwrap();

@@ -15,6 +15,7 @@ mod defer;
 #[cfg(feature = "periodic")]
 mod define;
 mod enqueue;
+mod fill;
 mod finish;
 mod join;
 mod kill;
@@ -36,6 +37,7 @@ mod retry_later;
 mod revive;
 mod run_now;
 mod schedule;
+mod split;
 mod start;
 mod submit;
 #[cfg(feature = "periodic")]
@@ -51,6 +53,7 @@ pub(crate) use self::defer::MAX_DEFERRED;
 #[cfg(feature = "periodic")]
 pub(crate) use self::define::{Change, Changed, MAX_DEFINED};
 pub(crate) use self::enqueue::Ready;
+pub(crate) use self::fill::{Filling, MAX_FILLED};
 pub(crate) use self::finish::{FinishedCall, MAX_FINISHED};
 pub(crate) use self::join::{Ended, MAX_JOINED, ToDo, ToDoKind};
 pub(crate) use self::kill::{KillAdded, NewKillRequest};
@@ -67,6 +70,7 @@ pub(crate) use self::requeue_lost::DeathLimits;
 pub(crate) use self::retry_later::{RetryLaterRequest, Scheduled};
 pub(crate) use self::revive::Revived;
 pub(crate) use self::schedule::{Entry, MAX_SCHEDULED};
+pub(crate) use self::split::{SplitItem, SplitRequest};
 pub(crate) use self::start::Started;
 pub(crate) use self::submit::{Bound, MAX_SUBMITTED, Submission, Submitted};
 #[cfg(feature = "periodic")]

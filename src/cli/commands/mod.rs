@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod batches;
 mod calls;
 mod completions;
 mod config;
@@ -52,6 +53,7 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Limits(verb) => limits::run(&program, &verb).await?,
         Command::Periodic(verb) => periodic::run(&program, &verb).await?,
         Command::Calls(verb) => calls::run(&program, verb).await?,
+        Command::Batches(verb) => batches::run(&program, &verb).await?,
         Command::Flows(verb) => flows::run(&program, verb).await?,
         Command::Dead(verb) => dead::run(&program, verb).await?,
         Command::Purge(args) => purge::run(&program, &args).await?,

@@ -21,6 +21,8 @@ pub(super) struct CallOptions {
     pub(super) unique_key: Option<String>,
     /// The key of calls that run one after the other.
     pub(super) ordered: Option<String>,
+    /// With which calls a call is collected, if its task runs in batches.
+    pub(super) batch_key: Option<String>,
     pub(super) is_front: bool,
     pub(super) max_len: Option<u64>,
     pub(super) overflow: Overflow,

@@ -21,7 +21,7 @@ pub(crate) struct Template {
 impl Call {
     /// The call of a task without arguments.
     pub(crate) fn of_registration(registration: &'static Registration) -> Self {
-        let kind = Kind::Native { task: registration.name, payload: Ok(vec![0xc0]) };
+        let kind = Kind::Native { task: registration.name, payload: Ok(vec![0xc0]), batch: None };
         let queue = registration.options.queue.map(QueueChoice::from).unwrap_or_default();
         Self { options: CallOptions::of_task(&registration.options), ..Self::of(queue, kind) }
     }

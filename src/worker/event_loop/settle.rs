@@ -17,7 +17,7 @@ use crate::worker::failures::Ended;
 use crate::worker::hooks::RunReport;
 use crate::worker::observe::EndedRun;
 use crate::worker::phase::Phase;
-use crate::worker::settlement::Settlement;
+use crate::worker::settlement::{Part, Settlement};
 use crate::worker::stats::count;
 
 impl EventLoop {
@@ -53,6 +53,10 @@ impl EventLoop {
         if !self.hooks.is_empty() {
             let report = RunReport::new(self.queues.name(queue), run, message, &outcome, &settlement);
             self.hooks.call(&report, has_failed(&outcome));
+            for burial in settlement.burials_of_items() {
+                let report = RunReport::new(self.queues.name(queue), run, message, &outcome, &burial);
+                self.hooks.call_for_item(&report);
+            }
         }
         if outcome != Outcome::Unknown {
             self.queues.note_known(queue);
@@ -113,6 +117,19 @@ impl EventLoop {
                 let queue = self.queues.name(run.queue);
                 let ended = Ended { task, call_id: id, duration: run.took, attempt };
                 self.failures.retried(queue, ended, settlement.delay(), outcome);
+            }
+            Settlement::Split { parts, .. } => {
+                let are = |is: fn(&Part) -> bool| parts.iter().filter(|part| is(part)).count() as u64;
+                let buried = are(|part| matches!(part, Part::Bury { .. }));
+                let snoozed = are(|part| matches!(part, Part::RetryLater { is_snoozed: true, .. }));
+                count(&counters.buried, buried);
+                count(&counters.snoozed, snoozed);
+                count(&counters.retried, parts.len() as u64 - buried - snoozed);
+                if snoozed == parts.len() as u64 {
+                    tracing::debug!(queue = %self.queues.name(run.queue), task, duration, items = snoozed, "items of a batch snoozed");
+                    return;
+                }
+                tracing::warn!(queue = %self.queues.name(run.queue), task, attempt, duration, error = %outcome, "items of a batch failed");
             }
             // The call has not begun.
             Settlement::Park { .. } | Settlement::Defer { .. } => {}

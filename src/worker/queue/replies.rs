@@ -7,7 +7,7 @@ use crate::worker::queue::client::Resolved;
 use crate::worker::queue::request::{Effect, Reply, Request, RequestKind};
 use crate::worker::queue::set_aside::{Broken, LARGE};
 use crate::worker::queue::{Lost, QueueEvent, Queues, REQUEST};
-use crate::worker::settlement::Settlement;
+use crate::worker::settlement::{Part, Settlement};
 use crate::worker::stats::count;
 
 impl Queues {
@@ -35,6 +35,11 @@ impl Queues {
             Effect::Settled(owned) => self.on_settled(request, owned),
             Effect::Buried { letter, trimmed } => {
                 self.note_burial(&request, Some(letter));
+                self.on_trimmed(request.queue, trimmed);
+                self.on_settled(request, true);
+            }
+            Effect::Split { letters, trimmed } => {
+                self.on_split(&request, letters);
                 self.on_trimmed(request.queue, trimmed);
                 self.on_settled(request, true);
             }
@@ -114,6 +119,17 @@ impl Queues {
         }
     }
 
+    /// Reports the burials of items, and that others are in the timetable.
+    fn on_split(&mut self, request: &Request, letters: Vec<String>) {
+        let RequestKind::Settle { settlement, .. } = &request.kind else { return };
+        let queue = request.queue;
+        for (burial, letter) in settlement.burials_of_items().zip(letters) {
+            if !letter.is_empty() {
+                self.events.push_back(QueueEvent::Buried { queue, burial, letter: Some(letter) });
+            }
+        }
+    }
+
     fn on_begun(&mut self, request: &Request, owned: bool) {
         let RequestKind::Begin { slot } = request.kind else { return };
         self.events.push_back(match owned {
@@ -149,6 +165,17 @@ impl Queues {
             // The call may be the only one in the queue, and ends a cycle of unknown calls.
             Settlement::Retry { .. } => {
                 self.clients[queue].supply_mut().note_known();
+                self.wake(queue);
+            }
+            Settlement::Split { parts, .. } => {
+                self.clients[queue].supply_mut().note_known();
+                let delays = parts.iter().filter_map(|part| match part {
+                    Part::RetryLater { delay, .. } => Some(*delay),
+                    Part::Retry { .. } | Part::Bury { .. } => None,
+                });
+                if let Some(delay) = delays.min() {
+                    self.timetable.note(&self.served(queue).keys, delay);
+                }
                 self.wake(queue);
             }
             Settlement::RetryLater { delay, .. } => {

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use crate::broker::{
     Broker, BrokerError, Buried, BuryRequest, ClaimRequest, Claimed, DeadLimits, FinishedCall, PickUpRequest,
-    Place, ReconcileRequest, Reconciled, RetryLaterRequest, Scheduled, Token, Waiter,
+    Place, ReconcileRequest, Reconciled, RetryLaterRequest, Scheduled, SplitItem, SplitRequest, Token,
+    Waiter,
 };
 use crate::protocol::call_id::CallId;
 use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::worker::queue::served::ServedQueue;
-use crate::worker::settlement::Settlement;
+use crate::worker::settlement::{Part, Settlement};
 
 /// One numbered script call.
 #[derive(Debug)]
@@ -71,6 +72,12 @@ pub(super) enum Effect {
     /// The message is a dead letter with this id; `trimmed` older ones were dropped.
     Buried {
         letter: String,
+        trimmed: u64,
+    },
+    /// The items of the batch that failed are messages of their own. For each one to bury, the id of its dead letter; empty
+    /// if it could not be written, and the item is in the queue.
+    Split {
+        letters: Vec<String>,
         trimmed: u64,
     },
     /// Dead letters cannot be written. The slot still owns its message.
@@ -212,6 +219,15 @@ impl Sender {
                             Buried::WrongType => Effect::Unburied,
                         })
                     }
+                    Settlement::Split { parts, .. } => {
+                        let parts: Vec<_> = parts.iter().map(split_item).collect();
+                        let (limits, place) = (self.dead, &*self.place);
+                        let ask = SplitRequest { worker_key, seq, wire_id, limits, place, items: &parts };
+                        Ok(match self.broker.split(keys, &ask).await? {
+                            Some(split) => Effect::Split { letters: split.letters, trimmed: split.trimmed },
+                            None => Effect::Settled(false),
+                        })
+                    }
                     Settlement::Release { .. }
                     | Settlement::Finish { .. }
                     | Settlement::PutBack { .. }
@@ -258,6 +274,17 @@ fn recorded_errors(message: &[u8]) -> &[u8] {
     let message = Message::decode(message).ok();
     let kept = message.filter(|message| message.tracking().is_some_and(|it| it.keep_ms.is_some()));
     kept.and_then(|message| message.encoded_errors()).unwrap_or_default()
+}
+
+/// An item that failed, as `split` takes it.
+fn split_item(part: &Part) -> SplitItem<'_> {
+    match part {
+        Part::Retry { message } => SplitItem::Retry { message },
+        Part::RetryLater { message, id, delay, .. } => {
+            SplitItem::RetryLater { message, id: *id, delay: *delay }
+        }
+        Part::Bury { message, detail, attempt } => SplitItem::Bury { message, detail, attempt: *attempt },
+    }
 }
 
 /// The end of a slot's call, as `finish` takes it.

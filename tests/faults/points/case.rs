@@ -82,6 +82,9 @@ impl Case {
             let annotations = Annotations { limits, ..Annotations::default() };
             return annotated(self.task, &payload, &Meta::default(), &annotations);
         }
+        if self.task == "points:split" {
+            return trial::call(self.task, &[serde_json::json!([0, self.n])]);
+        }
         if !self.keeps_record() {
             return call(self.task, self.n);
         }
@@ -119,7 +122,8 @@ impl Case {
 
     /// How often the call is run in all.
     pub(super) fn expected(&self) -> usize {
-        let life = |party| if party == Party::Rust && self.task == "points:retried" { 2 } else { 1 };
+        let is_retried = matches!(self.task, "points:retried" | "points:split");
+        let life = |party| if party == Party::Rust && is_retried { 2 } else { 1 };
         match self.cell.runs {
             Runs::Never => 0,
             Runs::Once => life(self.parties.0),
@@ -215,10 +219,10 @@ impl<'a> Stage<'a> {
         self.spawn(command);
     }
 
-    /// Starts the program that is to die, which submits the call that is hit.
-    pub(super) fn start_producer(&mut self) {
+    /// Starts the program that is to die, which submits the call that is hit, or fills a batch with it.
+    pub(super) fn start_producer(&mut self, kind: &str) {
         let mut command = Command::new(WORKER);
-        command.env("PRODUCER", "submits").env("REDIS", self.proxy.url());
+        command.env("PRODUCER", kind).env("REDIS", self.proxy.url());
         command.env("QUEUE", self.case.queue()).env("NUMBER", self.case.n.to_string());
         self.spawn(command);
     }
@@ -401,8 +405,8 @@ impl<'a> Stage<'a> {
 /// Where a call is.
 fn places(state: &State, parked: &[Vec<u8>], n: u16) -> Vec<Place> {
     let [high, low] = n.to_be_bytes();
-    let payload = [0xc4, 3, 0xcd, high, low];
-    let is_it = |message: &&Vec<u8>| message.windows(5).any(|part| part == payload);
+    let number = [0xcd, high, low];
+    let is_it = |message: &&Vec<u8>| message.windows(3).any(|part| part == number);
     let letters = state.dead.iter().map(|letter| &letter["message"]);
     let found = |count: usize, place: Place| std::iter::repeat_n(place, count);
     found(state.waiting.iter().filter(is_it).count(), Place::Waiting)

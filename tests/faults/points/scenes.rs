@@ -15,7 +15,7 @@ use super::table::Place;
 use crate::support::trial::PATIENCE;
 use crate::support::wait;
 
-pub(super) static REQUESTS: [Scene; 43] = [
+pub(super) static REQUESTS: [Scene; 46] = [
     Scene {
         row: "enqueue",
         who: Who::Producer,
@@ -336,7 +336,39 @@ pub(super) static REQUESTS: [Scene; 43] = [
         can_inherit: OURS,
         play: |stage| {
             stage.push(&[call("points:note", stage.case.n + 1)]);
-            stage.start_producer();
+            stage.start_producer("submits");
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "fill of a batch that is full then",
+        who: Who::Producer,
+        script: "fill",
+        task: "points:collected",
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            stage.push(&[call("points:note", stage.case.n + 1)]);
+            stage.start_producer("fills");
+        },
+        ..USUAL
+    },
+    Scene { row: "split", script: "split", task: "points:split", can_inherit: OURS, ..USUAL },
+    Scene {
+        row: "promote of a batch",
+        who: Who::Sweeper,
+        script: "promote",
+        task: "points:collected",
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            let (queue, item) = (stage.case.queue(), rmp_serde::to_vec(&stage.case.n).unwrap());
+            let batch = format!("{queue}:g:points:collected");
+            let () = stage.redis.rpush(&batch, "1 3").unwrap();
+            let () = stage.redis.rpush(&batch, item).unwrap();
+            let () = stage.redis.zadd(format!("{queue}_due"), "gpoints:collected", 1).unwrap();
+            stage.push(&[call("points:note", stage.case.n + 1)]);
+            sweep(stage);
         },
         ..USUAL
     },

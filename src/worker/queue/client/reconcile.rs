@@ -94,6 +94,8 @@ impl QueueClient {
                         if is_surely_applied && matches!(settlement, Settlement::Bury { .. }) {
                             // The id of the dead letter was in the lost reply.
                             resolved.buried.push(settlement);
+                        } else if is_surely_applied {
+                            resolved.buried.extend(settlement.burials_of_items());
                         }
                         lost += u64::from(!is_surely_applied);
                         resolved.settled.push((slot, applied));

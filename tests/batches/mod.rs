@@ -1,0 +1,71 @@
+//! Calls that are collected, and run together as one batch.
+
+#[path = "../programs/batches.rs"]
+mod tasks;
+
+mod faults;
+mod fills;
+mod items;
+mod operated;
+
+use delayed::{Client, IntoCall};
+use redis::Commands;
+use tokio::runtime::Runtime;
+
+use crate::support::trial::{PATIENCE, Trial};
+use crate::support::wait;
+
+/// A Redis, a client of it, and a runtime to await in.
+struct Site {
+    trial: Trial,
+    client: Client,
+    runtime: Runtime,
+}
+
+impl Site {
+    fn new() -> Self {
+        let trial = Trial::new();
+        let runtime = Runtime::new().unwrap();
+        let client = runtime.block_on(Client::connect(&trial.server.url())).unwrap();
+        Self { trial, client, runtime }
+    }
+
+    fn enqueue<C: IntoCall>(&self, calls: impl IntoIterator<Item = C>) {
+        self.runtime.block_on(self.client.enqueue_many(calls)).unwrap();
+    }
+
+    fn enqueue_one(&self, call: impl IntoCall) {
+        self.runtime.block_on(self.client.enqueue(call)).map(drop).unwrap();
+    }
+
+    /// The items of each message that waits.
+    fn waiting(&mut self) -> Vec<Vec<String>> {
+        let messages = self.trial.state().waiting;
+        messages.iter().map(|message| items_of(message)).collect()
+    }
+
+    /// How many items a filling batch has.
+    fn filling(&mut self, name: &str) -> usize {
+        let length: usize = self.trial.redis.llen(format!("q:g:{name}")).unwrap();
+        length.saturating_sub(1)
+    }
+
+    /// Waits until nothing fills, waits, is due or runs.
+    #[track_caller]
+    fn wait_done(&mut self) {
+        wait::until("nothing to be due", PATIENCE, || {
+            self.trial.redis.zcard::<_, u64>("q_due").unwrap() == 0 && self.trial.left() == (0, 0)
+        });
+        self.trial.wait_settled();
+    }
+}
+
+/// The items of a message of ours or of Go: `[path, bin [item, …], …]`.
+fn items_of(message: &[u8]) -> Vec<String> {
+    let message: rmpv::Value = rmpv::decode::read_value(&mut &message[..]).unwrap();
+    rmp_serde::from_slice(message[1].as_slice().unwrap()).unwrap()
+}
+
+fn texts<T: ToString>(items: impl IntoIterator<Item = T>) -> Vec<String> {
+    items.into_iter().map(|item| item.to_string()).collect()
+}

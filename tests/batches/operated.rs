@@ -1,0 +1,51 @@
+//! What an operator sees of filling batches, and can do.
+
+use serde_json::Value;
+
+use super::{Site, tasks};
+use crate::support::trial::WORKER;
+
+fn run(site: &Site, words: &[&str]) -> (bool, String) {
+    let url = site.trial.server.url();
+    let output = site.trial.command(WORKER).args(words).args(["--redis", &url]).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn filling_batches_are_listed_and_flushed() {
+    let site = Site::new();
+    assert_eq!(run(&site, &["batches", "list"]), (true, "no batch fills\n".into()));
+    site.enqueue((0..3).map(tasks::patient::call));
+    site.enqueue((0..2).map(|n| tasks::whole::call(n).batch_key("eu")));
+    site.enqueue_one(tasks::patient::call(7).after(std::time::Duration::from_secs(3600)));
+    let (_, listed) = run(&site, &["batches", "list", "--json"]);
+    let listed: Vec<Value> = serde_json::from_str(&listed).unwrap();
+    let shown: Vec<_> = (listed.iter())
+        .map(|batch| {
+            let waits = batch["due_ms"].as_u64().unwrap() - batch["since_ms"].as_u64().unwrap();
+            (
+                batch["task"].as_str(),
+                batch["key"].as_str(),
+                batch["items"].as_u64(),
+                batch["bytes"].as_u64(),
+                waits,
+            )
+        })
+        .collect();
+    let patient = (Some("batches.patient"), None, Some(3), Some(3), 300);
+    assert_eq!(shown[0], patient);
+    assert_eq!(shown[1], (Some("batches.whole"), Some("eu"), Some(2), Some(2), 3_600_000));
+    let (_, table) = run(&site, &["batches", "list", "--queue", "q"]);
+    assert!(table.contains("batches.whole") && table.contains("eu") && table.contains("in 59m"), "{table}");
+    let (is_done, said) = run(&site, &["batches", "flush", "batches.whole"]);
+    assert!(!is_done && said.contains("no batch of `batches.whole` fills"), "{said}");
+    let worker = site.trial.worker(&[]);
+    let (is_done, said) = run(&site, &["batches", "flush", "batches.whole", "--key", "eu"]);
+    assert!(is_done && said == "the batch in q is due: a worker or sweeper moves it\n", "{said}");
+    site.trial.wait_runs(3);
+    let mut lines = site.trial.ledger.lines();
+    lines.sort_unstable();
+    assert_eq!(lines, ["3", "[0, 1]", "[0, 1]"], "expected the whole batch, which fails once");
+    drop(worker);
+}
