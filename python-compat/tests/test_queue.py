@@ -99,7 +99,7 @@ def test_a_bad_chunk_is_refused(queue: Queue, chunk: Any) -> None:
     [
         (PyTask("m:f", (object(),)), r"task 3 \('m:f'\) cannot be serialised: can not serialize"),
         (GoTask("p.F", 2**64), r"task 3 \('p.F'\) cannot be serialised"),
-        (PATH, "task 3 is a str; give a RustTask, a PyTask or a GoTask"),
+        (PATH, "task 3 is a str; give a RustTask, a PyTask, a GoTask or a RustItem"),
     ],
 )
 def test_one_bad_task_and_nothing_is_sent(

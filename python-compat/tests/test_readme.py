@@ -17,7 +17,7 @@ def test_the_programs_of_the_readme_run(
     conn: redis.Redis, redis_socket: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.DOTALL | re.MULTILINE)
-    assert len(blocks) == 11
+    assert len(blocks) == 12
     socket = str(redis_socket)
     with ExitStack() as clients:
 
@@ -31,8 +31,10 @@ def test_the_programs_of_the_readme_run(
             here = block.replace("redis.Redis()", "connect()")
             here = here.replace("Redis()", f"Redis(unix_socket_path={socket!r})")
             exec(compile(here, str(README), "exec"), shared)
-    # add, send, charge, index; flow, sync; a bulk; two of decorated functions; another bulk, charge
-    assert conn.llen("mail") == conn.llen("mail_noti") == 4 + 2 + 2500 + 2 + 10 + 1
+    # add, send, charge, index; flow, sync; two full batches; a bulk; two of decorated functions;
+    # another bulk, charge
+    assert conn.llen("mail") == conn.llen("mail_noti") == 4 + 2 + 2 + 2500 + 2 + 10 + 1
+    assert conn.llen("mail:g:my_crate::tasks::index_all") == 1 + 50
     assert conn.hlen("mail_later") == 2
     first, *others = capsys.readouterr().out.splitlines()
     assert first.endswith(" scheduled")

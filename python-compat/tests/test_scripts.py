@@ -11,7 +11,7 @@ import pytest
 LUA = Path(__file__).parents[2] / "lua"
 
 
-SCRIPTS = ["cancel", "close", "define", "kill", "schedule", "submit", "unpark", "wake"]
+SCRIPTS = ["cancel", "close", "define", "fill", "kill", "schedule", "submit", "unpark", "wake"]
 
 
 @pytest.mark.parametrize("name", [f"{name}.lua" for name in SCRIPTS])

@@ -7,6 +7,7 @@ mod faults;
 mod fills;
 mod items;
 mod operated;
+mod python;
 
 use delayed::{Client, IntoCall};
 use redis::Commands;

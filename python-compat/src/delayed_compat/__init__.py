@@ -25,6 +25,7 @@ from .errors import (
 from .flow import Chain, Flow, Group, chain, group
 from .foreign import GoTask, PyTask
 from .handle import AsyncHandle, Handle
+from .item import RustItem
 from .queue import AsyncQueue, Queue
 from .task import RustStep, RustTask
 
@@ -57,6 +58,7 @@ __all__ = [
     "Replaced",
     "ResultError",
     "ResultTooLargeError",
+    "RustItem",
     "RustStep",
     "RustTask",
     "WaitError",

@@ -9,12 +9,12 @@ from typing import Any
 from .arguments import kind_of, text_of
 from .errors import InvalidTaskError, shown
 
-__all__ = ["headers_of", "limits_of", "trace_of"]
+__all__ = ["MAX_NAME", "headers_of", "is_name", "limits_of", "trace_of"]
 
 MAX_HEADERS, MAX_HEADER_BYTES = 32, 4096
 """How many headers a call has at most, and how many bytes, names and values together."""
 
-MAX_LIMITS, MAX_LIMIT_NAME = 16, 200
+MAX_LIMITS, MAX_NAME = 16, 200
 """How many limits a call names at most, and how many bytes the name of one has."""
 
 MAX_TRACEPARENT, MAX_TRACESTATE = 256, 512
@@ -87,12 +87,21 @@ def limits_of(limit: Any) -> list[str] | None:
     for name in names:
         if not isinstance(name, str):
             raise InvalidTaskError(f"limit has a {kind_of(name)} in it; give a str")
-        size = len(text_of(name, ("limit", name)).encode())
-        if not 1 <= size <= MAX_LIMIT_NAME or _UNSEEN.search(name):
+        text_of(name, ("limit", name))
+        if not is_name(name):
             raise InvalidTaskError(
-                f"limit is {shown(name)}; give 1 to {MAX_LIMIT_NAME} bytes of printable text "
+                f"limit is {shown(name)}; give 1 to {MAX_NAME} bytes of printable text "
                 "without spaces"
             )
     if len(names) > MAX_LIMITS:
         raise InvalidTaskError(f"limit has {len(names)} names, at most {MAX_LIMITS} are allowed")
     return names or None
+
+
+def is_name(text: str) -> bool:
+    """Whether it can be the name of a limit, or the key of a batch."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        return False
+    return 1 <= size <= MAX_NAME and not _UNSEEN.search(text)

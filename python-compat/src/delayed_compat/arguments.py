@@ -5,13 +5,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Union
 
 from msgpack import ExtType, Timestamp, packb
 
 from .errors import InvalidTaskError, shown
 
-__all__ = ["check", "keyword_arguments", "kind_of", "places_of", "standard_payload", "text_of"]
+__all__ = [
+    "check",
+    "item_of",
+    "keyword_arguments",
+    "kind_of",
+    "places_of",
+    "standard_payload",
+    "text_of",
+]
 
 MAX_DEPTH = 100
 """Deeper arguments are refused; it also catches a list that contains itself."""
@@ -19,8 +27,8 @@ MAX_DEPTH = 100
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 """What a MessagePack integer holds."""
 
-_Place = tuple[Any, Any]
-"""A place within the arguments: its parent's place (or the word `args`), and an index or key."""
+_Place = Union[str, tuple[Any, Any]]
+"""A place within the arguments: a word for all of them, or a place and an index or key in it."""
 
 
 def check(about: str, path: Any, args: Any, kwargs: Any) -> None:
@@ -65,6 +73,11 @@ def check(about: str, path: Any, args: Any, kwargs: Any) -> None:
 def places_of(args: Any) -> list[Any]:
     """Return the positional arguments as what msgpack packs without a question."""
     return [_plain(value, ("args", n)) for n, value in enumerate(args or ())]
+
+
+def item_of(value: Any) -> Any:
+    """Return the item of a batch as what msgpack packs without a question."""
+    return _plain(value, "item")
 
 
 def keyword_arguments(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -24,8 +24,9 @@ from .errors import (
     QueueFullError,
     shown,
 )
+from .item import MAX_FILLED, RustItem, fillings
 from .link import Argument
-from .scripts import ENQUEUE_MANY, SCHEDULE, SUBMIT
+from .scripts import ENQUEUE_MANY, FILL, SCHEDULE, SUBMIT
 from .task import Bound, RustTask, entry_of, submission_of
 
 __all__ = ["Bulk", "Request", "Task", "keys_of_timetable"]
@@ -58,13 +59,14 @@ MAX_LETTERS = 100_000
 MAX_AGE = 90 * 24 * 60 * 60 * 1000
 """For how many milliseconds they are kept."""
 
-Task = Union[GoTask, PyTask, RustTask]
+Task = Union[GoTask, PyTask, RustTask, RustItem]
 
 
 class _Kind(Enum):
     ENQUEUE = 1
     SCHEDULE = 2
     SUBMIT = 3
+    FILL = 4
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ class Bulk:
     """Tasks for one queue that were checked and serialised, and what became of each so far.
 
     What is enqueued at once is sent first, in its order; then what is scheduled; then what has an
-    id of its sender, keeps a record, is unique, or has `front` or `max_len`.
+    id of its sender, keeps a record, is unique, or has `front` or `max_len`; then items of batches.
 
     Raises:
         InvalidTaskError: When a task cannot be sent, or the name of the queue is none in which
@@ -95,7 +97,11 @@ class Bulk:
         self._messages: list[tuple[int, bytes]] = []
         self._entries: list[tuple[int, Sequence[Argument]]] = []
         self._submissions: list[tuple[int, Bound, Sequence[Argument]]] = []
+        self._items: list[tuple[int, RustItem]] = []
         for place, task in enumerate(tasks):
+            if isinstance(task, RustItem):
+                self._items.append((place, task))
+                continue
             has_options = isinstance(task, (RustTask, foreign.GoTask, foreign.PyTask))
             entry = _encoded(task, place, entry_of) if has_options else None
             submission = _encoded(task, place, submission_of) if has_options else None
@@ -107,7 +113,8 @@ class Bulk:
                 self._messages.append((place, _message(task, place)))
         if self.has_scripts:
             keys_of_timetable(queue)
-        self.total = len(self._messages) + len(self._entries) + len(self._submissions)
+        of_scripts = len(self._entries) + len(self._submissions) + len(self._items)
+        self.total = len(self._messages) + of_scripts
         self._fates = [Fate.NOT_APPLIED] * self.total
         self._refused: CallExistsError | QueueFullError | None = None
         self.conflict: tuple[UUID, Conflict] | None = None
@@ -120,8 +127,8 @@ class Bulk:
 
     @property
     def has_scripts(self) -> bool:
-        """Whether there are calls for the scripts of Rust: then sweepers have to know the queue."""
-        return bool(self._entries or self._submissions)
+        """Whether something is for the scripts of Rust: then sweepers have to know the queue."""
+        return bool(self._entries or self._submissions or self._items)
 
     def requests(self) -> Iterator[Request]:
         """Yield what to send, in order; each is applied whole or not at all, but for refusals."""
@@ -142,10 +149,15 @@ class Bulk:
                 limits = (MAX_LETTERS if bound.buries else 0, MAX_AGE)
                 arguments = (SUBMIT, 7, *keys, due_channel, bound.max_len, *limits, *flat)
                 yield Request(_Kind.SUBMIT, [place for place, *_ in part], arguments)
+        for added in _parts(self._items, min(self._chunk, MAX_FILLED)):
+            due, _, holder = keys_of_timetable(queue)
+            batches = fillings(item for _, item in added)
+            arguments = (FILL, 4, queue, f"{queue}_noti", due, holder, due_channel, *batches)
+            yield Request(_Kind.FILL, [place for place, _ in added], arguments)
 
     def applied(self, request: Request, reply: Any) -> None:
         """Note that a request was answered."""
-        if request.kind is _Kind.ENQUEUE:
+        if request.kind in (_Kind.ENQUEUE, _Kind.FILL):
             refusals: Iterable[Any] = [None] * len(request.places)
         elif request.kind is _Kind.SCHEDULE:
             ids = {place: entry[0] for place, entry in self._entries} if 0 in reply else {}
@@ -231,7 +243,8 @@ def _uuid(id: Any) -> UUID:
 def _message(task: Any, at: int) -> bytes:
     if not isinstance(task, (GoTask, PyTask, RustTask)):
         raise InvalidTaskError(
-            f"task {at} is a {type(task).__qualname__}; give a RustTask, a PyTask or a GoTask"
+            f"task {at} is a {type(task).__qualname__}; give a RustTask, a PyTask, a GoTask "
+            "or a RustItem"
         )
     message: bytes | None = _encoded(task, at, lambda task: task.serialize())
     if not message:

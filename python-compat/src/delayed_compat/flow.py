@@ -14,6 +14,7 @@ from .arguments import kind_of, standard_payload
 from .bulk import Task, keys_of_timetable
 from .call_id import CallId, new_id, parse_id
 from .errors import InvalidTaskError, shown
+from .item import RustItem
 from .task import Call, Overflow, RustStep, RustTask
 from .times import Duration, Moment
 from .unique import Unique
@@ -295,9 +296,10 @@ def task_for(task: Task | Flow | Chain | Group, queue: str) -> Task:
         raise InvalidTaskError(
             f"RustStep {task.path!r} takes the result of a call before it: make it part of a flow"
         )
-    if isinstance(task, RustTask) and task.queue not in (None, queue):
+    if isinstance(task, (RustTask, RustItem)) and task.queue not in (None, queue):
+        about = f"{type(task).__name__} {task.path!r}"
         raise InvalidTaskError(
-            f"RustTask {task.path!r} is for the queue {task.queue!r}, and this one is {queue!r}"
+            f"{about} is for the queue {task.queue!r}, and this one is {queue!r}"
         )
     return task
 

@@ -59,7 +59,7 @@ class Queue(OriginalQueue):
         """Enqueue one task, as the original does, or with the options that it has; or a flow.
 
         Args:
-            task: A `RustTask`, a `PyTask`, a `GoTask`, a `Flow`, a chain or a group.
+            task: A `RustTask`, a `PyTask`, a `GoTask`, a `RustItem`, a `Flow`, a chain or a group.
             release: Whether to release what this queue dequeued last.
 
         Returns:
@@ -92,7 +92,7 @@ class Queue(OriginalQueue):
 
         Those without options of a script are enqueued first, in their order; then the others are
         scheduled; then those are sent that have the id that they were given, keep a record, are
-        unique, or have `front` or `max_len`.
+        unique, or have `front` or `max_len`; items of batches are sent last.
         A unique call that comes second is no error.
 
         Every task is serialised before anything is sent, so that a bad one leaves the queue as it
@@ -101,9 +101,10 @@ class Queue(OriginalQueue):
         also where the connection is set to repeat failed commands: that could enqueue it twice.
 
         Args:
-            tasks: `RustTask`, `PyTask`, `GoTask` and flows in any mixture; a generator will do.
+            tasks: `RustTask`, `PyTask`, `GoTask`, `RustItem` and flows in any mixture; a generator
+                will do.
             chunk: How many tasks go in one step, at most 100,000; 500 of those that are scheduled,
-                and 100 of those with other such options.
+                100 of those with other such options, and 1000 items of batches.
 
         Raises:
             InvalidTaskError: When a task cannot be sent; nothing was sent.

@@ -9,6 +9,7 @@ __all__ = [
     "CLOSE",
     "DEFINE",
     "ENQUEUE_MANY",
+    "FILL",
     "KILL",
     "SCHEDULE",
     "SET_LIMIT",
@@ -24,6 +25,9 @@ SCHEDULE = (_FOLDER / "schedule.lua").read_text(encoding="utf-8")
 
 SUBMIT = (_FOLDER / "submit.lua").read_text(encoding="utf-8")
 """`lua/submit.lua` of the Rust library, as it is."""
+
+FILL = (_FOLDER / "fill.lua").read_text(encoding="utf-8")
+"""`lua/fill.lua` of the Rust library, as it is."""
 
 KILL = (_FOLDER / "kill.lua").read_text(encoding="utf-8")
 """`lua/kill.lua` of the Rust library, as it is."""

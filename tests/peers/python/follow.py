@@ -1,8 +1,9 @@
 """What becomes of the calls of a Python program? Follows JSON lines, and prints one for each.
 
 A line of kind rust is enqueued with the options of `RustTask`, and so is the `flow` of one of kind
-flow; one of kind limit sets the `policy` of a limit; that of another kind names the id of a call as
-its path. Then `cancel` cancels it, and `wait` waits so many seconds for its result.
+flow; one of kind items enqueues `items` of batches; one of kind limit sets the `policy` of a limit;
+that of another kind names the id of a call as its path. Then `cancel` cancels it, and `wait` waits
+so many seconds for its result.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 import redis.asyncio
 
-from delayed_compat import AsyncQueue, CompatError, Queue, limits
+from delayed_compat import AsyncQueue, CompatError, Queue, RustItem, limits
 from flows import flow
 from produce import task, value
 from programs import arguments, connect
@@ -29,6 +30,10 @@ def follow(queue: Any, call: dict[str, Any], done: Callable[[Any], Any]) -> dict
     try:
         if call["kind"] == "limit":
             done(limits.set(queue._conn, call["path"], **call["policy"]))
+            return said
+        if call["kind"] == "items":
+            items = [RustItem(**item) for item in call["items"]]
+            done(queue.enqueue_many(items) if len(items) > 1 else queue.enqueue(*items))
             return said
         if call["kind"] in ("rust", "flow"):
             what = task(call) if call["kind"] == "rust" else flow(call["flow"])
