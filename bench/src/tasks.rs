@@ -22,6 +22,13 @@ pub async fn count(number: u64) {
     Tally::of_environment().count(number);
 }
 
+/// Like [`count`], for many at once.
+#[delayed::task(name = "count_all", queue = "bench", batch(max = 100, within = "1s"))]
+pub async fn count_all(numbers: Vec<u64>) {
+    let tally = Tally::of_environment();
+    numbers.into_iter().for_each(|number| tally.count(number));
+}
+
 /// Like [`count`], as a plain `fn`, which runs on a blocking thread.
 #[delayed::task(name = "count_plain", queue = "bench")]
 pub fn count_plain(number: u64) {

@@ -1,6 +1,7 @@
 //! What becomes of a Redis and its workers under load? `scripts/load` builds and runs it.
 
 mod awaited;
+mod batches;
 mod idle;
 mod lateness;
 mod periodic;
@@ -20,7 +21,7 @@ use crate::server::until;
 use crate::tally;
 
 type Part = fn(&Runtime);
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 8] = [
     ("waiting", waiting::run),
     ("sweep", sweep::run),
     ("idle", idle::run),
@@ -28,6 +29,7 @@ const PARTS: [(&str, Part); 7] = [
     ("lateness", lateness::run),
     ("awaited", awaited::run),
     ("periodic", periodic::run),
+    ("batches", batches::run),
 ];
 
 /// Runs the parts that are named, or all of them; a soak only when it is asked for.
@@ -46,7 +48,7 @@ pub fn run(words: &[String]) -> ExitCode {
                 Some(part) => parts.push(part),
                 None => {
                     return refuse(&format!(
-                        "no such part: {word}; there are waiting, sweep, idle, recovery, lateness, awaited, periodic, --soak MINUTES"
+                        "no such part: {word}; there are waiting, sweep, idle, recovery, lateness, awaited, periodic, batches, --soak MINUTES"
                     ));
                 }
             },
