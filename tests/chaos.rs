@@ -124,10 +124,12 @@ fn wait_settled(fleet: &Fleet) -> Result<(), String> {
         // At one instant: the end of a step is in the outbox before the next one waits.
         let key = |suffix: &str| format!("{}{suffix}", fleet::OURS);
         let mut pipe = redis::pipe();
-        pipe.atomic().llen(key("")).hlen(key("_processing")).hlen(key("_later")).hlen(key("_outbox"));
+        pipe.atomic().llen(key("")).hlen(key("_processing")).zcard(key("_due")).hlen(key("_outbox"));
         let ours: Vec<u64> = pipe.query(&mut redis).unwrap();
         if ours != [0; 4] {
-            return Err(format!("not at rest after {PATIENCE:?}: {ours:?} in the queue and the outbox"));
+            return Err(format!(
+                "not at rest after {PATIENCE:?}: {ours:?} in the queue, the timetable and the outbox"
+            ));
         }
         let keys = [fleet::OURS, fleet::MIXED].map(|queue| support::redis::snapshot(&mut redis, queue));
         let rest = keys.iter().all(|it| {

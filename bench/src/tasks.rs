@@ -22,6 +22,13 @@ pub async fn count(number: u64) {
     Tally::of_environment().count(number);
 }
 
+/// Like [`count`], after a millisecond, and limited.
+#[delayed::task(name = "limited", queue = "bench", limit = "bench")]
+pub async fn limited(number: u64) {
+    Delay::new(Duration::from_millis(1)).await;
+    Tally::of_environment().count(number);
+}
+
 /// Like [`count`], for many at once.
 #[delayed::task(name = "count_all", queue = "bench", batch(max = 100, within = "1s"))]
 pub async fn count_all(numbers: Vec<u64>) {

@@ -13,6 +13,21 @@ fn run(site: &Site, words: &[&str]) -> (bool, String) {
 }
 
 #[test]
+fn example_shows_what_runs() {
+    let site = Site::new();
+    let program = crate::support::example::example("batch");
+    let mut command = site.trial.command(program.to_str().unwrap());
+    let output = command.arg(site.trial.server.url()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let mut lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines.remove(0), "50 pages wait for more");
+    lines.sort_unstable();
+    let expected = ["indexing 1 pages", "indexing 100 pages", "indexing 100 pages", "indexing 50 pages"];
+    assert_eq!(lines, expected, "{printed}");
+}
+
+#[test]
 fn filling_batches_are_listed_and_flushed() {
     let site = Site::new();
     assert_eq!(run(&site, &["batches", "list"]), (true, "no batch fills\n".into()));

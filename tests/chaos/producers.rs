@@ -68,7 +68,7 @@ pub(crate) struct Producers {
 }
 
 impl Producers {
-    /// One for each language and queue, and one of flows.
+    /// One for each language and queue, one of flows, and one of items for batches.
     pub(crate) fn start(fleet: &Fleet) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
@@ -82,6 +82,8 @@ impl Producers {
         };
         let (client, halt) = (connect(), Arc::clone(&stop));
         threads.push(("Rust", std::thread::spawn(move || flows(&client, 7 * SHARE, &halt))));
+        let (client, halt) = (connect(), Arc::clone(&stop));
+        threads.push(("Rust", std::thread::spawn(move || items(&client, 8 * SHARE, &halt))));
         for (queue, base) in [(OURS, 1), (MIXED, 4)] {
             let numbers = |place: u64| (base + place) * SHARE;
             let client = connect();
@@ -127,6 +129,10 @@ fn length(n: u64) -> u64 {
 /// Stands for the task of the workers: only messages of ours have options.
 #[delayed::task(name = "trial.span")]
 async fn span(_n: String, _ms: u64) {}
+
+/// Stands for the task of the workers that runs in batches.
+#[delayed::task(name = "trial.collect", batch(max = 5, within = "300ms"))]
+async fn collect(_items: Vec<u64>) {}
 
 /// What is asked of a call of our queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -251,6 +257,21 @@ fn flows(client: &Client, first: u64, stop: &AtomicBool) -> Sent {
         };
         fate.extend(n..n + 4);
         wait::pause(4 * REST);
+    }
+    sent
+}
+
+/// Sends items for batches.
+fn items(client: &Client, first: u64, stop: &AtomicBool) -> Sent {
+    let mut sent = Sent::default();
+    for n in (first..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+        let fate = match client.enqueue_blocking(collect::call(n).queue(OURS)) {
+            Ok(_) => &mut sent.acknowledged,
+            Err(error) if error.may_have_been_applied() => &mut sent.uncertain,
+            Err(_) => &mut sent.refused,
+        };
+        fate.insert(n);
+        wait::pause(REST);
     }
     sent
 }

@@ -103,6 +103,17 @@ async fn span(n: String, ms: u64) {
     note(&format!("-{n}{}", moment()));
 }
 
+/// The same for each item of a batch. Each seventh fails in its first attempt, and leaves nothing then.
+#[delayed::task(name = "trial.collect", retry = 3, backoff = fixed("50ms"), batch(max = 5, within = "300ms"))]
+async fn collect(items: Vec<u64>, ctx: Context) -> Vec<Result<(), String>> {
+    let fails = |n: &u64| n.is_multiple_of(7) && ctx.attempt() == 1;
+    let done = || items.iter().filter(|n| !fails(n));
+    done().for_each(|n| note(&format!("+{n}{}", moment())));
+    tokio::time::sleep(Duration::from_millis(items.first().copied().unwrap_or_default() % 401)).await;
+    done().for_each(|n| note(&format!("-{n}{}", moment())));
+    items.iter().map(|n| if fails(n) { Err("not yet".into()) } else { Ok(()) }).collect()
+}
+
 /// Milliseconds of the clock that is the same for all processes, whatever they take the time to be.
 fn moment() -> String {
     if std::env::var_os("TIMES").is_none() {

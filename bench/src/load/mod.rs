@@ -4,6 +4,7 @@ mod awaited;
 mod batches;
 mod idle;
 mod lateness;
+mod limits;
 mod periodic;
 mod recovery;
 mod scripts;
@@ -21,7 +22,7 @@ use crate::server::until;
 use crate::tally;
 
 type Part = fn(&Runtime);
-const PARTS: [(&str, Part); 8] = [
+const PARTS: [(&str, Part); 9] = [
     ("waiting", waiting::run),
     ("sweep", sweep::run),
     ("idle", idle::run),
@@ -30,6 +31,7 @@ const PARTS: [(&str, Part); 8] = [
     ("awaited", awaited::run),
     ("periodic", periodic::run),
     ("batches", batches::run),
+    ("limits", limits::run),
 ];
 
 /// Runs the parts that are named, or all of them; a soak only when it is asked for.
@@ -48,7 +50,7 @@ pub fn run(words: &[String]) -> ExitCode {
                 Some(part) => parts.push(part),
                 None => {
                     return refuse(&format!(
-                        "no such part: {word}; there are waiting, sweep, idle, recovery, lateness, awaited, periodic, batches, --soak MINUTES"
+                        "no such part: {word}; there are waiting, sweep, idle, recovery, lateness, awaited, periodic, batches, limits, --soak MINUTES"
                     ));
                 }
             },
