@@ -3,7 +3,7 @@
 //! Replies come in the order of the requests and have no names. If one were lost or duplicated, a request would get the reply to
 //! another, and a worker would release messages that it never ran. So each script call is followed by an `ECHO` of a unique
 //! number; if the number does not come back, the outcome of the call is unknown, as when the connection breaks. A transaction
-//! contains that `ECHO`. Other requests only read, or do no harm.
+//! contains that `ECHO`, and so does a read that decides about a write. Other requests only read, or do no harm.
 //!
 //! The number of a worker's script call (`seq`) cannot replace the `ECHO`: a script could return it, but an error reply has none,
 //! so an error of another call, such as `STALE` or `OOM`, would be accepted. The `ECHO` costs one more command, but no round
@@ -65,7 +65,7 @@ type Connecting = Shared<BoxFuture<'static, RedisResult<SharedConnection>>>;
 /// Any connection, with a check of its replies.
 pub(super) struct Checked<C>(pub(super) C);
 
-/// A script call, followed by the `ECHO` of a number that is unique in this process.
+/// A script call, or a read on which a write depends, followed by the `ECHO` of a number that is unique in this process.
 pub(super) struct Numbered {
     requests: Pipeline,
     number: String,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use redis::{RedisResult, Value};
+use redis::Value;
 
 use crate::broker::Broker;
+use crate::broker::commands::Transaction;
 use crate::broker::error::BrokerError;
 use crate::broker::flow_keys::FlowKeys;
 use crate::broker::script::milliseconds;
@@ -151,7 +152,7 @@ impl Broker {
         }
         let mut command = redis::cmd("HMGET");
         command.arg(&keys.outbox).arg(names);
-        let values: Vec<Option<Vec<u8>>> = self.read("deliveries", &command).await?;
+        let values: Vec<Option<Vec<u8>>> = self.read_own("deliveries", &command).await?;
         let delivery = |(name, value): (&Vec<u8>, Option<Vec<u8>>)| Some(Delivery::read(name, &value?).0);
         Ok(names.iter().zip(values).map(delivery).collect())
     }
@@ -166,7 +167,7 @@ impl Broker {
     ) -> Result<(u64, Vec<Vec<u8>>), BrokerError> {
         let mut command = redis::cmd("HSCAN");
         command.arg(&keys.outbox).arg(cursor).arg("COUNT").arg(100);
-        let (next, pairs): (u64, Pairs) = self.read("deliveries", &command).await?;
+        let (next, pairs): (u64, Pairs) = self.read_own("deliveries", &command).await?;
         let old = pairs.into_iter().filter(|(name, value)| match Delivery::read(name, value) {
             (Delivery::Unknown, _) => false,
             (_, since) => since <= until_ms,
@@ -186,7 +187,7 @@ impl Broker {
         let mut command = redis::cmd("HDEL");
         command.arg(&keys.outbox).arg(names);
         crash::point("drop_deliveries", "before");
-        let dropped = self.read("deliveries", &command).await;
+        let dropped = self.read_own("deliveries", &command).await;
         crash::point("drop_deliveries", "replied");
         dropped
     }
@@ -241,7 +242,7 @@ impl Broker {
         command
             .arg(&keys.flow)
             .arg(&["keep", "state", "steps", "on_error", "failed", "began", "ended", "done"]);
-        let values: Vec<Option<Vec<u8>>> = self.read("flow", &command).await?;
+        let values: Vec<Option<Vec<u8>>> = self.read_own("flow", &command).await?;
         let value = |place: usize| values.get(place).and_then(Option::as_ref);
         let Some(keep_ms) = number(value(0)) else { return Ok(None) };
         Ok(Some(FlowInfo {
@@ -337,7 +338,7 @@ impl Broker {
                 command.arg(format!("{letter}{number}"));
             }
         }
-        self.read("flow", &command).await
+        self.read_own("flow", &command).await
     }
 
     /// The ids of up to `count` flows of a queue, without the first `start`, those that are kept longest first.
@@ -362,7 +363,7 @@ impl Broker {
         pipe: &redis::Pipeline,
     ) -> Result<(), BrokerError> {
         crash::point(op, "before");
-        let replies: RedisResult<Vec<Value>> = pipe.query_async(&mut self.commands.clone()).await;
+        let replies = self.commands.transact(&Transaction::new(pipe.cmd_iter().cloned())).await;
         crash::point(op, "replied");
         let replies = replies.map_err(|error| BrokerError::from_redis("flow", &error))?;
         match replies.into_iter().map(Value::extract_error).find_map(Result::err) {

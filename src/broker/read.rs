@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{Arg, Cmd, Pipeline, RedisError, RedisResult, Value};
 
 use crate::broker::Broker;
+use crate::broker::commands::{Calls, Numbered};
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::broker::server::ServerFacts;
 use crate::crash;
@@ -49,6 +50,19 @@ impl Broker {
             .query_async(&mut self.commands.clone())
             .await
             .map_err(|error| BrokerError::from_redis(op, &error).of_key(first_key(command)))?;
+        redis::from_redis_value(reply)
+            .map_err(|error| BrokerError::new(op, BrokerErrorKind::Reply, error.to_string()))
+    }
+
+    /// The same, certain that the reply is that of this command: for reads that decide what is written or dropped next.
+    pub(super) async fn read_own<T: redis::FromRedisValue>(
+        &self,
+        op: &'static str,
+        command: &redis::Cmd,
+    ) -> Result<T, BrokerError> {
+        let reply = self.commands.clone().call(&Numbered::new(command.clone())).await;
+        let reply = reply.and_then(Value::extract_error);
+        let reply = reply.map_err(|error| BrokerError::from_redis(op, &error).of_key(first_key(command)))?;
         redis::from_redis_value(reply)
             .map_err(|error| BrokerError::new(op, BrokerErrorKind::Reply, error.to_string()))
     }

@@ -386,3 +386,23 @@ fn flow_that_ended_before_its_message_stays_ended() {
     assert_eq!(site.wait(&handle), "once");
     assert_eq!(site.trial.ledger.lines(), ["once"]);
 }
+
+#[test]
+fn reply_to_another_request_loses_no_step() {
+    for nth in [3, 10, 20, 30, 45, 60] {
+        let site = Site::new();
+        let proxy = site.trial.server.proxy();
+        // Many flows go on at the same time, so that replies which are one place off come to requests of the same kind.
+        let flow = || group((1..4).map(tasks::number::call)).at_most(1).then(tasks::sum::step());
+        let enqueue = || site.runtime.block_on(site.client.enqueue_flow(flow())).unwrap();
+        let flows: Vec<_> = (0..24).map(|_| enqueue()).collect();
+        let trap = proxy.trap(Side::Reply, Requests::command("HMGET").nth(nth), Fault::Double);
+        let mut worker = site.trial.worker_at(proxy.url(), &["--lease", "1s", "--concurrency", "24"]);
+        for handle in flows {
+            let sum = site.runtime.block_on(handle.wait(PATIENCE));
+            assert_eq!(sum.unwrap_or_else(|error| panic!("reply {nth}: {error}")), 6);
+        }
+        assert_eq!(trap.struck(), 1, "reply {nth}: expected it to be there");
+        site.trial.stop(&mut worker);
+    }
+}
