@@ -276,7 +276,7 @@ impl Faults {
                 redis.hgetall(format!("{queue}_processing")).expect("Redis is there");
             for (field, message) in fields {
                 for watch in self.watches.iter().filter(|watch| watch.owner.has(&field)) {
-                    self.in_flight[watch.fault].extend(number(&message));
+                    self.in_flight[watch.fault].extend(numbers(&message));
                 }
             }
         }
@@ -337,18 +337,25 @@ impl Faults {
     }
 }
 
-/// Which call a message is: its first argument is a number, or a text that is one. `None` for a flow, whose steps have numbers.
-pub(crate) fn number(message: &[u8]) -> Option<u64> {
+/// Which calls a message is: its first argument is a number, or a text that is one; of a batch, each item is. None for a flow,
+/// whose steps have numbers.
+fn numbers(message: &[u8]) -> Vec<u64> {
     let value = rmpv::decode::read_value(&mut &*message).expect("a message is an array");
     if value[0].as_str() == Some("delayed.flow") {
-        return None;
+        return Vec::new();
     }
     let payload = value[1].as_slice().expect("it has a payload");
     let argument = rmpv::decode::read_value(&mut &*payload).expect("the payload is MessagePack");
-    let first = argument.as_array().map_or(argument.clone(), |list| list[0].clone());
-    let number = match &first {
-        Value::String(text) => text.as_str().and_then(|text| text.parse().ok()),
-        other => other.as_u64(),
+    let number = |argument: &Value| {
+        let number = match argument {
+            Value::String(text) => text.as_str().and_then(|text| text.parse().ok()),
+            other => other.as_u64(),
+        };
+        number.unwrap_or_else(|| panic!("expected the number of a call: {value}"))
     };
-    Some(number.unwrap_or_else(|| panic!("expected the number of a call: {value}")))
+    match argument.as_array() {
+        Some(items) if value[0].as_str() == Some("trial.collect") => items.iter().map(number).collect(),
+        Some(list) => vec![number(&list[0])],
+        None => vec![number(&argument)],
+    }
 }

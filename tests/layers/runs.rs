@@ -33,7 +33,7 @@ fn layers_see_each_attempt_and_its_error() {
         let stopped = trial.ended(&mut worker);
         assert_eq!((count(&stopped, "retried"), count(&stopped, "buried")), (1, 1), "{stopped}");
         let run = |attempt| {
-            let failed = "< outer Err(TaskError { message: \"it fails\", again: AfterBackoff })";
+            let failed = "< outer Err(TaskError { message: \"it fails\", again: AfterBackoff, items: None })";
             let entered = format!("> outer {task} q {attempt} ");
             [entered, "> inner".into(), "fails for nobody".into(), "< inner".into(), failed.into()]
         };
