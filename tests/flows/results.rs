@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use delayed::{CallState, IntoFlow, WaitError, chain, group, group_of};
+use delayed::{CallState, Inspector, IntoFlow, WaitError, chain, group, group_of};
 
 use super::{Site, tasks};
 use crate::support::trial::PATIENCE;
@@ -101,7 +101,7 @@ fn flow_is_a_call_with_options() {
 
 #[test]
 fn periodic_flow_begins_with_each_tick() {
-    let site = Site::new();
+    let mut site = Site::new();
     let mut worker = site.worker(&[]);
     let members = group(["a", "b"].map(|n| tasks::note_run::call(n.into())));
     let flow = members.then(tasks::end::step("end".into())).into_flow();
@@ -110,6 +110,21 @@ fn periodic_flow_begins_with_each_tick() {
     wait::until("two flows to end", PATIENCE, || {
         site.trial.ledger.lines().iter().filter(|line| *line == "end 2").count() >= 2
     });
+    let queue = "q".parse().unwrap();
+    let inspector = site.runtime.block_on(Inspector::connect(&site.trial.server.url())).unwrap();
+    assert_eq!(site.runtime.block_on(inspector.pause_periodic(&queue, "notes", "anna")).unwrap(), Some(true));
+    // Each flow has three steps, and each of them notes its run.
+    let count = wait::until_ok(PATIENCE, || {
+        let ticks = site.runtime.block_on(inspector.periodic_history(&queue, "notes")).unwrap().unwrap();
+        let (count, runs) = (ticks.len(), site.trial.ledger.total());
+        let is_each = ticks.iter().all(|tick| tick.result == "enqueued") && runs as usize == 3 * count;
+        if is_each { Ok(count) } else { Err(format!("3 runs for each tick, not {runs}: {ticks:?}")) }
+    });
+    assert!(count < 50, "expected a history that has all ticks, not {count}");
+    site.trial.wait_settled();
+    site.assert_done();
+    let expected = ["a", "b", "end 2"].map(|step| (step.to_owned(), count as u32));
+    assert_eq!(site.trial.ledger.executions(), expected.into(), "expected a flow for each of {count} ticks");
     site.trial.stop(&mut worker);
 }
 
