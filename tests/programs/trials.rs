@@ -39,7 +39,15 @@ async fn mark_or_retry(n: String, fails: u32, ctx: Context) -> Result<(), String
     if ctx.attempt() <= fails { Err("not yet".into()) } else { Ok(()) }
 }
 
-/// The same with the retries of the attribute, not of the message.
+/// Notes when it begins, in milliseconds, and fails.
+#[delayed::task(name = "trial.stamp_and_fail", retry = 3)]
+async fn stamp_and_fail() -> Result<(), String> {
+    let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock of the machine"));
+    note(&now.as_millis().to_string());
+    Err("not yet".into())
+}
+
+/// As `trial.mark_or_retry`, with the retries of the attribute, not of the message.
 #[delayed::task(name = "trial.flaky", retry = 2)]
 fn flaky(n: String, fails: u32, ctx: Context) -> Result<(), String> {
     note(&format!("{n} {}", ctx.attempt()));
