@@ -36,8 +36,9 @@ def vectors_of_rust_tasks() -> list[Any]:
 
 def vectors_of_rust_calls() -> list[Any]:
     """Return the followed calls of a Rust client, whose messages have no `k`."""
-    cases = [case for case in CASES if "keep_ms" in case and not case.get("rust_task")]
-    assert len(cases) >= 5
+    followed = (case for case in CASES if "keep_ms" in case and not case.get("rust_task"))
+    cases = [case for case in followed if "member" not in case]
+    assert len(cases) >= 6
     return [pytest.param(case, id=case["name"]) for case in cases]
 
 
@@ -77,6 +78,8 @@ def following(case: dict[str, Any]) -> dict[str, Any]:
     """Return the options with which a call is followed and unique, as a vector has them."""
     unique = case.get("unique") or {}
     mode, keep = unique.get("mode"), case.get("keep_ms")
+    if mode == "ordered":
+        return {"ordered": unique["key"]}
     return {
         "keep": keep / 1000 if keep else None,
         "unique": HOUR if mode == "period" else mode,

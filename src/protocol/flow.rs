@@ -489,5 +489,11 @@ mod tests {
         assert_eq!(Message::decode(&alone).unwrap().payload(), b"\xa1x");
         let immutable = message(b"\x05", None);
         assert_eq!(Message::decode(&immutable).unwrap().payload(), b"\x05");
+        let (flow, home) = (CallId::from("00112233445566778899aabbccddeeff"), QueueName::parse("q").unwrap());
+        let golden = Member { flow, round: 1, home, ..member };
+        let message = ByteBuf::from(encode::go_task("demo::tasks::add", b"\x92\x01\x02"));
+        let made = Step { message, ..Step::default() }.message_of(&golden, 86_400_000, None, None);
+        let hex: String = made.unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(include_str!("../../tests/wire/native.json").contains(&hex), "expected a vector {hex}");
     }
 }

@@ -91,9 +91,10 @@ fn every_message_is_read_and_written() {
     }
 }
 
-/// The lock of a unique call.
+/// The lock of a unique call, or of an ordered one.
 fn lock(json: &Json, path: &str, given: &[(String, Value)]) -> Option<Lock> {
     let mode = match json["unique"]["mode"].as_str()? {
+        "ordered" => return Some(Lock::of_order(&string(&json["unique"]["key"]))),
         "until_started" => LockMode::UntilStarted,
         "until_done" => LockMode::UntilDone,
         "period" => LockMode::Period,
