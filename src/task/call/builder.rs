@@ -108,7 +108,7 @@ impl<R> Call<R> {
 
     /// Bounds the queue: if this many calls already wait there, the call is rejected with
     /// [`Error::QueueFull`](crate::Error::QueueFull), unless [`overflow`](Self::overflow) says otherwise. No effect on
-    /// a scheduled call.
+    /// a scheduled call: it was accepted before, so it is moved to the queue when it becomes due, even if that is full.
     pub fn max_len(self, most: u64) -> Self {
         self.with(|options| options.max_len = Some(most.max(1)))
     }
