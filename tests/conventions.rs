@@ -13,7 +13,7 @@ const LONGEST_NAME: usize = 60;
 const PAUSES: [(&str, usize, &str); 20] = [
     ("bad_input/unknown.rs", 1, "counts the commands of a span"),
     ("chaos/faults.rs", 4, "its plan says when each fault begins and how long it lasts"),
-    ("chaos/producers.rs", 3, "calls are sent at a rate"),
+    ("chaos/producers.rs", 4, "calls are sent at a rate"),
     ("client/waits.rs", 2, "Redis stays away for longer than the longest back-off"),
     (
         "faults/killed_worker.rs",

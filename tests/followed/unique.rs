@@ -6,10 +6,12 @@ use delayed::{CallState, Conflict, Unique};
 use redis::Commands;
 
 use super::{Site, tasks};
-use crate::support::trial::{PATIENCE, open};
+use crate::support::trial::open;
 use crate::support::wait;
 
 const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than a machine stalls.
+const LONG: Duration = Duration::from_secs(10);
 
 impl Site {
     fn locks(&mut self) -> usize {
@@ -189,24 +191,27 @@ fn purge_ends_the_calls_that_it_drops() {
 fn end_of_a_call_that_is_not_kept_is_heard() {
     let mut site = Site::new();
     let mut worker = site.trial.worker(&[]);
-    let mut heard = 0;
+    let mut unheard = 0;
     for n in 0..20 {
         site.wait_for_waiters(0);
         let gate = site.trial.gate(&n.to_string());
         let call = tasks::stubborn::call(n.to_string(), gate.clone()).unique(Unique::UntilDone);
         let call = site.enqueue(call);
-        let waits = site.runtime.spawn(async move { call.wait(PATIENCE).await });
+        let waits = site.runtime.spawn(async move { call.wait(LONG).await });
         // The call cannot end before.
         site.wait_for_waiters(1);
         open(&gate);
         match site.runtime.block_on(waits).unwrap() {
-            Ok(()) => heard += 1,
-            Err(delayed::WaitError::NotFound) => {}
+            Ok(()) => {}
+            Err(delayed::WaitError::NotFound) => unheard += 1,
             Err(error) => panic!("expected its end: {error}"),
         }
+        // Whoever listens reads the record next. On a machine that stalls in between, it may be gone by then.
+        assert!(
+            unheard <= 5,
+            "expected at least 15 of 20 ends to be heard: call {n} is the sixth that is not"
+        );
     }
-    // Whoever listens reads the record next. On a machine that stalls in between, it may be gone by then.
-    assert!(heard >= 15, "expected the ends of nearly all calls to be heard, not of {heard} in 20");
     site.trial.stop(&mut worker);
 }
 
