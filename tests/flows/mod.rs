@@ -1,7 +1,7 @@
 //! Flows: chains and groups of calls, how they end, and what becomes of them when processes die.
 
 #[path = "../programs/flows.rs"]
-mod tasks;
+pub(crate) mod tasks;
 
 mod cancels;
 mod ends;

@@ -1,7 +1,7 @@
 //! Calls that name limits: how many run at a time, in which order, and how many begin in a period.
 
 #[path = "../programs/limited.rs"]
-mod tasks;
+pub(crate) mod tasks;
 
 mod concurrency;
 mod faults;
