@@ -76,6 +76,44 @@ fn call_may_have_headers() {
 }
 
 #[test]
+fn call_waits_for_the_limits_that_it_names() {
+    let redis = TestRedis::start();
+    let mut connection = redis.connection();
+    let send = |words: &[&str]| on(&redis, WORKER, &[&["enqueue"], words].concat());
+    on(&redis, WORKER, &["limits", "set", "few", "--concurrency", "1"]).expect(0);
+    let () = connection.zadd("{delayed:few}:holders", "somebody", 4_102_444_800_000_u64).unwrap();
+    let add = task("add");
+    send(&[&add, "[1, 2]", "--limit", "other", "--limit", "few", "--limit", "few"]).expect(0);
+    on(&redis, DELAYED, &["enqueue", &add, "{\"a\": 1, \"b\": 2}", "--limit", "few"]).expect(0);
+    let words = ["periodic", "add", "nightly", "0 3 * * *", &add, "[3, 4]"];
+    on(&redis, WORKER, &[&words[..], &["--overlap", "queue", "--limit", "few"]].concat()).expect(0);
+    on(&redis, WORKER, &["periodic", "run", "nightly"]).expect(0);
+    let mut worker = start(&redis, &["worker"]);
+    wait::until("three calls to be parked", PATIENCE, || {
+        connection.llen::<_, u64>("default:l:few").unwrap() == 3
+    });
+    let () = connection.zrem("{delayed:few}:holders", "somebody").unwrap();
+    on(&redis, WORKER, &["limits", "set", "few", "--concurrency", "2"]).expect(0);
+    wait::until("the calls to end", PATIENCE, || {
+        let left = ["default", "default:l:few"].map(|key| connection.llen::<_, u64>(key).unwrap());
+        left == [0, 0] && connection.hlen::<_, u64>("default_processing").unwrap() == 0
+    });
+    worker.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(0), "{}", worker.printed());
+
+    send(&[&add, "[1, 2]", "--limit", "two words"])
+        .expect(2)
+        .says("the limit name \"two words\" is not valid");
+    let names: Vec<String> = (0..17).map(|n| format!("--limit=l{n}")).collect();
+    let many =
+        [&[add.as_str(), "[1, 2]"][..], &names.iter().map(String::as_str).collect::<Vec<_>>()].concat();
+    send(&many).expect(2).says("the call names 17 limits: at most 16");
+    send(&["a:b", "--as", "python", "--limit", "few"]).expect(2).says("leave out --limit");
+    let python = ["periodic", "add", "n", "@daily", "a:b", "--as", "python", "--limit", "few"];
+    on(&redis, WORKER, &python).expect(2).says("or a limit: leave out");
+}
+
+#[test]
 fn call_may_set_its_timeout_and_when_it_expires() {
     let redis = TestRedis::start();
     let add = task("add");

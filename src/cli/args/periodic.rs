@@ -6,6 +6,7 @@ use clap::Subcommand;
 
 use super::serve::{Language, positive, some_time};
 use crate::cli::args::Json;
+use crate::protocol::limit::LimitName;
 use crate::protocol::names::QueueName;
 use crate::protocol::periodic::{Missed, Overlap};
 
@@ -92,6 +93,9 @@ pub(in crate::cli) struct PeriodicAdd {
     /// Keep the record of each call for this long after its end; default: ten times the time between two ticks
     #[arg(long, value_name = "TIME", value_parser = positive)]
     pub(in crate::cli) keep: Option<Duration>,
+    /// A limit of its calls, in addition to that of their task, such as github; repeatable
+    #[arg(long = "limit", value_name = "NAME")]
+    pub(in crate::cli) limits: Vec<LimitName>,
     /// Who is to run it; `rust` takes a task that is not in this program, too
     #[arg(long = "as", value_name = "LANGUAGE")]
     pub(in crate::cli) language: Option<Language>,

@@ -8,6 +8,7 @@ use crate::cli::args::Json;
 use crate::config::{Backoff, Prefetch, QueueLimit, QueueWeight, Unknown, parse_size};
 use crate::isolation::Isolation;
 use crate::protocol::call_id::CallId;
+use crate::protocol::limit::LimitName;
 use crate::protocol::names::QueueName;
 use crate::task::{Expiry, Overflow, Unique};
 
@@ -248,6 +249,9 @@ pub(in crate::cli) struct Enqueue {
     /// unless its task or --keep sets another time
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = positive)]
     pub(in crate::cli) wait: Option<Option<Duration>>,
+    /// A limit of the call, in addition to its task's, such as github; repeatable
+    #[arg(long = "limit", value_name = "NAME")]
+    pub(in crate::cli) limits: Vec<LimitName>,
     /// A header of the call, such as tenant=acme; repeatable
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     pub(in crate::cli) headers: Vec<(String, String)>,

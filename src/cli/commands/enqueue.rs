@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::protocol::annotations::Annotations;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Meta};
+use crate::protocol::limit::{LimitError, LimitName, MAX_LIMITS};
 use crate::protocol::meta;
 use crate::protocol::names::{QueueName, check_path};
 use crate::protocol::tracking::Tracking;
@@ -91,6 +92,7 @@ fn has_meta(args: &Enqueue) -> bool {
         || args.backoff.is_some()
         || times.iter().any(Option::is_some)
         || !args.headers.is_empty()
+        || !args.limits.is_empty()
 }
 
 /// A call that is encoded.
@@ -159,6 +161,7 @@ fn native(
     let mut annotations = Annotations::default();
     args.headers.iter().for_each(|(name, value)| annotations.headers.insert(name, value));
     annotations.headers.check().map_err(|error| Failure::usage(error.to_string()))?;
+    add_limits(&mut annotations, &args.limits)?;
     let (payload, meta) = match (task, given) {
         (Some(task), given) => {
             let (payload, by_place) = checked(task, given)?;
@@ -174,6 +177,19 @@ fn native(
     let meta = Meta { lock: options.lock(&args.path, Some(&payload))?, ..meta };
     let message = encode::annotated(&args.path, &payload, &meta, &annotations);
     Ok((message, options.tracking(id, meta.lock)))
+}
+
+/// Adds limits to those that a call names.
+pub(super) fn add_limits(annotations: &mut Annotations, names: &[LimitName]) -> Result<(), Failure> {
+    for name in names {
+        if !annotations.limits.contains(name) {
+            annotations.limits.push(name.clone());
+        }
+    }
+    match annotations.limits.len() {
+        count if count > MAX_LIMITS => Err(Failure::usage(LimitError::TooMany { count }.to_string())),
+        _ => Ok(()),
+    }
 }
 
 /// The message of a call of ours with these options.
@@ -244,6 +260,7 @@ fn refuse_meta(args: &Enqueue, language: &str) -> Result<(), Failure> {
         ("an id while it is not scheduled: leave out --id", args.id.is_some() && !is_scheduled),
         ("an id: leave out --with-id", args.with_id),
         ("headers: leave out --header", !args.headers.is_empty()),
+        ("a limit: leave out --limit", !args.limits.is_empty()),
         ("a time for retries: leave out --retry-for", args.retry_for.is_some()),
         ("a back-off: leave out --backoff", args.backoff.is_some()),
         ("a record: leave out --keep", args.keep.is_some()),

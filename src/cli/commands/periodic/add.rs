@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::cli::Program;
 use crate::cli::args::{Language, PeriodicAdd};
-use crate::cli::commands::enqueue::{Given, find, message_of_another, message_of_ours};
+use crate::cli::commands::enqueue::{Given, add_limits, find, message_of_another, message_of_ours};
 use crate::cli::commands::inspector;
 use crate::cli::exit::Failure;
 use crate::cli::output;
@@ -77,14 +77,17 @@ fn entry(
         if overlap == Overlap::Queue {
             annotations.limits.push(overlap_limit(&queue, &args.name).map_err(Error::from)?);
         }
+        add_limits(&mut annotations, &args.limits)?;
         message_of_ours(&args.path, task, &given, meta, &annotations)?
     } else {
         if overlap != Overlap::Allow {
             return Err(refused(PeriodicError::Foreign { name: args.name.clone() }));
         }
-        if args.timeout.is_some() || args.keep.is_some() || args.expires.is_some() {
+        let has_ours = args.timeout.is_some() || args.keep.is_some() || args.expires.is_some();
+        if has_ours || !args.limits.is_empty() {
             return Err(Failure::usage(
-                "a message for Python or Go has no place for a timeout, a record or an expiry: leave out --timeout, --keep and --expires",
+                "a message for Python or Go has no place for a timeout, a record, an expiry or a limit: leave out --timeout, \
+                 --keep, --expires and --limit",
             ));
         }
         message_of_another(&args.path, args.language, args.retry, given)?
