@@ -1,6 +1,6 @@
 //! Sets and reads the policies of limits, and runs the calls that wait for them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
@@ -13,6 +13,10 @@ use crate::protocol::names::QueueName;
 const SWEPT: u32 = 500;
 /// How many messages one script call drops.
 const PURGED: u64 = 1000;
+/// How many limits one request reads.
+const PAGE: usize = 100;
+/// How many replies there are for each of them.
+const REPLIES: usize = 5;
 
 impl Broker {
     /// Sets the policy of a limit. Waiting calls run as far as it permits.
@@ -189,26 +193,50 @@ pub(crate) struct LimitState {
 }
 
 impl Broker {
-    /// The names of the limits that have a policy, sorted.
-    pub(crate) async fn limit_names(&self) -> Result<Vec<LimitName>, BrokerError> {
-        let names: Vec<String> = self.read("limits", redis::cmd("SMEMBERS").arg(LIMITS)).await?;
-        let mut names: Vec<_> = names.iter().filter_map(|name| LimitName::parse(name).ok()).collect();
-        names.sort_unstable();
-        Ok(names)
+    /// The limits that have a policy, sorted by name, each with up to `most` holders and waiting calls.
+    pub(crate) async fn limits(&self, most: u64) -> Result<Vec<LimitState>, BrokerError> {
+        let mut limits = Vec::new();
+        for part in self.limit_names().await?.chunks(PAGE) {
+            limits.extend(self.limits_named(part, most).await?);
+        }
+        Ok(limits)
     }
 
-    /// One limit, with up to `most` holders and waiting calls.
-    pub(crate) async fn limit(&self, name: &LimitName, most: u64) -> Result<LimitState, BrokerError> {
-        let keys = LimitKeys::new(name);
+    /// Their names. A scan may return one twice.
+    async fn limit_names(&self) -> Result<Vec<LimitName>, BrokerError> {
+        let (mut names, mut cursor) = (BTreeSet::new(), 0_u64);
+        loop {
+            let mut command = redis::cmd("SSCAN");
+            command.arg(LIMITS).arg(cursor).arg("COUNT").arg(PAGE);
+            let (next, page): (u64, Vec<String>) = self.read("limits", &command).await?;
+            names.extend(page.iter().filter_map(|name| LimitName::parse(name).ok()));
+            cursor = next;
+            if cursor == 0 {
+                return Ok(names.into_iter().collect());
+            }
+        }
+    }
+
+    /// Reads these limits in one request.
+    async fn limits_named(&self, names: &[LimitName], most: u64) -> Result<Vec<LimitState>, BrokerError> {
         let last = most.saturating_sub(1);
         let mut pipe = redis::pipe();
-        pipe.cmd("HMGET").arg(&keys.policy).arg(&["concurrency", "rate", "period", "burst"]);
-        pipe.zcard(&keys.holders).llen(&keys.line);
-        pipe.cmd("ZRANGE").arg(&keys.holders).arg(0).arg(last);
-        pipe.cmd("LRANGE").arg(&keys.line).arg(0).arg(last);
-        let found = pipe.query_async(&mut self.commands.clone()).await;
-        let (policy, held, waiting, holders, line) =
-            found.map_err(|error| BrokerError::from_redis("limits", &error))?;
-        Ok(LimitState { name: name.clone(), policy, held, waiting, holders, line })
+        for name in names {
+            let keys = LimitKeys::new(name);
+            pipe.cmd("HMGET").arg(&keys.policy).arg(&["concurrency", "rate", "period", "burst"]);
+            pipe.zcard(&keys.holders).llen(&keys.line);
+            pipe.cmd("ZRANGE").arg(&keys.holders).arg(0).arg(last);
+            pipe.cmd("LRANGE").arg(&keys.line).arg(0).arg(last);
+        }
+        let failed = |error| BrokerError::from_redis("limits", &error);
+        let replies: Vec<redis::Value> =
+            pipe.query_async(&mut self.commands.clone()).await.map_err(failed)?;
+        let state = |(name, replies): (&LimitName, &[redis::Value])| {
+            let replies = redis::Value::Array(replies.to_vec());
+            let (policy, held, waiting, holders, line) = redis::from_redis_value(replies)?;
+            Ok(LimitState { name: name.clone(), policy, held, waiting, holders, line })
+        };
+        let states: redis::RedisResult<_> = names.iter().zip(replies.chunks(REPLIES)).map(state).collect();
+        states.map_err(failed)
     }
 }

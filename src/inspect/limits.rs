@@ -1,11 +1,16 @@
 //! Limits: what each allows, who holds it, and who waits.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::broker::LimitState;
 use crate::error::Error;
+use crate::inspect::health::plural;
 use crate::inspect::{Finding, Inspector};
+use crate::protocol::keys::QueueKeys;
 use crate::protocol::limit::{Limit, LimitName};
+use crate::protocol::names::QueueName;
 
 /// How many holders and waiting calls of a limit are named.
 const NAMED: u64 = 100;
@@ -62,11 +67,7 @@ impl Inspector {
     /// # Errors
     /// Redis cannot be reached, or a key of a limit has a wrong type.
     pub async fn limits(&self) -> Result<Vec<LimitStatus>, Error> {
-        let mut all = Vec::new();
-        for name in self.broker.limit_names().await? {
-            all.push(self.broker.limit(&name, NAMED).await?.into());
-        }
-        Ok(all)
+        Ok(self.broker.limits(NAMED).await?.into_iter().map(LimitStatus::from).collect())
     }
 
     /// Creates or changes a limit: see [`Client::set_limit`](crate::Client::set_limit).
@@ -87,7 +88,7 @@ impl Inspector {
         Ok(self.broker.remove_limit(name).await?)
     }
 
-    /// Limits under which nothing can run, and parked calls whose limits let them run.
+    /// Limits under which nothing can run, and limits that nobody holds while all calls that wait for them are parked.
     pub(super) async fn check_limits(&self) -> Result<Vec<Finding>, Error> {
         let limits = self.limits().await?;
         let numbers = |limit: &LimitStatus| [limit.concurrency, limit.rate, limit.period_ms, limit.burst];
@@ -106,6 +107,17 @@ impl Inspector {
                 )
             })
             .collect();
+        for limit in limits.iter().filter(|limit| !is_shut(limit)) {
+            if self.is_forgotten(limit).await? {
+                let LimitStatus { name, waiting, .. } = limit;
+                let calls = plural(*waiting, "call waits", "calls wait");
+                findings.push(Finding::warning(
+                    "limits",
+                    format!("nobody holds the limit {name}, but {calls} for it"),
+                    "start a worker or a sweeper of their queues: its sweep lets them run, as does `limits set`",
+                ));
+            }
+        }
         if findings.is_empty() && !limits.is_empty() {
             let (held, waiting) = limits
                 .iter()
@@ -116,5 +128,21 @@ impl Inspector {
             ));
         }
         Ok(findings)
+    }
+
+    /// Whether nobody holds a limit that calls wait for, and none of these calls has been told to run: such a call is in its
+    /// queue. Of a longer line than is read, the queues may not all be known, and the answer is no.
+    async fn is_forgotten(&self, limit: &LimitStatus) -> Result<bool, Error> {
+        if limit.held > 0 || limit.waiting == 0 {
+            return Ok(false);
+        }
+        let Ok(name) = LimitName::parse(&limit.name) else { return Ok(false) };
+        let queues: BTreeSet<&String> = limit.waiters.iter().collect();
+        let mut parked = 0;
+        for queue in queues {
+            let Ok(queue) = QueueName::parse(queue) else { continue };
+            parked += self.broker.parked_count(&QueueKeys::new(&queue), &name).await?;
+        }
+        Ok(parked >= limit.waiting)
     }
 }

@@ -65,6 +65,41 @@ fn purge_drops_calls_that_wait_for_a_limit() {
 }
 
 #[test]
+fn parked_calls_of_a_free_limit_are_found() {
+    let mut site = Site::new();
+    let inspector = inspector(&site);
+    // More than one page.
+    for n in 0..250 {
+        site.set(&format!("limit:{n}"), Limit::concurrent(n + 1));
+    }
+    site.set("few", Limit::concurrent(1));
+    let gate = site.trial.gate("gate");
+    let mut worker = site.trial.worker(&[]);
+    site.enqueue((0..4).map(|n| tasks::gated::call(n.to_string(), gate.clone())));
+    site.wait_parked("few", 3);
+    let limits = site.runtime.block_on(inspector.limits()).unwrap();
+    assert_eq!(limits.len(), 251);
+    assert!(limits.windows(2).all(|pair| pair[0].name < pair[1].name), "expected them to be sorted");
+    for limit in &limits {
+        let (concurrency, held, waiting) = match limit.name.strip_prefix("limit:") {
+            Some(n) => (n.parse::<u64>().unwrap() + 1, 0, 0),
+            None => (1, 1, 3),
+        };
+        assert_eq!((limit.concurrency, limit.held, limit.waiting), (Some(concurrency), held, waiting));
+    }
+    let found = |site: &Site| {
+        let findings = site.runtime.block_on(inspector.check()).unwrap();
+        findings.into_iter().find(|finding| finding.check == "limits").expect("a finding about limits").text
+    };
+    assert_eq!(found(&site), "251 set; 1 calls hold them, 3 wait");
+    worker.kill9();
+    let () = redis::Commands::del(&mut site.trial.redis, "{delayed:few}:holders").unwrap();
+    assert_eq!(found(&site), "nobody holds the limit few, but 3 calls wait for it");
+    site.set("few", Limit::concurrent(1));
+    assert_eq!(found(&site), "251 set; 0 calls hold them, 3 wait", "expected one to be on its way");
+}
+
+#[test]
 fn limits_are_listed_set_and_removed() {
     let mut site = Site::new();
     assert!(limits(&site, &["list"]).contains("no limits are set"));
