@@ -17,7 +17,7 @@
 -- The keys of filling batches begin with the queue's name.
 -- Returns how many messages were made.
 -- Errors  WRONGTYPE  the key of a batch holds something else; nothing was done.
--- Errors  ERR        one of the numbers is none; nothing was done.
+-- Errors  ERR        an argument is not a whole number; nothing was done.
 
 --! include now
 --! include batch

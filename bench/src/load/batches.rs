@@ -1,4 +1,4 @@
-//! What do batches save? The same small items as single calls and as batches, by turns.
+//! Measures what batches save: sends the same small items as single calls and in batches, by turns.
 
 use std::time::{Duration, Instant};
 

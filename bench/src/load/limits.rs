@@ -1,4 +1,4 @@
-//! What do limited calls cost the others of their queue? By turns with and without them.
+//! Measures how much limited calls slow down the other calls of their queue, by turns with and without them.
 
 use std::time::{Duration, Instant};
 

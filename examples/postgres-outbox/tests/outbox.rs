@@ -1,4 +1,4 @@
-//! What becomes of orders and their calls when processes are killed. Needs PostgreSQL and Redis, and starts its own.
+//! Kills processes between their steps, and checks that no order is lost and none is sent twice. Starts a PostgreSQL and a Redis.
 
 mod postgres;
 
