@@ -78,6 +78,14 @@ pub(crate) async fn traced(results: Vec<String>, name: String, ctx: Context) -> 
     name
 }
 
+/// Notes its run with the id of its call.
+#[delayed::task(name = "flows.identified", queue = "q")]
+pub(crate) async fn identified(results: Vec<String>, name: String, ctx: Context) -> String {
+    let id = ctx.id().expect("a step has an id");
+    note(&format!("{name} {id} {}", results.len()));
+    name
+}
+
 /// Fails until the file is there.
 #[delayed::task(name = "flows.needs", queue = "q", backoff = none)]
 pub(crate) async fn needs(file: PathBuf) -> Result<u64, String> {
