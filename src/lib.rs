@@ -46,6 +46,7 @@
 //! | call functions of Python and Go | [`PyTask`], [`GoTask`] |
 //! | run a worker in your own `main` | [`Worker`], [`Registry`], and [`Zygote`] for isolated tasks |
 //! | requeue the calls of dead workers | [`Sweeper`]; each worker also does so for its own queues |
+//! | accept calls over HTTP | [`Gateway`](gateway), with the feature `gateway` |
 //! | inspect queues, requeue dead letters | [`Inspector`], [`inspect`] |
 //! | change a setting | [`config`] |
 //! | test a program: its enqueued calls, its tasks, and network failures | `delayed::testing`, with the feature `testing` |
@@ -62,6 +63,7 @@
 //! | `periodic` | yes | [`Periodic`]: calls at the times of a cron expression; included in `cli` |
 //! | `tls` | yes | addresses that begin with `rediss://` |
 //! | `inspect` | with `cli` | [`Inspector`] |
+//! | `gateway` | no | [`Gateway`]: an HTTP front with axum, and the command `gateway`; includes `client` and `inspect` |
 //! | `testing` | no | `delayed::testing`; includes `client`, `worker` and `inspect` |
 //!
 //! A program that only enqueues calls needs: `delayed = { version = "0.1", default-features = false, features = ["macros", "client"] }`.
@@ -123,9 +125,14 @@ mod excerpt;
     allow(dead_code, unused_imports, unreachable_pub)
 )]
 mod flow;
+#[cfg(feature = "gateway")]
+pub mod gateway;
 #[cfg(feature = "inspect")]
 pub mod inspect;
 pub mod isolation;
+#[cfg(any(feature = "cli", feature = "gateway"))]
+#[cfg_attr(not(all(feature = "cli", feature = "gateway")), allow(dead_code))]
+mod json;
 mod protocol;
 #[cfg(feature = "broker")]
 #[cfg_attr(not(all(feature = "worker", feature = "cli")), allow(dead_code))]
@@ -158,6 +165,9 @@ pub use crate::client::{
 pub use crate::error::Error;
 #[cfg(any(feature = "client", feature = "inspect"))]
 pub use crate::flow::{FlowNode, FlowTree};
+#[cfg(feature = "gateway")]
+#[doc(inline)]
+pub use crate::gateway::Gateway;
 #[cfg(feature = "inspect")]
 #[doc(inline)]
 pub use crate::inspect::Inspector;

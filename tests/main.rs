@@ -16,6 +16,7 @@ mod conventions;
 mod faults;
 mod flows;
 mod followed;
+mod gateway;
 mod interop;
 mod isolation;
 mod layers;

@@ -12,6 +12,8 @@ mod error;
 mod finished;
 mod flow_keys;
 mod flows;
+#[cfg(feature = "gateway")]
+mod gateway;
 mod key_kind;
 mod kill_requests;
 mod lease;

@@ -3,6 +3,8 @@
 mod batches;
 mod calls;
 mod flows;
+#[cfg(feature = "gateway")]
+mod gateway;
 mod limits;
 mod operate;
 mod periodic;
@@ -19,6 +21,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(super) use self::batches::{Batches, BatchesFlush, BatchesList};
 pub(super) use self::calls::{Calls, CallsCancel, CallsList, CallsRun, CallsShow, CallsWait};
 pub(super) use self::flows::{Flows, FlowsCancel, FlowsList, FlowsRetry, FlowsShow};
+#[cfg(feature = "gateway")]
+pub(super) use self::gateway::{Gateway, GatewayFlags, GatewayVerb, Token, TokenCreate};
 pub(super) use self::limits::{Limits, SetLimit};
 pub(super) use self::operate::{
     Completions, Config, Dead, DeadDelete, DeadList, DeadMove, DeadShow, Kill, PauseQueue, Peek, Purge,
@@ -146,6 +150,14 @@ pub(super) enum Command {
                       {program} dead requeue --task my_crate::tasks::add\n  {program} dead delete --all --yes"
     )]
     Dead(Dead),
+    /// Accept calls over HTTP, or manage its tokens
+    #[cfg(feature = "gateway")]
+    #[command(after_help = "\
+Examples:
+  {program} gateway
+  {program} gateway --listen 0.0.0.0:8080
+  {program} gateway token create shop --task 'shop::*'")]
+    Gateway(Gateway),
     /// Drop all waiting messages of a queue
     Purge(Purge),
     /// Find problems of Redis and the queues
@@ -162,7 +174,16 @@ pub(super) enum Command {
 impl Command {
     /// Whether it stays, and logs what it does.
     pub(super) fn serves(&self) -> bool {
-        matches!(self, Self::Worker(_) | Self::Sweeper(_) | Self::Dev(_))
+        matches!(self, Self::Worker(_) | Self::Sweeper(_) | Self::Dev(_)) || self.answers_http()
+    }
+
+    /// Whether it answers requests of HTTP.
+    pub(super) fn answers_http(&self) -> bool {
+        match self {
+            #[cfg(feature = "gateway")]
+            Self::Gateway(Gateway { verb, .. }) => verb.is_none(),
+            _ => false,
+        }
     }
 
     /// Whether it runs calls.
@@ -194,6 +215,8 @@ impl Command {
             Self::Worker(Worker { log, .. })
             | Self::Dev(Dev { worker: Worker { log, .. } })
             | Self::Sweeper(Sweeper { log, .. }) => log.json,
+            #[cfg(feature = "gateway")]
+            Self::Gateway(Gateway { log, .. }) => log.json,
             _ => false,
         }
     }

@@ -8,6 +8,7 @@ use crate::cli::logs::LINES;
 use crate::cli::output;
 use crate::client::BulkError;
 use crate::error::Error;
+use crate::json::ArgumentsError;
 use crate::protocol::names::NameError;
 use crate::task::RegistryError;
 use crate::task::error::chain;
@@ -136,6 +137,12 @@ impl From<RegistryError> for Failure {
 impl From<NameError> for Failure {
     fn from(error: NameError) -> Self {
         Error::from(error).into()
+    }
+}
+
+impl From<ArgumentsError> for Failure {
+    fn from(error: ArgumentsError) -> Self {
+        Self::usage(error.to_string())
     }
 }
 

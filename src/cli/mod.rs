@@ -161,6 +161,8 @@ fn runtime(settings: &Settings, command: &Command, forks: bool) -> Result<Runtim
     }
     let built = if command.runs_calls() {
         worker::runtime().max_blocking_threads(settings.config.worker.concurrency + SPARE_THREADS).build()
+    } else if command.answers_http() {
+        Builder::new_multi_thread().enable_all().build()
     } else {
         Builder::new_current_thread().enable_all().build()
     };

@@ -222,6 +222,15 @@ impl<R> Handle<R> {
         self.client.cancel(self).await
     }
 
+    /// Waits until the call has ended, at most for `timeout`, and returns its record as it is then; `None` if it has none.
+    #[cfg(feature = "gateway")]
+    pub(crate) async fn ended(&self, timeout: Duration) -> Result<Option<Record>, Error> {
+        match self.id {
+            Some(id) => self.client.wait_for(&self.queue, id, timeout).await,
+            None => Ok(None),
+        }
+    }
+
     async fn record(&self) -> Result<Option<Record>, Error> {
         match self.id {
             Some(id) => self.client.record(&self.queue, id).await,

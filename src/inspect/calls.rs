@@ -155,7 +155,7 @@ impl CallRecord {
     }
 
     /// A call of which only the record is there. `None`: what stands there is no record.
-    fn of_record(queue: &QueueName, id: CallId, record: &Record) -> Option<Self> {
+    pub(crate) fn of_record(queue: &QueueName, id: CallId, record: &Record) -> Option<Self> {
         let message = MessageSummary::nothing();
         let call = Self { id: Some(id.to_string()), ..Self::of_message(queue, record.state()?, message) };
         Some(call.with_record(record))

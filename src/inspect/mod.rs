@@ -80,8 +80,8 @@ impl Inspector {
         Ok(Self { broker: Broker::connect(&config.redis).await? })
     }
 
-    /// Its broker, for what only a test reads or does.
-    #[cfg(feature = "testing")]
+    /// Its broker, for what only a test or a gateway reads or does.
+    #[cfg(any(feature = "testing", feature = "gateway"))]
     pub(crate) fn broker(&self) -> &Broker {
         &self.broker
     }

@@ -6,6 +6,15 @@ use std::sync::Arc;
 /// SET: the names of the queues that a worker or client of ours has used. No queue may have its name.
 pub const QUEUES: &str = "delayed_queues";
 
+/// HASH: the tokens of gateways, by their names.
+pub const TOKENS: &str = "delayed_tokens";
+
+/// STRING: the digest of the request that was sent to a gateway with this idempotency key; expires.
+#[must_use]
+pub fn idempotency(digest: &str) -> String {
+    format!("delayed_idempotency:{digest}")
+}
+
 /// The longest name of a queue, in bytes.
 pub const MAX_QUEUE_NAME: usize = 200;
 

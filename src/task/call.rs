@@ -8,6 +8,7 @@ mod expiry;
 mod flow;
 mod into_call;
 mod options;
+mod payload;
 #[cfg(feature = "periodic")]
 #[cfg_attr(not(all(feature = "client", feature = "worker", feature = "cli")), allow(dead_code))]
 mod periodic;
@@ -22,16 +23,19 @@ use std::marker::PhantomData;
 pub(crate) use self::batch::BatchItem;
 #[cfg(feature = "broker")]
 pub(crate) use self::due::Due;
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "cli", feature = "gateway"))]
 pub(crate) use self::expiry::Expiry;
 pub use self::into_call::IntoCall;
 use self::options::CallOptions;
+use self::payload::Encoded;
+pub(crate) use self::payload::Payload;
 pub use self::queue_choice::QueueChoice;
+use crate::protocol::annotations::Annotations;
 use crate::protocol::call_id::CallId;
-use crate::protocol::encode::{self, EncodeError, Encoder, Meta};
-use crate::protocol::names::{NameError, QueueName};
+use crate::protocol::encode::{EncodeError, Encoder, Meta};
+use crate::protocol::names::{NameError, QueueName, check_path};
 use crate::task::foreign::{GoTask, PyTask};
-use crate::task::registration::{Task, TaskBatch};
+use crate::task::registration::{Task, TaskBatch, TaskOptions};
 
 /// A task with its arguments and options, ready to be enqueued. `tasks::add::call(1, 2)` creates one; a [`PyTask`] or a
 /// [`GoTask`] can be converted into one.
@@ -68,8 +72,24 @@ enum Kind {
         payload: Result<Vec<u8>, Box<EncodeError>>,
         batch: Option<&'static TaskBatch>,
     },
+    /// Of a task that is named at run time.
+    #[cfg_attr(not(feature = "gateway"), allow(dead_code))]
+    Named(Box<Named>),
     Python(Box<PyTask>),
     Go(GoTask),
+}
+
+/// A call of a task that is named at run time, its arguments encoded.
+#[derive(Debug, Clone)]
+struct Named {
+    task: String,
+    payload: Payload,
+}
+
+/// What a message of ours is made of.
+struct Native<'a> {
+    task: &'a str,
+    payload: Result<Encoded<'a>, &'a EncodeError>,
 }
 
 impl<R> Call<R> {
@@ -82,6 +102,16 @@ impl<R> Call<R> {
             Kind::Native { task: registration.name, payload, batch: registration.options.batch.as_ref() };
         let queue = registration.options.queue.map(QueueChoice::from).unwrap_or_default();
         Self { options: CallOptions::of_task(&registration.options), ..Self::of(queue, kind) }
+    }
+
+    /// A call of a task that is named at run time, with the options of its task where that is known. `by_place`: the payload
+    /// means the same only if it is read by place.
+    #[cfg_attr(not(feature = "gateway"), allow(dead_code))]
+    pub(crate) fn named(task: String, payload: Payload, by_place: bool, of: Option<&TaskOptions>) -> Self {
+        let queue = of.and_then(|task| task.queue).map(QueueChoice::from).unwrap_or_default();
+        let options = of.and_then(CallOptions::of_task);
+        let call = Self { options, ..Self::of(queue, Kind::Named(Box::new(Named { task, payload }))) };
+        if by_place { call.with(|options| options.meta.by_place = true) } else { call }
     }
 
     fn of(queue: QueueChoice, kind: Kind) -> Self {
@@ -105,6 +135,7 @@ impl<R> Call<R> {
     pub fn task(&self) -> &str {
         match &self.kind {
             Kind::Native { task, .. } => task,
+            Kind::Named(named) => &named.task,
             Kind::Python(task) => task.path(),
             Kind::Go(task) => task.path(),
         }
@@ -128,21 +159,40 @@ impl<R> Call<R> {
 
     /// Encodes the message with this id in place of its own.
     pub(crate) fn encode_as(&self, id: Option<CallId>) -> Result<Vec<u8>, EncodeError> {
-        let (task, payload) = match &self.kind {
-            Kind::Native { task, payload, batch } => {
-                (*task, arguments(payload.as_ref().map_err(|error| (**error).clone())?, *batch))
-            }
+        match &self.kind {
             Kind::Python(task) => return task.encode(),
             Kind::Go(task) => return task.encode(),
-        };
+            Kind::Named(named) => check_path(&named.task)?,
+            Kind::Native { .. } => {}
+        }
+        let Some(Native { task, payload }) = self.native() else { return Ok(Vec::new()) };
+        let payload = payload.map_err(Clone::clone)?;
         match &self.options {
             Some(options) => options.encode(task, &payload, id),
-            None => Ok(encode::native(task, &payload, &Meta { id, ..Meta::default() })),
+            None => Ok(payload.message(task, &Meta { id, ..Meta::default() }, &Annotations::default())),
+        }
+    }
+
+    /// What the message of a call of ours is made of.
+    fn native(&self) -> Option<Native<'_>> {
+        match &self.kind {
+            Kind::Native { task, payload, batch } => {
+                let payload = payload.as_ref().map(|payload| Encoded::ByPlace(arguments(payload, *batch)));
+                Some(Native { task, payload: payload.map_err(|error| &**error) })
+            }
+            Kind::Named(named) => {
+                let payload = match &named.payload {
+                    Payload::ByPlace(payload) => Encoded::ByPlace(Cow::Borrowed(payload)),
+                    Payload::ByName(keywords) => Encoded::ByName(keywords),
+                };
+                Some(Native { task: &named.task, payload: Ok(payload) })
+            }
+            Kind::Python(_) | Kind::Go(_) => None,
         }
     }
 
     fn is_native(&self) -> bool {
-        matches!(self.kind, Kind::Native { .. })
+        matches!(self.kind, Kind::Native { .. } | Kind::Named(_))
     }
 }
 

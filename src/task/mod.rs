@@ -32,8 +32,10 @@ pub(crate) mod trace;
 pub(crate) use self::call::BatchItem;
 #[cfg(feature = "broker")]
 pub(crate) use self::call::Due;
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "cli", feature = "gateway"))]
 pub(crate) use self::call::Expiry;
+#[cfg(feature = "gateway")]
+pub(crate) use self::call::Payload;
 pub use self::call::{Call, IntoCall, QueueChoice};
 pub use self::cancellation::Cancellation;
 pub use self::context::{Context, Scope};

@@ -148,7 +148,11 @@ fn play(request: &str, step: &str) {
         // A run whose worker dies before its end is recorded is repeated, as everywhere: as the same call.
         let calls: BTreeSet<&str> = lines.iter().map(String::as_str).collect();
         let results: Vec<_> = ["a", "b", "c", &name].map(|step| results_of(&calls, step)).into();
-        assert_eq!(results, [["0"], ["0"], ["0"], ["2"]], "{name}: expected each step to be one call: {lines:?}");
+        assert_eq!(
+            results,
+            [["0"], ["0"], ["0"], ["2"]],
+            "{name}: expected each step to be one call: {lines:?}"
+        );
         assert!(!lines.iter().any(|line| line.starts_with("alert")), "{name}: {lines:?}");
         assert_eq!(site.tree(&handle).to_string().matches("succeeded").count(), 7, "{name}");
         assert_eq!(site.trial.state().dead.len(), 0, "{name}");

@@ -5,6 +5,7 @@
 pub(crate) mod certificates;
 pub(crate) mod example;
 pub(crate) mod go;
+pub(crate) mod http;
 pub(crate) mod ledger;
 pub(crate) mod process;
 pub(crate) mod python;

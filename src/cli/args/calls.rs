@@ -5,8 +5,9 @@ use std::time::Duration;
 use clap::Subcommand;
 
 use super::operate::at_least_one;
-use super::serve::{call_id, positive};
+use super::serve::call_id;
 use crate::cli::args::Json;
+use crate::json::words::positive;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
 use crate::protocol::names::QueueName;

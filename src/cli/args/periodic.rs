@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use super::serve::{Language, positive, some_time};
+use super::serve::Language;
 use crate::cli::args::Json;
+use crate::json::words::{positive, some_time};
 use crate::protocol::limit::LimitName;
 use crate::protocol::names::QueueName;
 use crate::protocol::periodic::{Missed, Overlap};

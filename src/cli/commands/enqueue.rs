@@ -1,17 +1,11 @@
 //! `enqueue`: sends one call, its arguments written in JSON.
 
-mod arguments;
-mod exact;
-mod notation;
 mod options;
 mod report;
 mod send;
 
 use std::sync::Arc;
 
-pub(super) use self::arguments::Given;
-use self::arguments::{check, keywords, payload};
-use self::notation::Argument;
 use self::options::Options;
 use crate::broker::{Broker, Target};
 use crate::cli::Program;
@@ -23,6 +17,7 @@ use crate::cli::output;
 use crate::cli::suggest;
 use crate::client::Patience;
 use crate::error::Error;
+use crate::json::{Argument, Given, checked, keywords, payload};
 use crate::protocol::annotations::Annotations;
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::{self, EncodeError, Meta};
@@ -221,11 +216,6 @@ pub(super) fn message_of_another(
 }
 
 /// The payload for a task that is compiled in, and whether it is to be read by place.
-fn checked(task: &'static Registration, given: &Given) -> Result<(Vec<u8>, bool), Failure> {
-    check(task, given)?;
-    given.payload_for(task.params)
-}
-
 /// The message that `enqueue` makes of this JSON; none where it refuses it. For fuzzing.
 #[cfg(feature = "testing")]
 pub fn json_message(task: &'static Registration, text: &str) -> Option<Vec<u8>> {

@@ -9,6 +9,8 @@ mod dev;
 mod doctor;
 mod enqueue;
 mod flows;
+#[cfg(feature = "gateway")]
+mod gateway;
 mod kill;
 mod limits;
 mod pause;
@@ -56,6 +58,8 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Batches(verb) => batches::run(&program, &verb).await?,
         Command::Flows(verb) => flows::run(&program, verb).await?,
         Command::Dead(verb) => dead::run(&program, verb).await?,
+        #[cfg(feature = "gateway")]
+        Command::Gateway(args) => gateway::run(program, args).await?,
         Command::Purge(args) => purge::run(&program, &args).await?,
         Command::Doctor(output) => return doctor::run(&program, output).await,
         Command::Config(args) => config::run(&program.settings, args.output)?,

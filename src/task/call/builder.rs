@@ -229,6 +229,12 @@ impl<R> Call<R> {
         self.with(|options| (options.meta.id, options.has_given_id) = (Some(CallId::new()), false))
     }
 
+    /// Gives the call this id. Unlike [`id`](Self::id), this is no reason to refuse another one with it.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn with_known_id(self, id: CallId) -> Self {
+        self.with_meta(|meta| meta.id = Some(id))
+    }
+
     /// The id, if the call has one.
     #[must_use]
     pub fn call_id(&self) -> Option<CallId> {

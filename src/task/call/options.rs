@@ -2,9 +2,10 @@
 
 use super::due::Due;
 use super::expiry::Expiry;
+use super::payload::Encoded;
 use crate::protocol::annotations::Annotations;
 use crate::protocol::call_id::CallId;
-use crate::protocol::encode::{self, EncodeError, Meta};
+use crate::protocol::encode::{EncodeError, Meta};
 use crate::protocol::limit::{LimitError, MAX_LIMITS};
 use crate::protocol::meta;
 use crate::protocol::tracking::{Lock, LockMode};
@@ -50,7 +51,7 @@ impl CallOptions {
     pub(super) fn encode(
         &self,
         task: &str,
-        payload: &[u8],
+        payload: &Encoded<'_>,
         id: Option<CallId>,
     ) -> Result<Vec<u8>, EncodeError> {
         if let Some(refused) = &self.refused_limit {
@@ -62,11 +63,11 @@ impl CallOptions {
         }
         self.annotations.headers.check()?;
         self.annotations.trace.check()?;
-        let lock = self.lock(task, payload);
+        let lock = self.lock(task, payload.bytes());
         let keep_ms = self.keep_ms(lock);
         let expires_ms = self.expires.map(|expires| expires.ms(self.due));
         let meta = Meta { id, expires_ms, keep_ms, lock, ..self.meta };
-        Ok(encode::annotated(task, payload, &meta, &self.annotations))
+        Ok(payload.message(task, &meta, &self.annotations))
     }
 
     /// For how long the record is kept; a call that is unique or was given its id has one until its end.

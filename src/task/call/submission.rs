@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::due::Due;
 use super::options::CallOptions;
-use super::{Call, Kind, arguments};
+use super::{Call, Native};
 use crate::protocol::call_id::CallId;
 use crate::protocol::encode::EncodeError;
 use crate::protocol::tracking::Tracking;
@@ -36,9 +36,9 @@ impl<R> Call<R> {
 
     /// How the call is followed, under this id; `None`: not at all.
     pub(crate) fn tracking(&self, id: CallId) -> Option<Tracking> {
-        let Kind::Native { task, payload: Ok(payload), batch } = &self.kind else { return None };
+        let Native { task, payload } = self.native()?;
         let options = self.options.as_ref()?;
-        let lock = options.lock(task, &arguments(payload, *batch));
+        let lock = options.lock(task, payload.ok()?.bytes());
         let keep_ms = options.keep_ms(lock);
         keep_ms.map(|keep_ms| Tracking { id, keep_ms: Some(keep_ms), lock })
     }

@@ -4,11 +4,12 @@ use serde_json::json;
 
 use crate::cli::Program;
 use crate::cli::args::{Language, PeriodicAdd};
-use crate::cli::commands::enqueue::{Given, add_limits, find, message_of_another, message_of_ours};
+use crate::cli::commands::enqueue::{add_limits, find, message_of_another, message_of_ours};
 use crate::cli::commands::inspector;
 use crate::cli::exit::Failure;
 use crate::cli::output;
 use crate::error::Error;
+use crate::json::Given;
 use crate::protocol::annotations::Annotations;
 use crate::protocol::encode::Meta;
 use crate::protocol::meta;

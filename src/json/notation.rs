@@ -10,7 +10,7 @@ use crate::protocol::value::plain::{EXTENSION, FLOAT, FLOAT_32, HEX, MAP, TIME, 
 
 /// A value of JSON, which is written as MessagePack.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Argument<'a>(pub(super) &'a Value);
+pub(crate) struct Argument<'a>(pub(crate) &'a Value);
 
 /// What an object stands for.
 enum Meaning<'a> {
@@ -24,7 +24,7 @@ enum Meaning<'a> {
 }
 
 /// Checks all objects in a value that stand for other values.
-pub(super) fn check(value: &Value) -> Result<(), String> {
+pub(crate) fn check(value: &Value) -> Result<(), String> {
     match value {
         Value::Array(values) => values.iter().try_for_each(check),
         Value::Object(object) => match meaning(object)? {

@@ -7,7 +7,7 @@ use serde_json::{Error, Map, Number, Value};
 
 /// Reads a value. A name that comes twice in an object, of which one would win, is refused, and so is a whole number
 /// that no integer of 64 bits holds, which would become a float. `-0` would become one too: it is 0.
-pub(super) fn parse(text: &str) -> Result<Value, Error> {
+pub(crate) fn parse(text: &str) -> Result<Value, Error> {
     let Exact(value) = serde_json::from_str(text)?;
     if let Some(number) = tokens(text).find(|token| is_wide(token)) {
         return Err(Error::custom(format_args!(

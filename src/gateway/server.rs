@@ -1,0 +1,66 @@
+//! Accepts connections, as many as may be open, and ends when all of them have been answered.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tower_service::Service;
+
+/// How long the head of a request may take, and so how long a connection may be silent.
+const HEAD: Duration = Duration::from_secs(30);
+/// How long to wait when no connection can be accepted, because there are no descriptors.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The largest head of a request.
+const MAX_HEAD: usize = 16 << 10;
+
+/// Serves until `stop` ends, and then until all requests are answered.
+pub(super) async fn serve(
+    router: Router,
+    connections: usize,
+    listener: TcpListener,
+    stop: impl Future<Output = ()> + Send,
+) {
+    let open = Arc::new(Semaphore::new(connections.clamp(1, Semaphore::MAX_PERMITS)));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(MAX_HEAD);
+    let graceful = GracefulShutdown::new();
+    let mut stop = pin!(stop);
+    loop {
+        let next = async {
+            let place = Arc::clone(&open).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            biased;
+            () = &mut stop => break,
+            next = next => next,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        // Without it small answers wait for the acknowledgement of earlier ones.
+        let _ = stream.set_nodelay(true);
+        let router = router.clone();
+        let answer =
+            service_fn(move |request: Request<Incoming>| router.clone().call(request.map(Body::new)));
+        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), answer));
+        tokio::spawn(async move {
+            // A sender that goes away is no error of ours.
+            let _ = connection.await;
+            drop(place);
+        });
+    }
+    drop(listener);
+    graceful.shutdown().await;
+}
