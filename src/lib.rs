@@ -47,6 +47,7 @@
 //! | run a worker in your own `main` | [`Worker`], [`Registry`], and [`Zygote`] for isolated tasks |
 //! | requeue the calls of dead workers | [`Sweeper`]; each worker also does so for its own queues |
 //! | accept calls over HTTP | [`Gateway`](gateway), with the feature `gateway` |
+//! | show metrics to Prometheus, answer probes | [`Exporter`], with the feature `metrics` |
 //! | inspect queues, requeue dead letters | [`Inspector`], [`inspect`] |
 //! | change a setting | [`config`] |
 //! | test a program: its enqueued calls, its tasks, and network failures | `delayed::testing`, with the feature `testing` |
@@ -64,6 +65,7 @@
 //! | `tls` | yes | addresses that begin with `rediss://` |
 //! | `inspect` | with `cli` | [`Inspector`] |
 //! | `gateway` | no | [`Gateway`]: an HTTP front with axum, and the command `gateway`; includes `client` and `inspect` |
+//! | `metrics` | no | [`Exporter`]: metrics for Prometheus and probes; includes `worker` and `inspect` |
 //! | `testing` | no | `delayed::testing`; includes `client`, `worker` and `inspect` |
 //!
 //! A program that only enqueues calls needs: `delayed = { version = "0.1", default-features = false, features = ["macros", "client"] }`.
@@ -119,6 +121,8 @@ mod error;
 // Short texts are a matter of all features, packets and output of one.
 #[cfg_attr(not(feature = "worker"), allow(dead_code))]
 mod excerpt;
+#[cfg(feature = "metrics")]
+mod exporter;
 #[cfg(feature = "broker")]
 #[cfg_attr(
     not(all(feature = "client", feature = "sweeper", feature = "inspect")),
@@ -127,12 +131,18 @@ mod excerpt;
 mod flow;
 #[cfg(feature = "gateway")]
 pub mod gateway;
+#[cfg(any(feature = "gateway", feature = "metrics"))]
+mod http;
 #[cfg(feature = "inspect")]
 pub mod inspect;
 pub mod isolation;
 #[cfg(any(feature = "cli", feature = "gateway"))]
 #[cfg_attr(not(all(feature = "cli", feature = "gateway")), allow(dead_code))]
 mod json;
+// Counts are kept by a worker, and read by an exporter.
+#[cfg(feature = "worker")]
+#[cfg_attr(not(feature = "metrics"), allow(dead_code))]
+mod meter;
 mod protocol;
 #[cfg(feature = "broker")]
 #[cfg_attr(not(all(feature = "worker", feature = "cli")), allow(dead_code))]
@@ -163,6 +173,8 @@ pub use crate::client::{
 };
 #[cfg(feature = "broker")]
 pub use crate::error::Error;
+#[cfg(feature = "metrics")]
+pub use crate::exporter::Exporter;
 #[cfg(any(feature = "client", feature = "inspect"))]
 pub use crate::flow::{FlowNode, FlowTree};
 #[cfg(feature = "gateway")]

@@ -2,6 +2,7 @@
 
 mod batches;
 mod calls;
+mod exposed;
 mod flows;
 #[cfg(feature = "gateway")]
 mod gateway;
@@ -20,6 +21,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(super) use self::batches::{Batches, BatchesFlush, BatchesList};
 pub(super) use self::calls::{Calls, CallsCancel, CallsList, CallsRun, CallsShow, CallsWait};
+#[cfg(feature = "metrics")]
+pub(super) use self::exposed::Exporter;
 pub(super) use self::flows::{Flows, FlowsCancel, FlowsList, FlowsRetry, FlowsShow};
 #[cfg(feature = "gateway")]
 pub(super) use self::gateway::{Gateway, GatewayFlags, GatewayVerb, Token, TokenCreate};
@@ -158,6 +161,9 @@ Examples:
   {program} gateway --listen 0.0.0.0:8080
   {program} gateway token create shop --task 'shop::*'")]
     Gateway(Gateway),
+    /// Show metrics of the queues to Prometheus, for fleets without a Rust worker
+    #[cfg(feature = "metrics")]
+    Exporter(Exporter),
     /// Drop all waiting messages of a queue
     Purge(Purge),
     /// Find problems of Redis and the queues
@@ -182,6 +188,8 @@ impl Command {
         match self {
             #[cfg(feature = "gateway")]
             Self::Gateway(Gateway { verb, .. }) => verb.is_none(),
+            #[cfg(feature = "metrics")]
+            Self::Exporter(_) => true,
             _ => false,
         }
     }
@@ -217,6 +225,8 @@ impl Command {
             | Self::Sweeper(Sweeper { log, .. }) => log.json,
             #[cfg(feature = "gateway")]
             Self::Gateway(Gateway { log, .. }) => log.json,
+            #[cfg(feature = "metrics")]
+            Self::Exporter(Exporter { log, .. }) => log.json,
             _ => false,
         }
     }

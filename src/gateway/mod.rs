@@ -9,7 +9,6 @@ mod openapi;
 mod problem;
 mod routes;
 mod schema;
-mod server;
 mod shared;
 mod tasks;
 mod tokens;
@@ -29,6 +28,7 @@ use crate::client::Client;
 use crate::config::{Config, RedisConfig};
 #[cfg(feature = "cli")]
 use crate::error::Error;
+use crate::http;
 #[cfg(feature = "cli")]
 use crate::inspect::Inspector;
 use crate::task::Registry;
@@ -96,7 +96,7 @@ impl Gateway {
             stop.await;
             self.shared.stops.send_replace(true);
         };
-        server::serve(self.router(), self.shared.bounds.connections, listener, stop).await;
+        http::serve(self.router(), self.shared.bounds.connections, listener, stop).await;
     }
 }
 

@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::config::{Backoff, Config, ConfigError, Prefetch, QueueLimit, QueueWeight, RedisConfig, Unknown};
 use crate::error::Error;
 use crate::isolation::{Isolation, Limits};
+use crate::meter::Sources;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::Zygote;
 use crate::task::{Layers, Registry, States};
@@ -43,6 +44,7 @@ pub struct WorkerBuilder {
     owns_process: bool,
     zygote: Option<Zygote>,
     observer: Option<UnboundedSender<EndedRun>>,
+    sources: Option<Sources>,
 }
 
 impl WorkerBuilder {
@@ -60,6 +62,7 @@ impl WorkerBuilder {
             owns_process: false,
             zygote: None,
             observer: None,
+            sources: None,
         }
     }
 
@@ -243,6 +246,13 @@ impl WorkerBuilder {
         self
     }
 
+    /// Counts the runs of the worker among these.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn sources(mut self, sources: Sources) -> Self {
+        self.sources = Some(sources);
+        self
+    }
+
     /// Reports each run to `observer`, for a test. Isolated tasks then run in this process, a missing state fails the runs
     /// that need it, and calls stay in the timetable.
     #[cfg(feature = "testing")]
@@ -323,6 +333,7 @@ impl WorkerBuilder {
             #[cfg(feature = "periodic")]
             periodic,
             observer: self.observer,
+            sources: self.sources,
             counters,
             config: self.config,
         })

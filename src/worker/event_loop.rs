@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 
 use crate::broker::Place;
+use crate::meter::Source;
 use crate::protocol::message::Message;
 use crate::runner::{Done, Outcome};
 use crate::worker::busy_poll::BusyPoll;
@@ -56,6 +57,7 @@ pub(super) struct Parts {
     pub(super) counters: Arc<Counters>,
     pub(super) observer: Option<UnboundedSender<EndedRun>>,
     pub(super) hooks: Hooks,
+    pub(super) source: Option<Arc<Source>>,
     pub(super) finished: Option<FinishedCalls>,
     pub(super) phase: watch::Receiver<Phase>,
     pub(super) questions: Questions,
@@ -84,6 +86,8 @@ pub(super) struct EventLoop {
     /// For tests: receives each run.
     observer: Option<UnboundedSender<EndedRun>>,
     hooks: Hooks,
+    /// Counts runs, if somebody shows the metrics of this worker.
+    source: Option<Arc<Source>>,
     /// Lists finished calls, if that is enabled.
     finished: Option<FinishedCalls>,
     phase: watch::Receiver<Phase>,
@@ -110,6 +114,7 @@ impl EventLoop {
             counters: parts.counters,
             observer: parts.observer,
             hooks: parts.hooks,
+            source: parts.source,
             finished: parts.finished,
             phase: parts.phase,
             questions: parts.questions,
@@ -156,6 +161,9 @@ impl EventLoop {
             }
             self.busy_poll.on_input();
         };
+        if let Some(source) = &self.source {
+            source.end();
+        }
         let still_running = self.drain().await;
         self.failures.print_all();
         Ended { reason, still_running }
@@ -361,7 +369,9 @@ impl EventLoop {
     }
 
     fn begin(&mut self, slot: usize, batch: &mut Batch) {
-        match self.executor.begin(slot, batch) {
+        let begun = self.executor.begin(slot, batch);
+        self.count_begun(slot, &begun);
+        match begun {
             Begun::Ended(end) => self.settle(end),
             Begun::Limited(limits) => self.ask_limits(slot, limits),
             Begun::GoesOn => {

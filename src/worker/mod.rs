@@ -58,6 +58,7 @@ pub use self::stats::Stats;
 use crate::broker::{Broker, Channels, DeadLimits, KillRequest};
 use crate::config::Config;
 use crate::error::Error;
+use crate::meter::Sources;
 use crate::protocol::names::WorkerId;
 use crate::runner::{PoolOptions, Processes, Zygote};
 use crate::sweeper::{Burial, Sweeper, Timetable};
@@ -117,6 +118,8 @@ pub struct Worker {
     periodic: periodic::Declared,
     /// For tests: receives each run. The timetable is then left to the test.
     observer: Option<UnboundedSender<EndedRun>>,
+    /// Counts its runs, if somebody shows its metrics.
+    sources: Option<Sources>,
     handle: WorkerHandle,
     counters: Arc<Counters>,
 }
@@ -281,6 +284,11 @@ impl Worker {
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
         let weights = config.queues.iter().map(|entry| entry.weight.unwrap_or(0));
+        let tasks = TaskTable::new(&self.registry, config);
+        let source = self.sources.as_ref().map(|sources| {
+            let names = queues.iter().map(|queue| queue.queue.to_string()).collect();
+            sources.add(names, tasks.names(), config.concurrency)
+        });
         let parts = Parts {
             queues: QueueParts {
                 served: queues.iter().cloned().zip(weights).collect(),
@@ -297,7 +305,7 @@ impl Worker {
                 lease: config.lease,
                 concurrency: config.concurrency,
                 limiter: PrefetchLimiter::new(config),
-                tasks: TaskTable::new(&self.registry, config),
+                tasks,
                 shared: Shared {
                     states: Arc::clone(&self.states),
                     layers: self.layers.clone(),
@@ -314,6 +322,7 @@ impl Worker {
             counters: Arc::clone(&self.counters),
             observer: self.observer.take(),
             hooks: self.hooks.clone(),
+            source: source.clone(),
             finished,
             phase: self.handle.watch(),
             questions,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Subcommand;
 
+use crate::cli::args::exposed::Exposed;
 use crate::cli::args::{Json, JsonLog};
 
 /// `gateway`
@@ -14,6 +15,8 @@ pub(in crate::cli) struct Gateway {
     pub(in crate::cli) verb: Option<GatewayVerb>,
     #[command(flatten)]
     pub(in crate::cli) flags: GatewayFlags,
+    #[command(flatten)]
+    pub(in crate::cli) exposed: Exposed,
     #[command(flatten)]
     pub(in crate::cli) log: JsonLog,
 }

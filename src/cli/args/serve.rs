@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use clap::ValueEnum;
 
 use crate::cli::args::Json;
+use crate::cli::args::exposed::Exposed;
 use crate::config::{Backoff, Prefetch, QueueLimit, QueueWeight, Unknown, parse_size};
 use crate::isolation::Isolation;
 use crate::json::words::{any_moment, duration, expiry, overflow, positive, some_time, unique};
@@ -27,6 +28,8 @@ Examples:
 pub(in crate::cli) struct Worker {
     #[command(flatten)]
     pub(in crate::cli) flags: WorkerFlags,
+    #[command(flatten)]
+    pub(in crate::cli) exposed: Exposed,
     #[command(flatten)]
     pub(in crate::cli) log: JsonLog,
 }
@@ -150,6 +153,8 @@ pub(in crate::cli) struct Sweeper {
     pub(in crate::cli) queues: Vec<QueueName>,
     #[command(flatten)]
     pub(in crate::cli) flags: SweeperFlags,
+    #[command(flatten)]
+    pub(in crate::cli) exposed: Exposed,
     #[command(flatten)]
     pub(in crate::cli) log: JsonLog,
 }

@@ -1,10 +1,14 @@
 //! `gateway`: accepts calls over HTTP, until a signal comes.
 
+use std::net::SocketAddr;
+
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::cli::Program;
 use crate::cli::args::{Gateway as Args, GatewayFlags, GatewayVerb, Token, TokenCreate};
+#[cfg(feature = "metrics")]
+use crate::cli::commands::exporter::expose;
 use crate::cli::commands::inspector;
 use crate::cli::commands::sweeper::until_signal;
 use crate::cli::exit::Failure;
@@ -16,12 +20,16 @@ use crate::task::{Registry, RegistryError};
 pub(super) async fn run(program: Program, args: Args) -> Result<(), Failure> {
     match args.verb {
         Some(GatewayVerb::Token(verb)) => token(&program, verb).await,
-        None => serve(program, &args.flags).await,
+        None => serve(program, &args.flags, args.exposed.address()).await,
     }
 }
 
-async fn serve(program: Program, flags: &GatewayFlags) -> Result<(), Failure> {
+async fn serve(program: Program, flags: &GatewayFlags, exposed: Option<SocketAddr>) -> Result<(), Failure> {
     let ended = until_signal()?;
+    #[cfg(feature = "metrics")]
+    expose(&program.settings.config, exposed).await?;
+    #[cfg(not(feature = "metrics"))]
+    let _ = exposed;
     let config = &program.settings.config;
     let registry = match Registry::collect() {
         Err(RegistryError::Empty) if flags.accept_unknown => Registry::new(),

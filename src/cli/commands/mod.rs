@@ -8,6 +8,8 @@ mod dead;
 mod dev;
 mod doctor;
 mod enqueue;
+#[cfg(feature = "metrics")]
+mod exporter;
 mod flows;
 #[cfg(feature = "gateway")]
 mod gateway;
@@ -43,8 +45,8 @@ const LONG: usize = 100_000;
 
 pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Worker(_) => worker::run(program).await?,
-        Command::Sweeper(_) => sweeper::run(program).await?,
+        Command::Worker(args) => worker::run(program, args.exposed.address()).await?,
+        Command::Sweeper(args) => sweeper::run(program, args.exposed.address()).await?,
         Command::Enqueue(args) => enqueue::run(program, args).await?,
         Command::Tasks(Tasks { verb: Some(TasksVerb::Kill(args)), .. }) => kill::run(&program, &args).await?,
         Command::Tasks(Tasks { verb: None, output }) => tasks::run(output)?,
@@ -63,7 +65,9 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Purge(args) => purge::run(&program, &args).await?,
         Command::Doctor(output) => return doctor::run(&program, output).await,
         Command::Config(args) => config::run(&program.settings, args.output)?,
-        Command::Dev(args) => dev::run(program, args.worker.log).await?,
+        #[cfg(feature = "metrics")]
+        Command::Exporter(args) => exporter::run(program, &args).await?,
+        Command::Dev(args) => dev::run(program, args.worker).await?,
         Command::Completions(args) => completions::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)

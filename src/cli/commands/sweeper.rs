@@ -1,18 +1,25 @@
 //! `sweeper`: brings back what dead workers owned, until a signal comes.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::task::Poll;
 
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Program;
+#[cfg(feature = "metrics")]
+use crate::cli::commands::exporter::expose;
 use crate::cli::exit::Failure;
 use crate::sweeper::Sweeper;
 use crate::sys::startup;
 
-pub(super) async fn run(program: Program) -> Result<(), Failure> {
+pub(super) async fn run(program: Program, exposed: Option<SocketAddr>) -> Result<(), Failure> {
     let ended = until_signal()?;
+    #[cfg(feature = "metrics")]
+    expose(&program.settings.config, exposed).await?;
+    #[cfg(not(feature = "metrics"))]
+    let _ = exposed;
     let sweeps = async {
         Sweeper::with_config(&program.settings.config).await?.run().await;
         Ok(())

@@ -1,8 +1,11 @@
 //! `worker`: runs calls until it is told to stop.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use crate::cli::Program;
+#[cfg(feature = "metrics")]
+use crate::cli::commands::exporter::expose;
 use crate::cli::exit::{Code, Failure};
 use crate::config::QueueWeight;
 use crate::protocol::names::QueueName;
@@ -13,9 +16,13 @@ use crate::worker::Worker;
 /// How many tasks a warning names.
 const FEW: usize = 5;
 
-pub(super) async fn run(program: Program) -> Result<(), Failure> {
+pub(super) async fn run(program: Program, exposed: Option<SocketAddr>) -> Result<(), Failure> {
     let registry = Registry::collect().map_err(advise)?;
     warn_of_unserved(&registry, &program.settings.config.worker.queues);
+    #[cfg(feature = "metrics")]
+    let exporter = expose(&program.settings.config, exposed).await?;
+    #[cfg(not(feature = "metrics"))]
+    let _ = exposed;
     let mut worker = Worker::with_config(program.settings.config)
         .registry(registry)
         .states(program.parts.states)
@@ -23,6 +30,10 @@ pub(super) async fn run(program: Program) -> Result<(), Failure> {
         .hooks(program.parts.hooks)
         .signals(true)
         .owns_process();
+    #[cfg(feature = "metrics")]
+    if let Some(exporter) = exporter {
+        worker = worker.exporter(&exporter);
+    }
     if let Some(version) = program.parts.version {
         worker = worker.program_version(version);
     }

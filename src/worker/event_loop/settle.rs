@@ -1,10 +1,13 @@
 //! Settles the message of an ended run: gets the decision, logs and counts it, and passes it to the queue.
 
+use std::time::Duration;
+
 use tracing::Level;
 use tracing::field::{debug, display};
 
 use crate::crash;
 use crate::excerpt::{LONGEST, excerpt};
+use crate::meter::{Fate, Measured, now_ms};
 use crate::protocol::call_state::CallState;
 use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
@@ -12,7 +15,8 @@ use crate::runner::Outcome;
 use crate::task::TaskOptions;
 use crate::worker::decide::{Decision, RunInfo, decide, message_of};
 use crate::worker::event_loop::EventLoop;
-use crate::worker::executor::{FinishedRun, Overdue, RunEnd};
+use crate::worker::executor::task_table::TaskId;
+use crate::worker::executor::{Begun, FinishedRun, Overdue, RunEnd};
 use crate::worker::failures::Ended;
 use crate::worker::hooks::RunReport;
 use crate::worker::observe::EndedRun;
@@ -41,6 +45,9 @@ impl EventLoop {
         }
         let Decision { outcome, settlement } = decision;
         let (slot, queue) = (run.slot, run.queue);
+        if let Some(source) = &self.source {
+            source.meter.ended(&measured(run, message.as_ref(), &outcome, &settlement));
+        }
         if let Some(deadline) = run.deadline.as_ref().filter(|deadline| deadline.is_overdue()) {
             let message = message.or_else(|| Message::decode(&run.message).ok());
             let (task, call_id) = (message.map(|it| it.task()), message.and_then(|it| it.id()));
@@ -78,6 +85,19 @@ impl EventLoop {
             finished.note(run, outcome.is_success(), &settlement);
         }
         self.queues.settle(queue, slot, settlement);
+    }
+
+    /// Counts a run that has begun, if somebody shows the metrics of this worker.
+    pub(super) fn count_begun(&self, slot: usize, begun: &Begun) {
+        let Some(source) = &self.source else { return };
+        let run = match begun {
+            Begun::Ended(end) if end.run.took.is_some() => Some((end.run.queue, end.run.task)),
+            Begun::GoesOn => self.executor.task_of(slot),
+            Begun::Ended(_) | Begun::Limited(_) => None,
+        };
+        if let Some((queue, task)) = run {
+            source.meter.began(queue, task.map(TaskId::place));
+        }
     }
 
     /// Counts and logs the decision about a message whose run did not succeed.
@@ -168,6 +188,38 @@ impl EventLoop {
         } else {
             tracing::warn!(%queue, task, call_id, why, duration = ?elapsed, hint, "timed-out run continues and keeps its slot");
         }
+    }
+}
+
+/// What the metrics say of a run. The message of a plain call, which has no id, is not read for it.
+fn measured(
+    run: &FinishedRun,
+    message: Option<&Message<'_>>,
+    outcome: &Outcome,
+    settlement: &Settlement,
+) -> Measured {
+    const OURS: u8 = 0x93;
+    let is_snoozed = matches!(outcome, Outcome::Failed(error) if error.is_snooze());
+    let fate = match settlement {
+        Settlement::Release { .. } | Settlement::Finish { .. } => Fate::Ended,
+        Settlement::RetryLater { .. } if is_snoozed => Fate::Snoozed,
+        Settlement::Retry { .. } | Settlement::RetryLater { .. } | Settlement::Split { .. } => Fate::Retried,
+        Settlement::Bury { .. } => Fate::Buried,
+        Settlement::PutBack { .. } | Settlement::Park { .. } | Settlement::Defer { .. } => Fate::PutBack,
+        Settlement::Leave => Fate::Lost,
+    };
+    let has_meta = run.took.is_some() && run.message.first() == Some(&OURS);
+    let decoded = message.copied().or_else(|| has_meta.then(|| Message::decode(&run.message).ok()).flatten());
+    let made_ms = decoded.as_ref().and_then(|message| message.id()?.made_ms());
+    let age = made_ms.map(|made| Duration::from_millis(now_ms().saturating_sub(made)));
+    let is_first = decoded.is_some_and(|message| message.attempts() == 0);
+    Measured {
+        queue: run.queue,
+        task: run.task.map(TaskId::place),
+        outcome: outcome.reason(),
+        fate,
+        took: run.took,
+        age: age.map(|age| (age, is_first)),
     }
 }
 

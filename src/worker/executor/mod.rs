@@ -260,6 +260,11 @@ impl Executor {
         self.runs.get(slot).map(|running| (running.queue(), running.message()))
     }
 
+    /// The queue and the task of what a slot runs.
+    pub(super) fn task_of(&self, slot: usize) -> Option<(usize, Option<TaskId>)> {
+        self.runs.get(slot).map(|running| (running.queue(), running.task()))
+    }
+
     /// The call that a slot runs, to be recorded as begun, if it is tracked.
     pub(super) fn started(&self, slot: usize) -> Option<Started> {
         let running = self.runs.get(slot)?;

@@ -33,6 +33,13 @@ pub(in crate::worker) struct TaskEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::worker) struct TaskId(usize);
 
+impl TaskId {
+    /// Its place in [`TaskTable::names`].
+    pub(in crate::worker) fn place(self) -> usize {
+        self.0
+    }
+}
+
 /// All tasks of a worker.
 #[derive(Debug)]
 pub(in crate::worker) struct TaskTable {
@@ -100,6 +107,11 @@ impl TaskTable {
         let table = Self { by_name: names.collect(), entries };
         table.warn_of_limits(config.limits);
         table
+    }
+
+    /// The names of all tasks, in their places.
+    pub(in crate::worker) fn names(&self) -> Vec<&'static str> {
+        self.entries.iter().map(|entry| entry.task.name).collect()
     }
 
     pub(in crate::worker) fn find(&self, name: &str) -> Option<TaskId> {

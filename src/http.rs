@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const MAX_HEAD: usize = 16 << 10;
 
 /// Serves until `stop` ends, and then until all requests are answered.
-pub(super) async fn serve(
+pub(crate) async fn serve(
     router: Router,
     connections: usize,
     listener: TcpListener,
