@@ -3,6 +3,7 @@
 use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
 use super::problem::Problem;
@@ -21,7 +22,7 @@ use super::{calls, enqueue, events, new_call, problem, tasks};
         tasks::TaskDescription,
         problem::Problem
     )),
-    modifiers(&Tokens),
+    modifiers(&Tokens, &Problems),
     security(("token" = []), ())
 )]
 struct Document;
@@ -32,6 +33,36 @@ impl Modify for Tokens {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
         document.components.get_or_insert_default().add_security_scheme("token", scheme);
+    }
+}
+
+/// Adds to each request how it may be refused, whatever it asks for.
+struct Problems;
+
+impl Modify for Problems {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let common = [
+            ("400", "The request cannot be read"),
+            ("401", "A token is needed, or it is unknown"),
+            ("403", "The token is not for this task and queue"),
+            ("422", "A value is not valid"),
+            ("429", "The gateway holds as much as it may"),
+            ("503", "Redis cannot be used"),
+            ("504", "Redis did not reply in time"),
+        ];
+        for (path, item) in &mut document.paths.paths {
+            let operations = [&mut item.get, &mut item.post, &mut item.delete];
+            for operation in operations.into_iter().flatten().filter(|_| path.starts_with("/v1")) {
+                for (status, description) in common {
+                    let problem = RefOr::Ref(Ref::from_schema_name("Problem"));
+                    let content = Content::new(Some(problem));
+                    let response = ResponseBuilder::new().description(description);
+                    let response = response.content("application/problem+json", content).build();
+                    let responses = &mut operation.responses.responses;
+                    responses.entry(status.to_owned()).or_insert(RefOr::T(response));
+                }
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@ mod bad_input;
 mod bounds;
 mod calls;
 mod once;
+mod openapi;
 mod tokens;
 
 use std::net::SocketAddr;
