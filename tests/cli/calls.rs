@@ -68,7 +68,7 @@ fn cancelled_call_never_runs_and_the_others_do() {
         .says("018bcfe5-687b-7b5c-8a3e-0123456789ab");
     assert_eq!(listed(&redis, &[]), [2, 3]);
     calls(&redis, &["run", &first]).expect(6).says(&first);
-    calls(&redis, &["cancel", "--all"]).expect(2).says("2 scheduled calls").says("--yes");
+    calls(&redis, &["cancel", "--all"]).expect(2).says("2 scheduled calls of all queues").says("--yes");
     calls(&redis, &["cancel", "--task", "other"]).expect(6).says("`calls list` shows");
     let cancelled = calls(&redis, &["cancel", "--all", "--yes", "--queue", "other", "--json"]).json();
     assert_eq!((&cancelled["cancelled"], &cancelled["missing"]), (&json!(1), &json!([])));
@@ -78,6 +78,30 @@ fn cancelled_call_never_runs_and_the_others_do() {
     calls(&redis, &["cancel"]).expect(2);
     calls(&redis, &["cancel", "nonsense"]).expect(6).says("the id of a text that is not a UUID");
     calls(&redis, &["cancel", ""]).expect(2).says("give a UUID, or a text");
+}
+
+#[test]
+fn queue_by_itself_is_cancelled_once_confirmed() {
+    let redis = TestRedis::start();
+    let [first, second] = [1, 2].map(|n| schedule(&redis, "default", n, "1h"));
+    schedule(&redis, "other", 3, "1h");
+    let question = "2 scheduled calls of default would be cancelled for good: confirm with --yes";
+    calls(&redis, &["cancel", "--queue", "default"]).expect(2).says(question);
+    assert_eq!(listed(&redis, &[]), [1, 2, 3], "expected nothing to be cancelled without --yes");
+    // Ids and a task say which calls are meant: nobody has to confirm them.
+    calls(&redis, &["cancel", &first, "--queue", "default"]).expect(0).says("cancelled 1 call");
+    calls(&redis, &["cancel", "--task", "other", "--queue", "default"]).expect(6).says("`calls list` shows");
+    calls(&redis, &["cancel", "--queue", "default", "--yes"])
+        .expect(0)
+        .says(&second)
+        .says("cancelled 1 call");
+    assert_eq!(listed(&redis, &[]), [3], "expected the calls of the other queue to stay");
+    calls(&redis, &["cancel", "--queue", "default"]).expect(0).says("cancelled 0 calls");
+    calls(&redis, &["cancel", "--queue", "othr", "--yes"]).expect(0).says("did you mean `other`?");
+    for contradiction in [&["cancel", &second, "--all"][..], &["cancel", "--task", "other", "--all"]] {
+        calls(&redis, contradiction).expect(2);
+    }
+    calls(&redis, &["cancel", "--yes"]).expect(2).says("--queue");
 }
 
 #[test]
@@ -229,7 +253,7 @@ fn waiting_calls_of_one_task_are_cancelled_and_never_run() {
     calls(&redis, &["cancel", &kept])
         .expect(0)
         .says(&format!("{kept} in default was waiting, and will not run"));
-    calls(&redis, &["cancel", "--all"]).expect(2).says("4 waiting calls would be cancelled");
+    calls(&redis, &["cancel", "--all"]).expect(2).says("4 waiting calls of all queues would be cancelled");
     let cancelled = calls(&redis, &["cancel", "--task", &task("record")]).expect(0);
     cancelled
         .says(&other)

@@ -182,6 +182,21 @@ fn purge_asks_and_does_what_is_answered() {
 }
 
 #[test]
+fn cancelling_a_queue_asks_and_does_what_is_answered() {
+    let redis = TestRedis::start();
+    for _ in 0..2 {
+        super::on(&redis, DELAYED, &["enqueue", "a", "[1]", "--queue", "q", "--after", "1h"]).expect(0);
+    }
+    let words = ["calls", "cancel", "--queue", "q"];
+    let question = "Cancel 2 scheduled calls of q, for good? [y/N] ";
+    let kept = on_terminal(&redis, &words, "n\n").expect(0).says(question);
+    assert_eq!(kept.out, "nothing was cancelled\n");
+    on_terminal(&redis, &words, "y\n").expect(0).says(question).says("cancelled 2 calls");
+    let asked = on_terminal(&redis, &words, "").expect(0).says("cancelled 0 calls");
+    assert!(!asked.err.contains("[y/N]"), "expected no question where there is no call: {asked:?}");
+}
+
+#[test]
 fn long_purge_shows_progress_and_clears_the_screen() {
     let redis = with_messages(50_000);
     let ended = on_terminal(&redis, &["purge", "q", "--yes"], "").expect(0).says("dropped 2000/50000");

@@ -75,7 +75,8 @@ pub(in crate::cli) struct CallsShow {
 
 /// `calls cancel`
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("which").required(true))]
+#[command(group = clap::ArgGroup::new("which"))]
+#[command(group = clap::ArgGroup::new("scope").required(true).multiple(true).args(["ids", "task", "all", "queue"]))]
 #[command(after_help = "\
 A scheduled call is removed, and a waiting call does not run. A running call is asked to end, or killed if it is
 isolated; it is not retried.
@@ -83,7 +84,8 @@ isolated; it is not retried.
 Examples:
   {program} calls cancel 018bcfe5-687b-7b5c-8a3e-0123456789ab
   {program} calls cancel --task my_crate::tasks::add --queue mail
-  {program} calls cancel --all --queue mail --yes")]
+  {program} calls cancel --queue mail --yes
+  {program} calls cancel --all --yes")]
 pub(in crate::cli) struct CallsCancel {
     /// The ids of calls, or their texts, such as order:7
     #[arg(value_name = "ID", group = "which", value_parser = call_id)]
@@ -91,16 +93,16 @@ pub(in crate::cli) struct CallsCancel {
     /// All unfinished calls of a task
     #[arg(long, value_name = "PATH", group = "which")]
     pub(in crate::cli) task: Option<String>,
-    /// All unfinished calls
+    /// All unfinished calls of all queues, or of --queue
     #[arg(long, group = "which")]
     pub(in crate::cli) all: bool,
-    /// The queue; default: all
+    /// The queue, without ids and --task all its unfinished calls; default: all queues
     #[arg(long)]
     pub(in crate::cli) queue: Option<QueueName>,
     /// Your name, for the record of each call; default: user@host
     #[arg(long, value_name = "NAME")]
     pub(in crate::cli) by: Option<String>,
-    /// Cancel --all without confirmation
+    /// Cancel all calls of a queue, or of all queues, without confirmation
     #[arg(long)]
     pub(in crate::cli) yes: bool,
     #[command(flatten)]

@@ -38,8 +38,10 @@ pub(super) async fn run(program: &Program, args: &CallsCancel) -> Result<(), Fai
     let inspector = inspector(program).await?;
     let queues = queues(&inspector, args.queue.as_ref()).await?;
     let chosen = choose(&inspector, &queues, args).await?;
-    if args.all && !args.yes && !chosen.ids.is_empty() {
-        let what = described(&chosen.states);
+    let is_sweeping = args.ids.is_empty() && args.task.is_none();
+    if is_sweeping && !args.yes && !chosen.ids.is_empty() {
+        let place = args.queue.as_ref().map_or("all queues", QueueName::as_str);
+        let what = format!("{} of {place}", described(&chosen.states));
         match output::confirm(&format!("Cancel {what}, for good?"))? {
             Some(true) => {}
             Some(false) if args.output.json => return report(&[], &[], true),
