@@ -7,20 +7,89 @@ use crate::support::process::Program;
 use crate::support::trial::{PATIENCE, Trial};
 use crate::support::{python, root};
 
-#[test]
-fn life_of_a_call_prints_what_became_of_its_calls() {
+/// What an example prints that is given the address of a Redis, and has the worker in its own process.
+#[track_caller]
+fn printed_by(name: &'static str) -> String {
     let trial = Trial::new();
-    let program = example("life_of_a_call");
+    let program = example(name);
     let mut command = trial.command(program.to_str().unwrap());
     let output = command.arg(trial.server.url()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+fn assert_prints(name: &'static str, expected: &[&str]) {
+    let printed = printed_by(name);
+    assert_eq!(printed.lines().collect::<Vec<_>>(), expected, "{printed}");
+}
+
+#[test]
+fn life_of_a_call_prints_what_became_of_its_calls() {
     let host = nix::unistd::gethostname().unwrap().into_string().unwrap();
-    let printed = String::from_utf8(output.stdout).unwrap();
+    let printed = printed_by("life_of_a_call");
     let lines: Vec<&str> = printed.lines().collect();
     let [twice, cancelled, paid, why] = lines[..] else { panic!("expected four lines: {printed}") };
     let expected = ["charged twice: false", "the reminder was Scheduled", "order 7 was paid in attempt 3"];
     assert_eq!([twice, cancelled, paid], expected);
     assert!(why.starts_with(&format!("the reminder: the call was cancelled by {host}/")), "{why}");
+}
+
+#[test]
+fn middleware_prints_what_its_layers_and_hooks_see() {
+    let expected = [
+        "the call was refused: acme may not close the shop",
+        "invoice of acme for May",
+        "middleware::invoice succeeded in attempt 1",
+        "invoice of zeta for June",
+        "middleware::invoice succeeded in attempt 1",
+        "middleware::invoice failed in attempt 1",
+        "alert: middleware::invoice: the call has no tenant",
+        "buried: middleware::invoice (failed)",
+        "mail to acme for May, trace 0af7651916cd43dd8448eb211c80319c",
+        "middleware::mail succeeded in attempt 1",
+        "mail to zeta for June, trace none",
+        "middleware::mail succeeded in attempt 1",
+        "4 runs succeeded",
+    ];
+    assert_prints("middleware", &expected);
+}
+
+#[test]
+fn limits_are_kept_and_calls_with_a_key_keep_their_order() {
+    let expected = [
+        "at most 2 pages at a time",
+        "4 texts, not faster than one every 100 ms: true",
+        "customer 42 moved",
+        "customer 42 ordered",
+        "customer 42 paid",
+    ];
+    assert_prints("limits", &expected);
+}
+
+#[test]
+fn paused_and_full_queue_prints_what_it_takes_and_sends() {
+    let expected = [
+        "paused by ann: 2 calls wait",
+        "rejected an offer: 2 calls wait",
+        "dead: overflow (\"an invitation\")",
+        "resuming",
+        "sent an alarm",
+        "sent a reminder",
+        "sent another offer",
+    ];
+    assert_prints("queues", &expected);
+}
+
+#[test]
+fn progress_and_log_are_read_while_the_call_runs() {
+    let expected = [
+        "50 %: page 2 of Fables",
+        "running: out of paper",
+        "Fables is printed",
+        "100 %: out of paper, goes on",
+    ];
+    assert_prints("progress", &expected);
 }
 
 #[test]
