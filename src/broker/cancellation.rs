@@ -113,17 +113,10 @@ impl Broker {
         if !absent.is_empty() {
             // Before the queue, because a call gets from there to its limit only through a slot, whose claim finds the
             // mark.
-            self.each_parked(&calls.keys, &mut |_, message| {
-                id_of(&message).is_some_and(|id| absent.remove(&id)) && absent.is_empty()
-            })
-            .await?;
+            self.each_parked(&calls.keys, &mut |_, message| are_all_found(&mut absent, &message)).await?;
         }
         let is_complete = absent.is_empty()
-            || self
-                .each_waiting(&calls.keys, &mut |message| {
-                    id_of(&message).is_some_and(|id| absent.remove(&id)) && absent.is_empty()
-                })
-                .await?;
+            || self.each_waiting(&calls.keys, &mut |message| are_all_found(&mut absent, &message)).await?;
         if is_complete {
             for id in &absent {
                 self.unmark(&calls.keys, *id).await?;
@@ -202,25 +195,60 @@ impl Broker {
         Ok(found)
     }
 
-    /// Visits the messages that wait for limits, until `visit` returns true.
+    /// Visits the messages that wait for limits, until `visit` returns true. Returns false if there are too many to search.
     async fn each_parked(
         &self,
         keys: &QueueKeys,
         visit: &mut (dyn FnMut(&LimitName, Vec<u8>) -> bool + Send),
-    ) -> Result<(), BrokerError> {
-        for name in self.parked(keys, PARKED).await? {
+    ) -> Result<bool, BrokerError> {
+        let names = self.parked(keys, PARKED).await?;
+        let mut is_complete = names.len() < PARKED as usize;
+        for name in names {
+            let mut is_last = false;
             for start in (0..SEARCHED).step_by(PAGE as usize) {
                 let page = self.parked_messages(keys, &name, start, PAGE).await?;
-                let is_last = (page.len() as u64) < PAGE;
+                is_last = (page.len() as u64) < PAGE;
                 if page.into_iter().any(|message| visit(&name, message)) {
-                    return Ok(());
+                    return Ok(true);
                 }
                 if is_last {
                     break;
                 }
             }
+            is_complete &= is_last;
         }
-        Ok(())
+        Ok(is_complete)
+    }
+
+    /// Which of these calls have no message in the queue, in a slot or at a limit. The timetable is not searched. `None` if
+    /// there are too many messages to search.
+    #[cfg_attr(not(feature = "inspect"), allow(dead_code))]
+    pub(crate) async fn without_message(
+        &self,
+        keys: &QueueKeys,
+        ids: &[CallId],
+    ) -> Result<Option<HashSet<CallId>>, BrokerError> {
+        let mut absent: HashSet<CallId> = ids.iter().copied().collect();
+        if !self.each_waiting(keys, &mut |message| are_all_found(&mut absent, &message)).await? {
+            return Ok(None);
+        }
+        let mut cursor = 0;
+        while !absent.is_empty() {
+            let (next, owned) = self.owned(keys, cursor).await?;
+            for (_, message) in owned {
+                are_all_found(&mut absent, &message);
+            }
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        if absent.is_empty() {
+            return Ok(Some(absent));
+        }
+        let is_complete =
+            self.each_parked(keys, &mut |_, message| are_all_found(&mut absent, &message)).await?;
+        Ok(is_complete.then_some(absent))
     }
 
     /// The message of a waiting call.
@@ -271,4 +299,9 @@ impl Cancelling<'_> {
 
 fn id_of(message: &[u8]) -> Option<CallId> {
     Message::decode(message).ok()?.id()
+}
+
+/// Removes the call of a message from those that are absent. Returns whether it was the last of them.
+fn are_all_found(absent: &mut HashSet<CallId>, message: &[u8]) -> bool {
+    id_of(message).is_some_and(|id| absent.remove(&id)) && absent.is_empty()
 }

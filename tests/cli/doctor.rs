@@ -278,10 +278,24 @@ fn locks_of_ended_calls_are_told_and_eternal_ones_warned_of() {
     unique(&["[1]", "--unique", "until-done"]);
     unique(&["[2]", "--unique", "replace", "--after", "1h", "--queue", "q"]);
     assert_eq!(locks(0), [], "expected locks of living calls to be well");
-    unique(&["[3]", "--unique", "1h", "--id=018bcfe5-687b-7b5c-8a3e-0123456789ab", "--after", "1h"]);
+    unique(&[
+        "[3]",
+        "--unique",
+        "1h",
+        "--keep=1h",
+        "--id=018bcfe5-687b-7b5c-8a3e-0123456789ab",
+        "--after=1h",
+    ]);
     on(&redis, DELAYED, &["calls", "cancel", "018bcfe5-687b-7b5c-8a3e-0123456789ab"]).expect(0);
     let ended = "1 unique lock is held by calls that have ended, until the lock expires or the next call takes it over";
     assert_eq!(locks(0), [("ok".into(), ended.into())]);
+    // Of a call without a record, nothing is known.
+    let records: Vec<String> = connection.keys("default:c:*").unwrap();
+    assert_eq!(records.len(), 2, "{records:?}");
+    let () = connection.del(&records).unwrap();
+    let unknown =
+        "2 unique locks are held by calls without a record, which may have ended: each expires by itself";
+    assert_eq!(locks(0), [("ok".into(), unknown.into())]);
     let keys: Vec<String> = connection.keys("q:u:*").unwrap();
     let () = connection.persist(&keys[0]).unwrap();
     let () = connection.set_ex(format!("q:u:{}", "0".repeat(32)), "x", 60).unwrap();
@@ -290,6 +304,53 @@ fn locks_of_ended_calls_are_told_and_eternal_ones_warned_of() {
         .says(&format!("locks: q: 1 lock never expires, such as `{}`", keys[0]))
         .says(&format!("→ redis-cli EXPIRE '{}' 86400", keys[0]))
         .says("should hold the id of a call, but holds something else");
+}
+
+#[test]
+fn lock_of_a_call_without_a_message_is_warned_of_and_freed() {
+    let redis = TestRedis::with(Options { append_only: true, ..Options::default() });
+    let mut connection = redis.connection();
+    let enqueue = |words: &[&str]| on(&redis, DELAYED, &[&["enqueue", "f", "[1]"], words].concat());
+    let unique = |id: &str| enqueue(&["--unique", "until-done", "--id", id]);
+    unique("order:7").expect(0);
+    enqueue(&["--id", "order:8", "--keep", "1h"]).expect(0);
+    let message: Vec<u8> = connection.lindex("default", 0).unwrap();
+    let is_well = |why: &str| {
+        let found: Vec<_> = found(&redis, 0).into_iter().filter(|(_, check)| check == "locks").collect();
+        assert_eq!(found, [], "expected the message to be found {why}");
+    };
+    is_well("in the queue");
+    let () = connection.lpop("default", None).unwrap();
+    let () = connection.hset("default_processing", "default:abcdefghijklmn27:0", &message).unwrap();
+    is_well("in a slot");
+    let () = connection.del("default_processing").unwrap();
+    let () = connection.rpush("default:l:few", &message).unwrap();
+    let () = connection.sadd("default_parked", "few").unwrap();
+    is_well("at a limit");
+    let () = connection.del(&["default:l:few", "default_parked"]).unwrap();
+    let id = "33fe6d75-c3fc-59bb-bf42-d06fc16bdf64";
+    let digits = id.replace('-', "");
+    let bytes: Vec<u8> =
+        (0..16).map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).unwrap()).collect();
+    let () = connection.hset("default_later", &bytes, &message).unwrap();
+    is_well("in the timetable");
+    let () = connection.del("default_later").unwrap();
+    let flow = format!("default:f:{digits}");
+    let () = connection.hset(&flow, "state", "running").unwrap();
+    is_well("of a flow, which has none");
+    let () = connection.del(&flow).unwrap();
+
+    let key = connection.keys::<_, Vec<String>>("default:u:*").unwrap().remove(0);
+    let warning = format!(
+        "locks: default: 1 unique lock is held by calls whose messages are lost, such as `{key}` by the call {id}, which is \
+         waiting according to its record"
+    );
+    let fix = format!("redis-cli DEL '{key}'");
+    on(&redis, DELAYED, &["doctor"]).expect(0).says(&warning).says(&fix);
+    unique("order:9").expect(0).says("not enqueued");
+    let () = connection.del(&key).unwrap();
+    unique("order:9").expect(0).says("enqueued f(1)");
+    is_well("of the next call");
 }
 
 #[test]
