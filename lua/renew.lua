@@ -11,6 +11,7 @@
 --! include now
 
 local ends, held = now_ms() + tonumber(ARGV[1]), 0
+redis.call('ZREM', KEYS[1], ' ') -- nobody's: the first write needs no memory
 for i = 2, #ARGV do
   if redis.call('ZSCORE', KEYS[1], ARGV[i]) then
     redis.call('ZADD', KEYS[1], 'XX', ends, ARGV[i])

@@ -1,7 +1,7 @@
 //! Calls that are collected, and run together as one batch.
 
 #[path = "../programs/batches.rs"]
-mod tasks;
+pub(crate) mod tasks;
 
 mod faults;
 mod fills;

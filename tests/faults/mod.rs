@@ -7,6 +7,7 @@ mod clock;
 mod deaths;
 mod forgetful;
 mod full;
+mod full_with_options;
 mod killed_worker;
 mod large;
 mod log;

@@ -1,7 +1,7 @@
 //! Calls that are followed: their records and results, unique calls, and cancellation.
 
 #[path = "../programs/followed.rs"]
-mod tasks;
+pub(crate) mod tasks;
 
 mod cancels;
 mod example;

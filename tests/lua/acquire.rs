@@ -117,6 +117,16 @@ fn name_without_a_policy_limits_nothing() {
 }
 
 #[test]
+fn works_when_redis_is_full() {
+    let mut bench = Bench::new();
+    bench.limit(&[("concurrency", 1), ("rate", 10), ("period", 1000)]);
+    bench.fill();
+    assert_eq!(answers(&mut bench, &[("h1", "a"), ("h2", "b")]), [0, -1]);
+    assert_eq!(bench.redis.zrange::<_, Vec<String>>(LIMIT[1], 0, -1).unwrap(), ["h1"]);
+    assert_eq!(bench.redis.lrange::<_, Vec<String>>(LIMIT[2], 0, -1).unwrap(), [entry("b")]);
+}
+
+#[test]
 fn changes_nothing_when_it_is_refused() {
     let seed = |bench: &mut Bench| bench.limit(&[("concurrency", 1)]);
     changes_nothing_it_may_not(&LIMIT, seed, |bench| acquire(bench, &[("h", "a")]));

@@ -51,6 +51,7 @@ use redis::{Commands, Connection, FromRedisValue, RedisResult, ScriptInvocation,
 use rmpv::ValueRef;
 
 use crate::support::redis::{State, TestRedis, everything, snapshot};
+use crate::support::root;
 
 pub(crate) const QUEUE: &str = "q";
 pub(crate) const TOKENS: &str = "q_noti";
@@ -289,6 +290,19 @@ impl Bench {
             }
         }
         self.assert_unchanged(&before, why);
+    }
+}
+
+#[test]
+fn every_script_is_tried_in_a_full_redis() {
+    let scripts = std::fs::read_dir(root().join("lua")).unwrap().map(|entry| entry.unwrap().path());
+    let scripts: Vec<_> = scripts.filter(|path| path.extension().is_some_and(|end| end == "lua")).collect();
+    assert!(scripts.len() > 30, "expected to find the scripts, not {scripts:?}");
+    for script in scripts {
+        let name = script.file_stem().unwrap().to_str().unwrap();
+        let tests = std::fs::read_to_string(root().join(format!("tests/lua/{name}.rs"))).unwrap();
+        let is_tried = tests.contains(".fill()") || tests.contains(".when_full(");
+        assert!(is_tried, "expected a test of {name} in a Redis that is full");
     }
 }
 

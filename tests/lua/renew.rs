@@ -21,6 +21,16 @@ fn renews_what_is_held_and_nothing_else() {
 }
 
 #[test]
+fn works_when_redis_is_full() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    bench.fill();
+    assert_eq!(renew(&mut bench, &["h"]).unwrap(), 1, "expected a full Redis to be no obstacle");
+    let ends: u64 = bench.redis.zscore(LIMIT[1], "h").unwrap();
+    assert!(ends > bench.server_ms(), "expected the lease to be renewed");
+}
+
+#[test]
 fn changes_nothing_when_it_is_refused() {
     changes_nothing_it_may_not(&[LIMIT[1]], seed, |bench| renew(bench, &["h"]));
 }

@@ -123,6 +123,18 @@ fn holder_of_the_timetable_loses_its_lease_to_an_earlier_item() {
 }
 
 #[test]
+fn works_when_redis_is_full() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    bench.fill();
+    let (done, _, letters) = split(&mut bench, 1, &slot(0), &ITEMS).unwrap();
+    assert_eq!((done, letters.iter().filter(|letter| !letter.is_empty()).count()), (1, 2));
+    let state = bench.state();
+    assert_eq!((state.waiting, state.tokens, state.later.len()), (bytes(&["first", "now"]), 2, 1));
+    assert_eq!(state.processing, owned(&[(&slot(1), "other")]), "expected the slot to be empty");
+}
+
+#[test]
 fn changes_nothing_when_it_may_not() {
     let call = |bench: &mut Bench| split(bench, 1, &slot(0), &ITEMS);
     changes_nothing_it_may_not(&[PROCESSING, WORKER, DEATHS, QUEUE, TOKENS], seed, call);

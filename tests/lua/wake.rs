@@ -83,6 +83,17 @@ fn token_that_was_not_used_is_kept() {
 }
 
 #[test]
+fn works_when_redis_is_full() {
+    let mut bench = Bench::new();
+    seed(&mut bench);
+    bench.limit(&[("rate", 1), ("period", 1000)]);
+    bench.fill();
+    assert_eq!(wake(&mut bench, 0, &[("h1", &digest("x"))], &["c"]).unwrap(), (3, vec![entry("a")]));
+    assert_eq!(bench.redis.zrange::<_, Vec<String>>(LIMIT[1], 0, -1).unwrap(), ["h2"]);
+    assert_eq!(bench.redis.zcard::<_, u64>(LIMIT[4]).unwrap(), 1, "expected its token to be kept");
+}
+
+#[test]
 fn changes_nothing_when_it_is_refused() {
     changes_nothing_it_may_not(&LIMIT, seed, |bench| wake(bench, 0, &[("h1", "")], &[]));
 }
