@@ -9,6 +9,10 @@ use crate::protocol::names::QueueName;
 
 /// How many entries of the timetable one request reads.
 const AT_ONCE: usize = 1000;
+/// How many batches one request reads.
+const PAGE: usize = 100;
+/// How many replies there are for each of them.
+const REPLIES: usize = 2;
 
 /// A filling batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +27,23 @@ pub(crate) struct Batch {
     pub(crate) due_ms: u64,
 }
 
+impl Batch {
+    /// From its length and its first entry, which says since when it fills and how many bytes it has.
+    fn read(name: &str, due_ms: u64, replies: &[Value]) -> Option<Self> {
+        let [Value::Int(length), Value::BulkString(header)] = replies else { return None };
+        let header = String::from_utf8_lossy(header);
+        let (since, bytes) = header.split_once(' ')?;
+        let items = length.unsigned_abs().saturating_sub(1);
+        Some(Self {
+            name: name.into(),
+            items,
+            since_ms: since.parse().ok()?,
+            bytes: bytes.parse().ok()?,
+            due_ms,
+        })
+    }
+}
+
 impl Broker {
     /// All batches of a queue that fill, the first to become a message first.
     pub(crate) async fn batches(&self, queue: &QueueName) -> Result<Vec<Batch>, BrokerError> {
@@ -32,11 +53,13 @@ impl Broker {
             command.arg(&due).arg(start).arg(start + AT_ONCE - 1).arg("WITHSCORES");
             let members: Vec<(Vec<u8>, f64)> = self.read("batches", &command).await?;
             let is_last = members.len() < AT_ONCE;
-            for (member, due) in members {
-                let name = member.strip_prefix(b"g").and_then(|name| String::from_utf8(name.to_vec()).ok());
-                if let Some(name) = name {
-                    batches.extend(self.batch(queue, name, due.max(0.0) as u64).await?);
-                }
+            let name = |(member, due): (Vec<u8>, f64)| {
+                let name = String::from_utf8(member.strip_prefix(b"g")?.to_vec()).ok()?;
+                Some((name, due.max(0.0) as u64))
+            };
+            let named: Vec<(String, u64)> = members.into_iter().filter_map(name).collect();
+            for page in named.chunks(PAGE) {
+                batches.extend(self.batches_named(queue, page).await?);
             }
             if is_last {
                 break;
@@ -45,23 +68,23 @@ impl Broker {
         Ok(batches)
     }
 
-    /// One of them; `None` if it is a message meanwhile, or its key is another program's.
-    async fn batch(
+    /// Reads these batches, each with the time at which it becomes a message, in one request. One that is a message meanwhile,
+    /// or whose key is another program's, is left out.
+    async fn batches_named(
         &self,
         queue: &QueueName,
-        name: String,
-        due_ms: u64,
-    ) -> Result<Option<Batch>, BrokerError> {
-        let key = keys::batch(queue, &name);
+        named: &[(String, u64)],
+    ) -> Result<Vec<Batch>, BrokerError> {
         let mut pipe = redis::pipe();
-        pipe.cmd("LLEN").arg(&key).cmd("LINDEX").arg(&key).arg(0).ignore_errors();
+        pipe.ignore_errors();
+        for (name, _) in named {
+            let key = keys::batch(queue, name);
+            pipe.cmd("LLEN").arg(&key).cmd("LINDEX").arg(&key).arg(0);
+        }
         let replies: Vec<Value> = (pipe.query_async(&mut self.commands.clone()).await)
             .map_err(|error| BrokerError::from_redis("batches", &error))?;
-        let [Value::Int(length), Value::BulkString(header)] = &replies[..] else { return Ok(None) };
-        let header = String::from_utf8_lossy(header);
-        let Some((since, bytes)) = header.split_once(' ') else { return Ok(None) };
-        let (Ok(since_ms), Ok(bytes)) = (since.parse(), bytes.parse()) else { return Ok(None) };
-        Ok(Some(Batch { name, items: length.unsigned_abs().saturating_sub(1), since_ms, bytes, due_ms }))
+        let batches = named.iter().zip(replies.chunks(REPLIES));
+        Ok(batches.filter_map(|((name, due_ms), replies)| Batch::read(name, *due_ms, replies)).collect())
     }
 
     /// The items of a filling batch, encoded.

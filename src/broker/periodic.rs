@@ -15,7 +15,7 @@ use crate::protocol::periodic::{
 use crate::task::PeriodicEntry;
 
 /// How many definitions one command reads.
-const PAGE: usize = 500;
+const PAGE: usize = 100;
 
 /// Fields and their values.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;

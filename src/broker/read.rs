@@ -15,6 +15,9 @@ use crate::protocol::keys::{QUEUES, QueueKeys};
 /// The last possible id of a stream entry. Redis accepts no position after it.
 const LAST_ID: &str = "18446744073709551615-18446744073709551615";
 
+/// How many descriptions of workers one request reads.
+const INFOS: usize = 100;
+
 /// An entry of a stream, such as a dead letter.
 #[derive(Debug, Clone)]
 pub(crate) struct StreamEntry {
@@ -270,6 +273,24 @@ impl Broker {
     /// The description of a worker, as MessagePack; `None` if its lease ended long ago.
     pub(crate) async fn worker_info(&self, worker_key: &str) -> Result<Option<Vec<u8>>, BrokerError> {
         self.read("worker_info", redis::cmd("HGET").arg(worker_key).arg("info")).await
+    }
+
+    /// The descriptions of workers, as [`worker_info`](Self::worker_info).
+    pub(crate) async fn worker_infos(
+        &self,
+        worker_keys: &[String],
+    ) -> Result<Vec<Option<Vec<u8>>>, BrokerError> {
+        let mut infos = Vec::with_capacity(worker_keys.len());
+        for keys in worker_keys.chunks(INFOS) {
+            let mut pipe = redis::pipe();
+            for key in keys {
+                pipe.hget(key, "info");
+            }
+            let page: Vec<Option<Vec<u8>>> = (pipe.query_async(&mut self.commands.clone()).await)
+                .map_err(|error| BrokerError::from_redis("worker_info", &error))?;
+            infos.extend(page);
+        }
+        Ok(infos)
     }
 
     /// Dead letters with ids above `after` (`-` for all), oldest first.

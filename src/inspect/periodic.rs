@@ -15,7 +15,9 @@ use crate::protocol::info::WorkerInfo;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::message::Message;
 use crate::protocol::names::QueueName;
-use crate::protocol::periodic::{Definition, Missed, Overlap, PeriodicError, TickCall, TickResult};
+use crate::protocol::periodic::{
+    Definition, Missed, Overlap, PeriodicError, TickCall, TickEntry, TickResult,
+};
 use crate::task::{Periodic, PeriodicEntry};
 
 /// How many ticks are shown ahead.
@@ -95,8 +97,8 @@ impl Inspector {
             if tasks.is_empty() {
                 continue;
             }
-            let declared = self.declared(queue).await?;
             let now = self.server_ms().await?;
+            let declared = self.declared(queue, now).await?;
             let status =
                 |(name, task): (String, StoredTask)| PeriodicStatus::new(queue, name, task, &declared, now);
             all.extend(tasks.into_iter().map(status));
@@ -105,11 +107,12 @@ impl Inspector {
     }
 
     /// The names of the periodic tasks that living workers of a queue declare.
-    async fn declared(&self, queue: &QueueName) -> Result<HashSet<String>, Error> {
-        let now = self.server_ms().await?;
+    async fn declared(&self, queue: &QueueName, now: u64) -> Result<HashSet<String>, Error> {
         let mut names = HashSet::new();
-        for (id, end) in self.broker.workers(&QueueKeys::new(queue)).await? {
-            let info = self.broker.worker_info(&format!("{queue}:{id}")).await?;
+        let workers = self.broker.workers(&QueueKeys::new(queue)).await?;
+        let keys: Vec<String> = workers.iter().map(|(id, _)| format!("{queue}:{id}")).collect();
+        let infos = self.broker.worker_infos(&keys).await?;
+        for ((_, end), info) in workers.into_iter().zip(infos) {
             let info = info.as_deref().and_then(WorkerInfo::decode);
             if holds(end, now, info.as_ref()) {
                 names.extend(info.into_iter().flat_map(|info| info.periodic));
@@ -234,27 +237,28 @@ impl Inspector {
             return Ok(None);
         }
         let entries = self.broker.history(&keys, name).await?;
-        let mut ticks = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let (result, id, missed) = match entry.result {
-                TickResult::Enqueued(id) => ("enqueued", id, None),
-                TickResult::Skipped(id) => ("skipped", id, None),
-                TickResult::Missed(count) => ("missed", None, Some(count)),
-            };
-            let record = match id {
-                Some(id) => self.broker.record(queue, id).await?,
-                None => None,
-            };
-            ticks.push(PeriodicTick {
+        let ticks: Vec<(TickEntry, &'static str, Option<CallId>, Option<u64>)> = entries
+            .into_iter()
+            .map(|entry| match entry.result {
+                TickResult::Enqueued(id) => (entry, "enqueued", id, None),
+                TickResult::Skipped(id) => (entry, "skipped", id, None),
+                TickResult::Missed(count) => (entry, "missed", None, Some(count)),
+            })
+            .collect();
+        let ids: Vec<CallId> = ticks.iter().filter_map(|(_, _, id, _)| *id).collect();
+        let mut records = self.broker.records(queue, &ids).await?.into_iter();
+        let tick = |(entry, result, id, missed): (TickEntry, _, Option<CallId>, _)| {
+            let record = id.and_then(|_| records.next()).flatten();
+            PeriodicTick {
                 tick_ms: entry.tick_ms,
                 made_ms: entry.made_ms,
                 result,
                 call: id.map(|id| id.to_string()),
                 state: record.and_then(|record| record.state()).map(|state| state.name().to_owned()),
                 missed,
-            });
-        }
-        Ok(Some(ticks))
+            }
+        };
+        Ok(Some(ticks.into_iter().map(tick).collect()))
     }
 }
 

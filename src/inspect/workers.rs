@@ -92,9 +92,11 @@ impl Inspector {
         ours: &mut BTreeMap<String, WorkerStatus>,
     ) -> Result<HashMap<String, RunInfo>, BrokerError> {
         let mut runs = HashMap::new();
-        for (id, end) in self.broker.workers(&QueueKeys::new(queue)).await? {
-            // Its key is made from the queue and the id, whoever wrote that.
-            let info = self.broker.worker_info(&format!("{queue}:{id}")).await?;
+        let workers = self.broker.workers(&QueueKeys::new(queue)).await?;
+        // Their keys are made from the queue and the id, whoever wrote that.
+        let keys: Vec<String> = workers.iter().map(|(id, _)| format!("{queue}:{id}")).collect();
+        let infos = self.broker.worker_infos(&keys).await?;
+        for ((id, end), info) in workers.into_iter().zip(infos) {
             let worker = ours.entry(id.clone()).or_insert_with(|| WorkerStatus::new(id, WorkerKind::Ours));
             worker.lease_ends_ms = worker.lease_ends_ms.max(Some(end));
             let mut info = info.as_deref().and_then(WorkerInfo::decode);

@@ -28,6 +28,30 @@ fn example_shows_what_runs() {
 }
 
 #[test]
+fn many_batches_are_read_in_few_requests() {
+    let mut site = Site::new();
+    let inspector = site.runtime.block_on(delayed::Inspector::connect(&site.trial.server.url())).unwrap();
+    let of_customer = |n: u64| tasks::whole::call(n).batch_key(format!("customer:{}", n / 2));
+    site.enqueue((0..500).map(of_customer));
+    // Between them, calls and a key of another program.
+    site.enqueue((0..50).map(|n| tasks::whole::call(n).after(std::time::Duration::from_secs(3600))));
+    let () = redis::Commands::set(&mut site.trial.redis, "q:g:batches.whole customer:7", "text").unwrap();
+    let before = site.trial.reads();
+    let batches =
+        site.runtime.block_on(inspector.batches(&crate::support::trial::QUEUE.parse().unwrap())).unwrap();
+    let reads = site.trial.reads() - before;
+    assert!(reads < 30, "expected few requests for 250 batches, there were {reads}");
+    let mut customers: Vec<u64> = (batches.iter())
+        .map(|batch| {
+            assert_eq!((&*batch.task, batch.items), ("batches.whole", 2));
+            batch.key.as_ref().unwrap().strip_prefix("customer:").unwrap().parse().unwrap()
+        })
+        .collect();
+    customers.sort_unstable();
+    assert_eq!(customers, (0..250).filter(|n| *n != 7).collect::<Vec<_>>());
+}
+
+#[test]
 fn filling_batches_are_listed_and_flushed() {
     let site = Site::new();
     assert_eq!(run(&site, &["batches", "list"]), (true, "no batch fills\n".into()));

@@ -250,6 +250,13 @@ impl Trial {
         keys.into_iter().filter(lasts).collect()
     }
 
+    /// How often Redis has read requests of clients. What is sent in one pipeline is read at once, unless it is long.
+    pub(crate) fn reads(&mut self) -> u64 {
+        let text: String = redis::cmd("INFO").arg("stats").query(&mut self.redis).unwrap();
+        let reads = text.lines().find_map(|line| line.strip_prefix("total_reads_processed:"));
+        reads.expect("expected Redis to count its reads").trim().parse().unwrap()
+    }
+
     /// How often Redis ran each command since the last call.
     pub(crate) fn commands(&mut self) -> BTreeMap<String, u64> {
         let text: String = redis::cmd("INFO").arg("commandstats").query(&mut self.redis).unwrap();

@@ -309,6 +309,35 @@ fn attribute_declares_a_task_and_a_new_version_replaces_it() {
 }
 
 #[test]
+fn many_periodic_tasks_are_read_in_few_requests() {
+    let mut trial = Trial::new();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let queue = QUEUE.parse().unwrap();
+    let task = |name: &str| Periodic::new(name, YEARLY, GoTask::new("trial.mark").arg(name).queue(QUEUE));
+    for n in 0..250 {
+        define(&trial, task(&format!("task:{n:03}")));
+    }
+    let inspector = runtime.block_on(delayed::Inspector::connect(&trial.server.url())).unwrap();
+    let called = Periodic::new("called", YEARLY, tasks::mark::call("called".into()));
+    runtime.block_on(inspector.define_periodic(called, true)).unwrap();
+    for _ in 0..40 {
+        runtime.block_on(inspector.run_periodic(&queue, "called")).unwrap().expect("it is defined");
+    }
+    let workers: Vec<(u64, String)> = (0..150).map(|n| (1 << 50, format!("worker{n:03}"))).collect();
+    let () = trial.redis.zadd_multiple("q_workers", &workers).unwrap();
+    let before = trial.reads();
+    let tasks = runtime.block_on(inspector.periodic(std::slice::from_ref(&queue))).unwrap();
+    let history = runtime.block_on(inspector.periodic_history(&queue, "called")).unwrap().unwrap();
+    let reads = trial.reads() - before;
+    assert!(reads < 40, "expected few requests for 251 tasks and 150 workers, there were {reads}");
+    let names: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).collect();
+    assert_eq!((names.len(), names[0], names[1], names[250]), (251, "called", "task:000", "task:249"));
+    assert!(tasks[1..].iter().all(|task| task.task == "trial.mark"), "{:?}", tasks[1]);
+    let waits = |tick: &&delayed::inspect::PeriodicTick| tick.state.as_deref() == Some("waiting");
+    assert_eq!((history.len(), history.iter().filter(waits).count()), (40, 40), "{:?}", history[0]);
+}
+
+#[test]
 fn example_makes_the_calls_of_its_tasks() {
     let trial = Trial::new();
     let program = crate::support::example::example("periodic");
