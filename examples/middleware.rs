@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use delayed::{Call, Client, Context, Enqueued, Error, Next, NextEnqueue, TaskError, Worker};
 
-/// The trace of the program that enqueues. `docs/telemetry.md` shows how to take it from the current span.
+/// The trace of the program that enqueues. `examples/opentelemetry.rs` takes it from the current span.
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// A layer of a client: each call has a header with its tenant, and some are refused.

@@ -1,4 +1,4 @@
-//! The programs of `docs/recipes.md` do what it says.
+//! The programs of `docs/recipes.md` do what it says, and the code of other documents is that of programs.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -177,6 +177,32 @@ fn fifty_deliveries_of_one_event_are_handled_once() {
     let printed: String = receivers.iter_mut().map(Program::last_words).collect();
     assert_eq!(printed.matches("handled evt_1: paid").count(), 1, "{printed}");
     assert_eq!(printed.matches("handled evt_2: paid").count(), 1, "{printed}");
+}
+
+/// The parts of the code of a document between empty lines, without their indentation.
+fn parts_of_code(document: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(root().join(document)).unwrap();
+    let blocks = text.split("\n```rust\n").skip(1).map(|block| block.split("\n```").next().unwrap());
+    blocks.flat_map(|block| block.split("\n\n")).map(without_indentation).collect()
+}
+
+fn without_indentation(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn code_of_layers_and_traces_is_that_of_the_examples() {
+    for (document, program, least) in [
+        ("docs/middleware.md", "examples/middleware.rs", 6),
+        ("docs/telemetry.md", "examples/opentelemetry.rs", 4),
+    ] {
+        let text = without_indentation(&std::fs::read_to_string(root().join(program)).unwrap());
+        let parts = parts_of_code(document);
+        assert!(parts.len() >= least, "expected code in {document}: {parts:#?}");
+        for part in parts {
+            assert!(text.contains(&part), "expected {program} to have this text of {document}:\n{part}");
+        }
+    }
 }
 
 #[test]

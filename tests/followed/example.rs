@@ -56,6 +56,11 @@ fn middleware_prints_what_its_layers_and_hooks_see() {
 }
 
 #[test]
+fn trace_of_opentelemetry_goes_through_the_queue() {
+    assert_prints("opentelemetry", &["order 7 is paid", "the request and the run are in one trace: true"]);
+}
+
+#[test]
 fn limits_are_kept_and_calls_with_a_key_keep_their_order() {
     let expected = [
         "at most 2 pages at a time",
