@@ -11,14 +11,28 @@ import pytest
 import redis
 import redis.asyncio
 
-from delayed_compat import AsyncQueue, GoTask, InvalidTaskError, PyTask, Queue, RustTask
+from delayed_compat import (
+    AsyncQueue,
+    Flow,
+    GoTask,
+    InvalidTaskError,
+    PyTask,
+    Queue,
+    RustStep,
+    RustTask,
+    chain,
+    group,
+)
 from delayed_compat.periodic import definition_of
+from flows import flow as described
 
 VECTORS = Path(__file__).parents[2] / "tests" / "wire" / "periodic.json"
 TASK = RustTask("demo::report", ("full",))
 
 
 def task(case: dict[str, Any]) -> Any:
+    if case["language"] == "flow":
+        return described(case["flow"])
     kinds = {"rust": RustTask, "python": PyTask, "go": GoTask}
     kind: Any = kinds[case["language"]]
     if case["language"] == "rust":
@@ -84,6 +98,12 @@ def test_the_same_works_in_asyncio(redis_socket: Path, conn: redis.Redis) -> Non
         ({"task": RustTask("f", after=5)}, "leave out after, at, id"),
         ({"task": PyTask("m:f"), "overlap": "skip"}, "nobody knows when"),
         ({"task": GoTask("m.F"), "expires": 5}, "no place for expires"),
+        ({"task": Flow(chain(TASK), after=5)}, "leave out all but on_error and keep"),
+        ({"task": Flow(chain(TASK), id="a")}, "leave out all but on_error and keep"),
+        ({"task": Flow(chain(TASK), front=True)}, "leave out all but on_error and keep"),
+        ({"task": chain(RustStep("f"))}, "there is no result before it"),
+        ({"task": RustStep("f")}, "make it part of a flow"),
+        ({"task": group([TASK]), "overlap": "queue"}, "give overlap 'allow' or 'skip'"),
     ],
 )
 def test_what_cannot_be_one_is_refused(queue: Queue, options: dict[str, Any], says: str) -> None:

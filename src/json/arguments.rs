@@ -21,19 +21,27 @@ impl Given {
     /// # Errors
     /// It is not JSON, would not be sent as it is written, or is neither an array nor an object.
     pub(crate) fn parse(text: Option<&str>) -> Result<Self, ArgumentsError> {
-        let given = match text.map(exact::parse) {
-            None => return Ok(Self::ByPlace(Vec::new())),
-            Some(Ok(Value::Array(values))) => Self::ByPlace(values),
-            Some(Ok(Value::Object(values))) => Self::ByName(values),
-            Some(Ok(value)) => {
+        match text.map(exact::parse) {
+            None => Ok(Self::ByPlace(Vec::new())),
+            Some(Ok(value)) => Self::of(value),
+            Some(Err(error)) => Err(ArgumentsError::new(format!(
+                "the arguments cannot be read: {error}; use an array, such as '[1, \"two\"]', or an object with the \
+                parameters' names"
+            ))),
+        }
+    }
+
+    /// The arguments that a value has.
+    ///
+    /// # Errors
+    /// It is neither an array nor an object, or an object in it stands for no value.
+    pub(crate) fn of(value: Value) -> Result<Self, ArgumentsError> {
+        let given = match value {
+            Value::Array(values) => Self::ByPlace(values),
+            Value::Object(values) => Self::ByName(values),
+            value => {
                 return Err(ArgumentsError::new(format!(
                     "the arguments must be a JSON array, such as '[{value}]', or an object with the parameters' names"
-                )));
-            }
-            Some(Err(error)) => {
-                return Err(ArgumentsError::new(format!(
-                    "the arguments cannot be read: {error}; use an array, such as '[1, \"two\"]', or an object with the \
-                    parameters' names"
                 )));
             }
         };
@@ -51,6 +59,48 @@ impl Given {
             Self::ByName(values) => values.values().try_for_each(notation::check),
         };
         wrong.map_err(|wrong| ArgumentsError::new(format!("the arguments cannot be read: {wrong}")))
+    }
+
+    /// The same behind a first argument, nil, in whose place a result comes.
+    pub(crate) fn with_first(self, path: &str, task: Option<&Registration>) -> Result<Self, ArgumentsError> {
+        match (self, task.map(|task| task.params)) {
+            (Self::ByPlace(mut values), _) => {
+                values.insert(0, Value::Null);
+                Ok(Self::ByPlace(values))
+            }
+            (Self::ByName(mut values), Some([first, ..])) => {
+                values.insert(first.name.to_owned(), Value::Null);
+                Ok(Self::ByName(values))
+            }
+            (Self::ByName(_), _) => Err(ArgumentsError::new(format!(
+                "the arguments of the step `{path}` follow the result before it, and the task is not in this program: use an \
+                 array"
+            ))),
+        }
+    }
+
+    /// Whether so many can be arguments of a task, whatever their types.
+    pub(crate) fn check_count(&self, task: &Registration) -> Result<(), ArgumentsError> {
+        let params = task.params;
+        let (fits, is_there): (bool, &dyn Fn(usize) -> bool) = match self {
+            Self::ByPlace(values) => {
+                let has_rest = params.last().is_some_and(|param| param.presence == Presence::Variadic);
+                (has_rest || values.len() <= params.len(), &|place| place < values.len())
+            }
+            Self::ByName(values) => {
+                let is_known = |name: &String| params.iter().any(|param| param.name == *name);
+                (values.keys().all(is_known), &|place: usize| values.contains_key(params[place].name))
+            }
+        };
+        let required = params.iter().enumerate().filter(|(_, param)| param.presence == Presence::Required);
+        if fits && required.map(|(place, _)| place).all(is_there) {
+            return Ok(());
+        }
+        Err(ArgumentsError::new(format!(
+            "`{}` is {}, and these are not the arguments behind its first one",
+            task.name,
+            task.signature()
+        )))
     }
 
     /// The payload for a task of these parameters, after [`check`], and whether it has to be read by place to mean

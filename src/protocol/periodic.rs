@@ -102,6 +102,15 @@ pub enum PeriodicError {
         /// Its name.
         name: String,
     },
+    /// The call begins a flow, which goes on after the call has ended.
+    #[error(
+        "the periodic task {name:?} begins a flow, which goes on after the call that begins it, so no other one waits for its \
+         end: use the overlap `allow` or `skip`"
+    )]
+    Flow {
+        /// Its name.
+        name: String,
+    },
     /// The call is unique in a way of its own.
     #[error(
         "the call of the periodic task {name:?} is unique already: leave out `unique`, or use the overlap `allow`"

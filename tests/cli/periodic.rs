@@ -163,3 +163,49 @@ fn task_from_code_is_orphaned_when_no_worker_declares_it() {
     periodic(&redis, &["remove", "periodic.nightly"]).expect(0);
     assert!(listed(&redis).is_empty());
 }
+
+#[test]
+fn flow_that_cannot_be_one_is_refused_with_the_reason() {
+    let redis = TestRedis::start();
+    let add = |flow: &str, more: &[&str]| {
+        periodic(&redis, &[&["add", "n", "@daily", "--flow", flow], more].concat())
+    };
+    let call = |more: &str| format!(r#"{{"chain": [{{"call": "flows.number"{more}}}]}}"#);
+    let one = call(r#", "args": [1]"#);
+    add(&one, &[&task("add")]).expect(2).says("cannot be used with");
+    add(&one, &["--retry", "3"]).expect(2).says("cannot be used with");
+    add(&one, &["--as", "go"]).expect(2).says("does not say how a call ended");
+    add(&one, &["--overlap", "queue"]).expect(2).says("use the overlap `allow` or `skip`");
+    add("flow.json", &[]).expect(2).says("cannot be read from flow.json");
+    add("{", &[]).expect(2).says("that cannot be a flow: EOF");
+    add(&call(""), &[]).expect(2).says("`flows.number`: ").says("`n`");
+    add(&call(r#", "args": ["one"]"#), &[]).expect(2).says("`n`");
+    add(&call(r#", "args": {"m": 1}"#), &[]).expect(2).says("`m`");
+    add(&call(r#", "retry": 3"#), &[]).expect(2).says("unknown field `retry`");
+    add(&call(r#", "at_most": 3"#), &[]).expect(2).says("a part is one of a `call` and a `step`");
+    add(r#"{"call": "flows.number", "args": [1]}"#, &[])
+        .expect(2)
+        .says("its outermost part is a chain or a group");
+    add(r#"{"chain": []}"#, &[]).expect(2).says("a chain has at least one part");
+    add(r#"{"group": [{"chain": [{"step": "flows.double"}]}]}"#, &[]).expect(2).says("begins with a `step`");
+    add(r#"{"chain": [{"call": "flows.none"}]}"#, &[]).expect(6).says("no task `flows.none`");
+    add(r#"{"chain": [{"call": "delayed.flow"}]}"#, &[])
+        .expect(2)
+        .says("a flow cannot be a step of another one");
+    let after = |step: &str| format!(r#"{{"chain": [{{"call": "flows.number", "args": [1]}}, {step}]}}"#);
+    for step in [r#"{"step": "flows.add"}"#, r#"{"step": "flows.add", "args": [1, 2]}"#] {
+        add(&after(step), &[]).expect(2).says("the arguments behind its first one");
+    }
+    let by_name = after(r#"{"step": "flows.add", "args": {"n": 1}}"#);
+    on(&redis, DELAYED, &["periodic", "add", "n", "@daily", "--flow", &by_name])
+        .expect(2)
+        .says("use an array");
+    let group = r#"{"group": [], "on_error": {"group": []}}"#;
+    add(group, &[]).expect(2).says("a single call or step");
+    assert!(listed(&redis).is_empty());
+    add(&by_name, &[]).expect(0);
+    assert_eq!(
+        (&listed(&redis)[0]["task"], &listed(&redis)[0]["queue"]),
+        (&"delayed.flow".into(), &"q".into())
+    );
+}

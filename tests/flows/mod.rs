@@ -9,6 +9,7 @@ mod failures;
 mod faults;
 mod large;
 mod operated;
+mod periodic;
 mod python;
 mod refused;
 mod results;

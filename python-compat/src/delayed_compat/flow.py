@@ -202,7 +202,7 @@ class Flow:
         InvalidTaskError: When the flow cannot run, or an option cannot be meant.
     """
 
-    __slots__ = ("_id", "_on_error", "_options", "_root")
+    __slots__ = ("_id", "_is_single", "_on_error", "_options", "_root")
 
     def __init__(
         self,
@@ -238,6 +238,8 @@ class Flow:
                 )
         self._root, self._on_error = root, on_error
         self._id = new_id() if id is None else parse_id(id)
+        of_one_call = (after, at, id, expires, expires_at, unique, unique_key, max_len, overflow)
+        self._is_single = front or any(option is not None for option in of_one_call)
         self._options: dict[str, Any] = {
             "after": after,
             "at": at,

@@ -11,6 +11,7 @@ from msgpack import Unpacker, packb
 
 from .bulk import QUEUES, keys_of_timetable
 from .errors import InvalidTaskError, shown
+from .flow import Chain, Flow, Group, task_for
 from .link import AsyncLink, Link, Plan
 from .scripts import DEFINE
 from .task import RustTask
@@ -42,7 +43,7 @@ _HIDDEN = re.compile(
 _MISSED = re.compile("skip|once|all|all:([1-9][0-9]{0,2}|1000)")
 _NICKNAMES = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
 
-Task = Union[RustTask, "PyTask", "GoTask", "OriginalPyTask", "OriginalGoTask"]
+Task = Union[RustTask, Flow, Chain, Group, "PyTask", "GoTask", "OriginalPyTask", "OriginalGoTask"]
 
 
 def definition_of(
@@ -107,14 +108,27 @@ def _check(name: Any, cron: Any, tz: Any, overlap: Any, missed: Any) -> None:
 
 def _message(queue: str, name: str, task: Task, overlap: str) -> tuple[bytes, bool]:
     """Return the message of the calls, and whether it is one of ours, which gets an id."""
-    own_id = task._has_own_id if isinstance(task, RustTask) else getattr(task, "_id", None)
-    if own_id or any(getattr(task, option, None) for option in ("_due", "_submission")):
+    call: Any = task_for(task, queue)
+    is_flow = isinstance(task, (Flow, Chain, Group))
+    if isinstance(task, Flow) and task._is_single:
+        raise InvalidTaskError(
+            "its flow has options that the call of a tick cannot have; leave out all but on_error "
+            "and keep"
+        )
+    own_id = call._has_own_id if isinstance(call, RustTask) else getattr(call, "_id", None)
+    is_single = own_id or any(getattr(call, option, None) for option in ("_due", "_submission"))
+    if is_single and not is_flow:
         raise InvalidTaskError(
             f"{task!r} has options that the call of a tick cannot have; leave out after, at, id, "
             "keep, unique, front and max_len"
         )
-    data = bytes(task._message() if hasattr(task, "_message") else task.serialize() or b"")
-    if not isinstance(task, RustTask):
+    if is_flow and overlap == "queue":
+        raise InvalidTaskError(
+            "a flow goes on after the call that begins it, so no other one waits for its end; "
+            "give overlap 'allow' or 'skip'"
+        )
+    data = bytes(call._message() if hasattr(call, "_message") else call.serialize() or b"")
+    if not isinstance(call, RustTask):
         if overlap != "allow":
             raise InvalidTaskError(
                 "nobody knows when a call of Python or Go ends; leave out overlap"
@@ -124,7 +138,8 @@ def _message(queue: str, name: str, task: Task, overlap: str) -> tuple[bytes, bo
     meta.pop("i", None)  # each tick gives its call an id
     if overlap == "skip":
         lock = lock_of(b"d", path, b"", f"periodic:{name}")
-        meta.update(s=packb(0), u=packb(lock))
+        meta.setdefault("s", packb(0))
+        meta["u"] = packb(lock)
     elif overlap == "queue":
         limits = Unpacker(max_buffer_size=0)
         limits.feed(meta.get("l", b"\x90"))
@@ -213,9 +228,11 @@ class Periodic:
             cron: Five fields, six with the second first, `@daily` and the like, or `@every 90s`. An
                 expression that no worker can read has no ticks: `periodic list` says why.
             task: What is called: a `RustTask`, a `PyTask` or a `GoTask` without options that only
-                one call can have.
+                one call can have. Or a chain, a group or a `Flow` with `on_error` and `keep` alone,
+                of which each tick begins a new one.
             tz: The time zone of the expression, such as `Europe/Berlin`; UTC without it.
-            overlap: What happens when the call of an earlier tick has not ended.
+            overlap: What happens when the call of an earlier tick has not ended; of a flow, the
+                whole flow, with `allow` or `skip`.
             missed: What happens to ticks that nobody made within a minute.
             expires: How long after its tick a call of a `RustTask` may begin.
             replace: Whether one of this name is replaced.

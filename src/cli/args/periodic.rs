@@ -55,21 +55,30 @@ pub(in crate::cli) struct PeriodicList {
 The expression has five fields (minute hour day month weekday) or six, with seconds first, or is @hourly, @daily, @weekly,
 @monthly, @yearly, or @every and an interval.
 
+With --flow, each tick begins a flow. A part of it is a call, a step (a call whose first argument is the result of the part
+before it), a chain, or a group with at_most and policy (wait_for_all, fail_fast, successes); on_error is a call or a step.
+
 Examples:
   {program} periodic add nightly '0 3 * * *' my_crate::tasks::report '[\"full\"]' --tz Europe/Berlin
   {program} periodic add often '@every 90s' my_crate::tasks::poll --overlap skip --missed skip
-  {program} periodic add mails '0 8 * * MON-FRI' mails.tasks:digest --as python --queue mail")]
+  {program} periodic add mails '0 8 * * MON-FRI' mails.tasks:digest --as python --queue mail
+  {program} periodic add books '@daily' --flow '{\"chain\": [{\"call\": \"my_crate::pages\", \"args\": [7]},
+    {\"step\": \"my_crate::print\"}], \"on_error\": {\"step\": \"my_crate::alert\"}}'")]
 pub(in crate::cli) struct PeriodicAdd {
     /// Its name: no other periodic task of the queue may have it
     pub(in crate::cli) name: String,
     /// When it is due
     pub(in crate::cli) cron: String,
     /// The path of the task that it calls
-    pub(in crate::cli) path: String,
+    #[arg(required_unless_present = "flow")]
+    pub(in crate::cli) path: Option<String>,
     /// The arguments of its calls in JSON, as for `enqueue`
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     pub(in crate::cli) arguments: Option<String>,
-    /// The queue of its calls; default: the task's own, or else `default`
+    /// The flow that it begins, in place of a call: JSON, or a file that has it
+    #[arg(long, value_name = "JSON|FILE", conflicts_with_all = ["path", "arguments", "retry", "timeout", "limits"])]
+    pub(in crate::cli) flow: Option<String>,
+    /// The queue of its calls; default: the task's own, or else `default`. Of a flow, also of steps whose tasks have none
     #[arg(long)]
     pub(in crate::cli) queue: Option<QueueName>,
     /// The time zone of the expression, such as Europe/Berlin; default: UTC

@@ -7,6 +7,7 @@ mod send;
 use std::sync::Arc;
 
 use self::options::Options;
+pub(super) use self::options::mode_of;
 use crate::broker::{Broker, Target};
 use crate::cli::Program;
 use crate::cli::args::{Enqueue, Language};
@@ -203,6 +204,32 @@ pub(super) fn message_of_ours(
         }
     };
     Ok(encode::annotated(path, &payload, &Meta { by_place, ..meta }, annotations))
+}
+
+/// Arguments of a call of ours.
+pub(super) enum Encoded {
+    ByPlace { payload: Vec<u8>, by_place: bool },
+    ByName(Vec<u8>),
+}
+
+/// The arguments of a part of a flow; with `takes`, behind the result of the part before it, whose type nobody knows yet.
+pub(super) fn payload_of(
+    path: &str,
+    task: Option<&'static Registration>,
+    given: Given,
+    takes: bool,
+) -> Result<Encoded, Failure> {
+    let given = if takes { given.with_first(path, task)? } else { given };
+    let (payload, by_place) = match (task, &given) {
+        (Some(task), given) if takes => {
+            given.check_count(task)?;
+            given.payload_for(task.params)?
+        }
+        (Some(task), given) => checked(task, given)?,
+        (None, Given::ByPlace(values)) => (payload(values)?, false),
+        (None, Given::ByName(values)) => return Ok(Encoded::ByName(keywords(values)?)),
+    };
+    Ok(Encoded::ByPlace { payload, by_place })
 }
 
 /// The message of a call of a Python or Go function.

@@ -1,6 +1,7 @@
 //! `periodic`: shows, defines, pauses, resumes, runs and removes periodic tasks.
 
 mod add;
+mod flow;
 mod show;
 
 use serde_json::json;

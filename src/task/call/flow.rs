@@ -19,7 +19,7 @@ const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl<R> Call<R> {
     /// The call that begins a flow with this payload, in this queue.
-    pub(in crate::task) fn of_flow(queue: Option<String>, payload: Result<Vec<u8>, EncodeError>) -> Self {
+    pub(crate) fn of_flow(queue: Option<String>, payload: Result<Vec<u8>, EncodeError>) -> Self {
         let kind = Kind::Native { task: TASK, payload: payload.map_err(Box::new), batch: None };
         Self::of(queue.map(QueueChoice::from).unwrap_or_default(), kind).keep(KEEP)
     }

@@ -48,6 +48,9 @@ impl Call {
         if overlap != Overlap::Allow && !ours {
             return Err(PeriodicError::Foreign { name: name() });
         }
+        if overlap == Overlap::Queue && call.is_flow() {
+            return Err(PeriodicError::Flow { name: name() });
+        }
         if overlap == Overlap::Skip {
             if call.options.as_ref().is_some_and(|options| options.unique.is_some()) {
                 return Err(PeriodicError::Unique { name: name() });

@@ -1,9 +1,10 @@
 """What becomes of the calls of a Python program? Follows JSON lines, and prints one for each.
 
 A line of kind rust is enqueued with the options of `RustTask`, and so is the `flow` of one of kind
-flow; one of kind items enqueues `items` of batches; one of kind limit sets the `policy` of a limit;
-that of another kind names the id of a call as its path. Then `cancel` cancels it, and `wait` waits
-so many seconds for its result.
+flow; one of kind periodic defines its `flow` with the options of `periodic`; one of kind items
+enqueues `items` of batches; one of kind limit sets the `policy` of a limit; that of another kind
+names the id of a call as its path. Then `cancel` cancels it, and `wait` waits so many seconds for
+its result.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ def follow(queue: Any, call: dict[str, Any], done: Callable[[Any], Any]) -> dict
     try:
         if call["kind"] == "limit":
             done(limits.set(queue._conn, call["path"], **call["policy"]))
+            return said
+        if call["kind"] == "periodic":
+            said["is_new"] = done(queue.periodic.add(task=flow(call["flow"]), **call["periodic"]))
             return said
         if call["kind"] == "items":
             items = [RustItem(**item) for item in call["items"]]

@@ -76,12 +76,7 @@ impl Options {
             return Ok(Some(Lock::of_order(key)));
         }
         let Some(unique) = self.unique else { return Ok(None) };
-        let mode = match unique {
-            Unique::UntilStarted => LockMode::UntilStarted,
-            Unique::UntilDone => LockMode::UntilDone,
-            Unique::For(_) => LockMode::Period,
-            Unique::Replace => LockMode::Replace,
-        };
+        let mode = mode_of(unique);
         match (&self.key, payload) {
             (Some(key), _) => Ok(Some(Lock::of_key(mode, task, key))),
             (None, Some(payload)) => Ok(Some(Lock::of_arguments(mode, task, payload))),
@@ -96,5 +91,15 @@ impl Options {
     pub(super) fn tracking(&self, id: Option<CallId>, lock: Option<Lock>) -> Option<Tracking> {
         let (id, keep_ms) = (id?, self.keep_ms()?);
         Some(Tracking { id, keep_ms: Some(keep_ms), lock })
+    }
+}
+
+/// The mode of the lock of such a call.
+pub(in crate::cli) fn mode_of(unique: Unique) -> LockMode {
+    match unique {
+        Unique::UntilStarted => LockMode::UntilStarted,
+        Unique::UntilDone => LockMode::UntilDone,
+        Unique::For(_) => LockMode::Period,
+        Unique::Replace => LockMode::Replace,
     }
 }

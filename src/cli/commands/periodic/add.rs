@@ -1,7 +1,8 @@
-//! `periodic add`: defines a periodic task, its arguments written in JSON.
+//! `periodic add`: defines a periodic task, its arguments or its flow written in JSON.
 
 use serde_json::json;
 
+use super::flow;
 use crate::cli::Program;
 use crate::cli::args::{Language, PeriodicAdd};
 use crate::cli::commands::enqueue::{add_limits, find, message_of_another, message_of_ours};
@@ -17,26 +18,20 @@ use crate::protocol::names::{QueueName, check_path};
 use crate::protocol::periodic::{Definition, Overlap, PeriodicError, overlap_key, overlap_limit};
 use crate::protocol::tracking::{Lock, LockMode};
 use crate::task::error::chain;
-use crate::task::{PeriodicEntry, Registration, Registry, RegistryError};
+use crate::task::{PeriodicEntry, Registry, RegistryError};
 
 pub(super) async fn run(program: &Program, args: &PeriodicAdd) -> Result<(), Failure> {
     let registry = match Registry::collect() {
         Err(RegistryError::Empty) => Registry::new(),
         registry => registry?,
     };
-    let task = match args.language {
-        None | Some(Language::Rust) => find(&registry, &args.path, args.language)?,
-        Some(Language::Python | Language::Go) => None,
+    let entry = match (&args.flow, &args.path) {
+        (Some(flow), _) => flow::entry(args, &registry, flow)?,
+        (None, path) => entry(args, &registry, path.as_deref().unwrap_or_default())?,
     };
-    let queue = match (&args.queue, task.and_then(|task| task.options.queue)) {
-        (Some(queue), _) => queue.clone(),
-        (None, Some(queue)) => QueueName::parse(queue)?,
-        (None, None) => QueueName::default(),
-    };
-    let entry = entry(args, task, queue)?;
     let (size, limit) = (entry.definition.len(), program.settings.config.client.max_message);
     if size > limit {
-        return Err(Error::TooLarge { task: args.path.clone(), size, limit }.into());
+        return Err(Error::TooLarge { task: args.name.clone(), size, limit }.into());
     }
     let inspector = inspector(program).await?;
     let is_new = inspector.define_entry(&entry, args.replace).await?;
@@ -56,20 +51,25 @@ pub(super) async fn run(program: &Program, args: &PeriodicAdd) -> Result<(), Fai
     output::print(&output::clean(&format!("defined {} in {}; next: {next}", args.name, entry.queue)))
 }
 
-/// The definition, checked.
-fn entry(
-    args: &PeriodicAdd,
-    task: Option<&'static Registration>,
-    queue: QueueName,
-) -> Result<PeriodicEntry, Failure> {
+/// The definition of a task that is called, checked.
+fn entry(args: &PeriodicAdd, registry: &Registry, path: &str) -> Result<PeriodicEntry, Failure> {
+    let task = match args.language {
+        None | Some(Language::Rust) => find(registry, path, args.language)?,
+        Some(Language::Python | Language::Go) => None,
+    };
+    let queue = match (&args.queue, task.and_then(|task| task.options.queue)) {
+        (Some(queue), _) => queue.clone(),
+        (None, Some(queue)) => QueueName::parse(queue)?,
+        (None, None) => QueueName::default(),
+    };
     let given = Given::parse(args.arguments.as_deref())?;
     let (overlap, missed) = (args.overlap.unwrap_or_default(), args.missed.unwrap_or_default());
     let of_task = task.map(|task| &task.options);
     let is_ours = matches!(args.language, None | Some(Language::Rust));
     let message = if is_ours {
-        check_path(&args.path).map_err(|error| Failure::usage(error.to_string()))?;
+        check_path(path).map_err(|error| Failure::usage(error.to_string()))?;
         let lock = (overlap == Overlap::Skip)
-            .then(|| Lock::of_key(LockMode::UntilDone, &args.path, &overlap_key(&args.name)));
+            .then(|| Lock::of_key(LockMode::UntilDone, path, &overlap_key(&args.name)));
         let keep = args.keep.or_else(|| of_task?.keep).map(meta::milliseconds);
         let timeout_ms = args.timeout.map(meta::milliseconds);
         let keep_ms = keep.or(lock.map(|_| 0));
@@ -79,7 +79,7 @@ fn entry(
             annotations.limits.push(overlap_limit(&queue, &args.name).map_err(Error::from)?);
         }
         add_limits(&mut annotations, &args.limits)?;
-        message_of_ours(&args.path, task, &given, meta, &annotations)?
+        message_of_ours(path, task, &given, meta, &annotations)?
     } else {
         if overlap != Overlap::Allow {
             return Err(refused(PeriodicError::Foreign { name: args.name.clone() }));
@@ -91,7 +91,7 @@ fn entry(
                  --keep, --expires and --limit",
             ));
         }
-        message_of_another(&args.path, args.language, args.retry, given)?
+        message_of_another(path, args.language, args.retry, given)?
     };
     let expires = args.expires.or_else(|| of_task?.expires);
     let definition = Definition {
@@ -105,6 +105,6 @@ fn entry(
 }
 
 /// What was given cannot be a periodic task.
-fn refused(error: PeriodicError) -> Failure {
+pub(super) fn refused(error: PeriodicError) -> Failure {
     Failure::usage(chain(&error))
 }
