@@ -10,7 +10,7 @@ use redis::Commands;
 
 use crate::support::process::Program;
 use crate::support::redis::Options;
-use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, open, ready};
+use crate::support::trial::{PATIENCE, QUEUE, Trial, WORKER, gated, open, ready};
 use crate::support::{skew, wait};
 
 #[path = "../programs/periodic.rs"]
@@ -144,6 +144,45 @@ fn ticks_are_enqueued_while_all_workers_are_busy() {
     open(&gate);
     trial.wait_runs(4);
     trial.stop(&mut worker);
+}
+
+/// More than two `promote`s read together, and more than several `tick`s make.
+#[test]
+fn all_of_1200_are_called_once_while_workers_are_busy() {
+    const COUNT: usize = 1_200;
+    let mut trial = Trial::new();
+    let gate = trial.gate("gate");
+    let words = ["--concurrency", "1", "--prefetch", "0"];
+    let mut workers = [trial.worker(&words), trial.worker(&words)];
+    trial.push(&["x", "y"].map(|n| gated(n, &gate)));
+    trial.wait_runs(2);
+    let (now, _): (u64, u64) = redis::cmd("TIME").query(&mut trial.redis).unwrap();
+    let (at, client) = (now + 8, Client::lazy(&trial.server.url()));
+    let cron = format!("{} {} {} * * *", at % 60, at / 60 % 60, at / 3600 % 24);
+    let tick = at * 1000;
+    let names: Vec<String> = (0..COUNT).map(|n| format!("many.{n}")).collect();
+    for name in &names {
+        client.define_periodic_blocking(Periodic::new(name, &cron, tasks::mark::call(name.clone()))).unwrap();
+    }
+    let due = |redis: &mut redis::Connection| redis.zcount::<_, _, _, usize>("q_due", tick, tick).unwrap();
+    assert_eq!(due(&mut trial.redis), COUNT, "expected all to be defined before they are due");
+    wait::until("all ticks to be made", PATIENCE, || due(&mut trial.redis) == 0);
+    assert_eq!(trial.left(), (COUNT as u64, 2), "expected each call to wait once");
+    for name in &names {
+        let entries = history(&mut trial, name);
+        let [TickEntry { tick_ms, made_ms, result, .. }] = &entries[..] else {
+            panic!("expected one tick of {name}: {entries:?}")
+        };
+        assert_eq!((*tick_ms, result), (Some(tick), &TickResult::Enqueued(Some(tick_id(name, tick)))));
+        assert!((tick..tick + 5_000).contains(made_ms), "expected {name} to be called in time: {entries:?}");
+    }
+    let day = tick + 24 * 60 * 60 * 1000;
+    assert_eq!(trial.redis.zcount::<_, _, _, usize>("q_due", day, day).unwrap(), COUNT);
+    open(&gate);
+    trial.wait_runs(COUNT + 4);
+    workers.iter_mut().for_each(|worker| drop(trial.stop(worker)));
+    let ran = trial.ledger.executions();
+    assert!(names.iter().all(|name| ran[name] == 1), "{ran:?}");
 }
 
 #[test]
