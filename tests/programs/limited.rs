@@ -74,6 +74,14 @@ pub(crate) async fn stamp(fails: bool, ctx: Context) -> Result<(), TaskError> {
     if fails && ctx.attempt() == 1 { Err(TaskError::retry("not yet")) } else { Ok(()) }
 }
 
+/// Notes when it began, and fails for good.
+#[delayed::task(name = "limited.stamp_and_die", queue = "q", limit = "rate", retry = 0)]
+pub(crate) async fn stamp_and_die() -> Result<(), TaskError> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    note(&now.as_millis().to_string());
+    Err(TaskError::fatal("no"))
+}
+
 /// Runs for a while, without a limit of its own.
 #[delayed::task(name = "limited.free_span", queue = "q")]
 pub(crate) async fn free_span(n: String, ms: u64) {
