@@ -54,6 +54,19 @@ fn split(numbers: Vec<u16>, ctx: Context) -> Vec<Result<(), String>> {
     numbers.into_iter().map(settle).collect()
 }
 
+/// The same without another attempt.
+#[delayed::task(name = "points:split_once", retry = 0, batch(max = 2, within = "1h"))]
+fn split_once(numbers: Vec<u16>) -> Vec<Result<(), String>> {
+    let settle = |n: u16| {
+        if n == 0 {
+            return Ok(());
+        }
+        effect(n);
+        Err("no".into())
+    };
+    numbers.into_iter().map(settle).collect()
+}
+
 /// Fails in its first attempt.
 #[delayed::task(name = "points:retried", retry = 1)]
 fn retried(n: u16, ctx: Context) -> Result<(), String> {

@@ -46,11 +46,14 @@ pub(crate) fn main(kind: &str) -> ExitCode {
             CLIENT.enqueue_blocking(mark("refused")).expect_err("nothing listens there");
             super::worker()
         }
-        "submits" => {
+        "submits" | "submits later" => {
             let client = Client::connect_blocking(&url()).expect("it connects");
             let variable = |name| std::env::var(name).expect("its queue and its number");
             let number = variable("NUMBER").parse().expect("a number");
-            let call = super::points::plain::call(number).queue(variable("QUEUE")).keep(KEEP);
+            let mut call = super::points::plain::call(number).queue(variable("QUEUE")).keep(KEEP);
+            if kind == "submits later" {
+                call = call.after(Duration::from_millis(100));
+            }
             ExitCode::from(u8::from(client.enqueue_blocking(call).is_err()))
         }
         "fills" => {

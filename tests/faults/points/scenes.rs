@@ -15,7 +15,7 @@ use super::table::Place;
 use crate::support::trial::PATIENCE;
 use crate::support::wait;
 
-pub(super) static REQUESTS: [Scene; 46] = [
+pub(super) static REQUESTS: [Scene; 50] = [
     Scene {
         row: "enqueue",
         who: Who::Producer,
@@ -353,7 +353,35 @@ pub(super) static REQUESTS: [Scene; 46] = [
         },
         ..USUAL
     },
+    Scene {
+        row: "submit: the call is scheduled",
+        who: Who::Producer,
+        script: "submit",
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            stage.push(&[call("points:note", stage.case.n + 1)]);
+            stage.start_producer("submits later");
+        },
+        ..USUAL
+    },
     Scene { row: "split", script: "split", task: "points:split", can_inherit: OURS, ..USUAL },
+    Scene {
+        row: "split: an item is retried later",
+        script: "split",
+        task: "points:split",
+        backoff: "fixed:100ms",
+        can_inherit: OURS,
+        ..USUAL
+    },
+    Scene {
+        row: "split: an item is buried",
+        script: "split",
+        task: "points:split_once",
+        can_inherit: OURS,
+        buries: |_| true,
+        ..USUAL
+    },
     Scene {
         row: "promote of a batch",
         who: Who::Sweeper,
@@ -437,7 +465,6 @@ pub(super) static REQUESTS: [Scene; 46] = [
         row: "renew",
         script: "renew",
         task: "points:held",
-        by_mode: false,
         can_inherit: OURS,
         play: |stage| {
             limit(stage, &[("concurrency", 1)]);
@@ -510,6 +537,18 @@ pub(super) static REQUESTS: [Scene; 46] = [
         play: |stage| {
             leave_due(stage);
             stage.start(&["periodic", "remove", "nightly", "--queue", &stage.case.queue()]);
+        },
+        ..USUAL
+    },
+    Scene {
+        row: "define: a task is paused",
+        who: Who::Operator,
+        script: "define",
+        by_mode: false,
+        can_inherit: OURS,
+        play: |stage| {
+            leave_due(stage);
+            stage.start(&["periodic", "pause", "nightly", "--queue", &stage.case.queue()]);
         },
         ..USUAL
     },

@@ -205,6 +205,10 @@ impl Site {
             if matches!(case.scene.script, "define" | "tick") && case.expected() > 0 {
                 expected.extend(["_due", "_periodic", ":p:nightly"].map(|end| format!("{queue}{end}")));
             }
+            // A pause leaves the definition.
+            if case.scene.row == "define: a task is paused" {
+                expected.insert(format!("{queue}_periodic"));
+            }
             // The stream stays when its last letter goes.
             if case.ends_dead() || matches!(case.scene.script, "revive" | "delete") {
                 expected.insert(format!("{queue}_dead"));
