@@ -79,8 +79,8 @@ pub(crate) const PARKED: &str = "q_parked";
 pub(crate) const OUTBOX: &str = "q_outbox";
 pub(crate) const FLOWS: &str = "q_flows";
 /// A flow, and its key.
-const FLOW_ID: &[u8; 16] = &[9; 16];
-const FLOW: &str = "q:f:09090909090909090909090909090909";
+pub(crate) const FLOW_ID: &[u8; 16] = &[9; 16];
+pub(crate) const FLOW: &str = "q:f:09090909090909090909090909090909";
 const WORKER_ID: &str = "abcdefghijklmn27";
 const WORKER: &str = "q:abcdefghijklmn27";
 const ORDERS: &str = "q:abcdefghijklmn27:kill";
