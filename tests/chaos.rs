@@ -27,6 +27,8 @@ mod strikes;
 mod support;
 #[path = "chaos/times.rs"]
 mod times;
+#[path = "chaos/varied.rs"]
+mod varied;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -98,7 +100,11 @@ fn run(faults: &mut Faults) -> (Count, Duration) {
 
     let producers = Producers::start(&fleet);
     faults.run(&mut fleet);
-    sent.extend(producers.end());
+    sent.extend(producers.end(&fleet));
+    let queues = [fleet::OURS, fleet::SMALL, fleet::MIXED];
+    let left =
+        queues.map(|queue| support::redis::snapshot(&mut fleet.server.connection(), queue).waiting.len());
+    println!("waiting at the end of the faults in {queues:?}: {left:?}");
     let began = std::time::Instant::now();
     faults.end_of_go(&mut fleet);
     let mut left: Vec<String> = wait_settled(&fleet).err().into_iter().collect();
@@ -122,16 +128,19 @@ fn wait_settled(fleet: &Fleet) -> Result<(), String> {
     let mut redis = fleet.server.connection();
     wait::or_last(PATIENCE, || {
         // At one instant: the end of a step is in the outbox before the next one waits.
-        let key = |suffix: &str| format!("{}{suffix}", fleet::OURS);
-        let mut pipe = redis::pipe();
-        pipe.atomic().llen(key("")).hlen(key("_processing")).zcard(key("_due")).hlen(key("_outbox"));
-        let ours: Vec<u64> = pipe.query(&mut redis).unwrap();
-        if ours != [0; 4] {
-            return Err(format!(
-                "not at rest after {PATIENCE:?}: {ours:?} in the queue, the timetable and the outbox"
-            ));
+        for queue in [fleet::OURS, fleet::SMALL] {
+            let key = |suffix: &str| format!("{queue}{suffix}");
+            let mut pipe = redis::pipe();
+            pipe.atomic().llen(key("")).hlen(key("_processing")).zcard(key("_due")).hlen(key("_outbox"));
+            let left: Vec<u64> = pipe.query(&mut redis).unwrap();
+            if left != [0; 4] {
+                return Err(format!(
+                    "not at rest after {PATIENCE:?}: {left:?} in {queue}, its timetable and its outbox"
+                ));
+            }
         }
-        let keys = [fleet::OURS, fleet::MIXED].map(|queue| support::redis::snapshot(&mut redis, queue));
+        let keys = [fleet::OURS, fleet::SMALL, fleet::MIXED]
+            .map(|queue| support::redis::snapshot(&mut redis, queue));
         let rest = keys.iter().all(|it| {
             it.waiting.is_empty() && it.processing.is_empty() && it.later.is_empty() && it.tokens == 0
         });

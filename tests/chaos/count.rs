@@ -5,16 +5,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use redis::Commands;
 
 use super::faults::Faults;
-use super::fleet::{Fleet, MIXED, OURS};
+use super::fleet::{Fleet, MIXED, OURS, SMALL};
 use super::plan::Kind;
 use super::producers::{MOST, Sent};
 use super::spans::{Dues, Span, beyond, early, out_of_order, overlapping};
+use super::varied::{letters, wrong_letters};
 
 /// How often each call was begun and ended, and by whom.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     begun: HashMap<u64, Vec<String>>,
     ended: HashSet<u64>,
+    /// Why calls were buried.
+    letters: HashMap<u64, Vec<String>>,
     pub(crate) spans: Vec<Span>,
     /// Runs by the kind of worker.
     shares: BTreeMap<String, u64>,
@@ -23,7 +26,7 @@ pub(crate) struct Runs {
 impl Runs {
     /// Reads all ledgers: a run leaves its number, or one line at its begin and one at its end.
     pub(crate) fn read(fleet: &Fleet) -> Self {
-        let mut runs = Self::default();
+        let mut runs = Self { letters: letters(fleet), ..Self::default() };
         for entry in std::fs::read_dir(fleet.server.directory()).expect("it is there") {
             let path = entry.expect("it can be read").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -77,7 +80,8 @@ impl Count {
         };
         let (acknowledged, uncertain) = (all(|sent| &sent.acknowledged), all(|sent| &sent.uncertain));
         let refused = all(|sent| &sent.refused);
-        let lost: Vec<u64> = acknowledged.iter().copied().filter(|n| !runs.ended.contains(n)).collect();
+        let is_done = |n: &u64| runs.ended.contains(n) || runs.letters.contains_key(n);
+        let lost: Vec<u64> = acknowledged.iter().copied().filter(|n| !is_done(n)).collect();
         let strange: Vec<u64> = runs
             .begun
             .keys()
@@ -110,6 +114,7 @@ impl Count {
         let (early, overlapping) = (early(&runs.spans, dues), overlapping(&runs.spans, keys, was_hit));
         let is_limited = |n| sent.iter().any(|(_, sent)| sent.limited.contains(&n));
         let beyond = beyond(&runs.spans, MOST as usize, is_limited, was_hit);
+        let buried = wrong_letters(&runs.letters, sent, &runs.ended, was_hit);
         let out_of_order = out_of_order(&runs.spans, order, |n| acknowledged.contains(&n));
         let row_of = |found: &[String]| found.len().to_string();
         let rows = [
@@ -117,17 +122,21 @@ impl Count {
             ("unique or ordered, run beside each other", row_of(&overlapping)),
             ("limited, run beyond the limit", row_of(&beyond)),
             ("ordered, run out of their order", row_of(&out_of_order)),
+            ("buried as they should not be", row_of(&buried)),
         ];
         let all_of =
             |pick: fn(&Sent) -> usize| sent.iter().map(|(_, sent)| pick(sent)).sum::<usize>().to_string();
         let (limited, ordered) = (all_of(|sent| sent.limited.len()), all_of(|sent| sent.orders.len()));
-        mistakes.extend(early.into_iter().chain(overlapping).chain(beyond).chain(out_of_order));
+        mistakes.extend(early.into_iter().chain(overlapping).chain(beyond).chain(out_of_order).chain(buried));
+        let reasons =
+            |reason: &str| runs.letters.values().filter(|of| of.iter().any(|of| of == reason)).count();
+        let (overflown, failed) = (reasons("overflow"), reasons("failed"));
         let out_of_place = left.len() + strange.len();
         mistakes.extend(left);
         let row = |name: &str, value: String| (name.to_owned(), value);
         let sum =
             |pick: fn(&Sent) -> usize| sent.iter().map(|(_, sent)| pick(sent)).sum::<usize>().to_string();
-        let [early, beside, beyond, out_of_order] = rows.map(|(name, value)| row(name, value));
+        let [early, beside, beyond, out_of_order, buried] = rows.map(|(name, value)| row(name, value));
         let table = vec![
             row("acknowledged", format!("{} ({who})", acknowledged.len())),
             row("not acknowledged", format!("{}, of which {ran} ran", uncertain.len() + refused.len())),
@@ -140,10 +149,20 @@ impl Count {
             row("cancelled while they waited", sum(|sent| sent.dropped)),
             row("limited, and ordered", format!("{limited}, and {ordered}")),
             row("flows of four steps", sum(|sent| sent.flows.len())),
+            row("ticks, each of which made one call", sum(|sent| sent.ticks)),
+            row("sent to the head of the queue", sum(|sent| sent.front)),
+            row("failed and snoozed before they ran", sum(|sent| sent.tried)),
+            row("took the place of another call", sum(|sent| sent.replaced)),
+            row(
+                "refused by the full queue, and buried for others",
+                format!("{}, and {overflown}", all_of(|sent| sent.full)),
+            ),
+            row("failed for good, and were buried", failed.to_string()),
             early,
             beside,
             beyond,
             out_of_order,
+            buried,
             row("could not start, because Redis could not be reached", faults.could_not_start.to_string()),
             row("out of place", out_of_place.to_string()),
             row("longest response time of Redis", format!("{:.0?}", faults.slowest)),
@@ -241,17 +260,21 @@ pub(crate) fn stray_keys(fleet: &Fleet) -> Vec<String> {
     {
         let expires = redis.pttl::<_, i64>(&key).expect("Redis is there") != -1;
         let foreign = key.len() <= 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let expires = expires && (foreign || key.starts_with(MIXED) || key.starts_with(OURS));
-        let lists = [MIXED, OURS].iter().any(|queue| {
+        let expires = expires && (foreign || [MIXED, OURS, SMALL].iter().any(|queue| key.starts_with(queue)));
+        let lists = [MIXED, OURS, SMALL].iter().any(|queue| {
             [*queue, &format!("{queue}_noti"), &format!("{queue}_processing"), &format!("{queue}_dead")]
                 .contains(&key.as_str())
-        });
+        }) && key != format!("{SMALL}_dead");
         // A holder whose lease has ended is dropped by the next call that asks.
         let of_limit =
             [":policy", ":state", ":holders"].iter().any(|end| key == format!("{{delayed:few}}{end}"));
-        let stays =
-            key == "delayed_queues" || key == "delayed_limits" || key.ends_with("_workers") || of_limit;
-        if lists || !(expires || stays) || key == format!("{OURS}_deaths") {
+        let stays = key == format!("{SMALL}_dead")
+            || key == "delayed_queues"
+            || key == "delayed_limits"
+            || key.ends_with("_workers")
+            || of_limit;
+        if lists || !(expires || stays) || [OURS, SMALL].iter().any(|queue| key == format!("{queue}_deaths"))
+        {
             stray.push(format!("left in Redis: {key}"));
         }
     }

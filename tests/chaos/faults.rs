@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use delayed::CallId;
 use delayed::testing::{Mode, Trap};
 use nix::sys::signal::Signal;
 use redis::Commands;
 use rmpv::Value;
 
 use super::ends::{End, Ended};
-use super::fleet::{Fleet, LEASE, MIXED, OURS, Owner};
+use super::fleet::{Fleet, LEASE, MIXED, OURS, Owner, SMALL};
 use super::members::Role;
 use super::plan::{Fault, Kind};
 use super::strikes::Strike;
@@ -271,7 +272,7 @@ impl Faults {
     fn look_at_fields(&mut self, fleet: &Fleet) {
         let began = Instant::now();
         let mut redis = fleet.server.connection();
-        for queue in [OURS, MIXED] {
+        for queue in [OURS, SMALL, MIXED] {
             let fields: BTreeMap<String, Vec<u8>> =
                 redis.hgetall(format!("{queue}_processing")).expect("Redis is there");
             for (field, message) in fields {
@@ -337,12 +338,18 @@ impl Faults {
     }
 }
 
-/// Which calls a message is: its first argument is a number, or a text that is one; of a batch, each item is. None for a flow,
-/// whose steps have numbers.
-fn numbers(message: &[u8]) -> Vec<u64> {
+/// Which calls a message is: its first argument is a number, or a text that is one; of a batch, each item is; of a tick, its id.
+/// None for a flow, whose steps have numbers.
+pub(crate) fn numbers(message: &[u8]) -> Vec<u64> {
     let value = rmpv::decode::read_value(&mut &*message).expect("a message is an array");
     if value[0].as_str() == Some("delayed.flow") {
         return Vec::new();
+    }
+    if value[0].as_str() == Some("trial.tick") {
+        let mut options = value[2].as_map().expect("a tick has an id").iter();
+        let id = options.find(|(key, _)| key.as_str() == Some("i")).and_then(|(_, id)| id.as_slice());
+        let id = id.and_then(|id| id.try_into().ok()).expect("an id has 16 bytes");
+        return vec![super::varied::number(CallId::from_bytes(id))];
     }
     let payload = value[1].as_slice().expect("it has a payload");
     let argument = rmpv::decode::read_value(&mut &*payload).expect("the payload is MessagePack");

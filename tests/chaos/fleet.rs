@@ -18,6 +18,8 @@ use crate::support::{go, python, root, skew, wait};
 pub(crate) const MIXED: &str = "mixed";
 /// The queue that Rust workers alone serve.
 pub(crate) const OURS: &str = "ours";
+/// A queue with a bound, which few workers serve, so that it is full at times.
+pub(crate) const SMALL: &str = "small";
 /// What all three languages can run: Python spreads the bytes of the payload over its parameters.
 pub(crate) const PATH: &str = "demo_tasks:record_bytes";
 /// Of a Rust worker.
@@ -128,6 +130,9 @@ impl Fleet {
         if let Role::Rust(isolation) = member.role {
             let threads = if isolation == "inline" { "8" } else { "4" };
             command.args(["worker", "--queue", &format!("{OURS}=2"), "--queue", &format!("{MIXED}=1")]);
+            if isolation == "fork" {
+                command.args(["--queue", &format!("{SMALL}=1")]);
+            }
             command.args(["--isolation", isolation, "--concurrency", threads]);
             // Some claim ahead whatever they see.
             command.args((isolation == "prefork").then_some("--prefetch=8"));

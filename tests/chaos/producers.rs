@@ -14,20 +14,21 @@ use tokio::runtime::Runtime;
 
 use super::fleet::{Fleet, MIXED, OURS, PATH, TIMEOUT};
 use super::members::Role;
+use super::varied::{Ticks, varied};
 use crate::support::trial::PATIENCE;
 use crate::support::wait;
 
 /// Between two calls of a producer.
-const REST: Duration = Duration::from_millis(20);
+pub(crate) const REST: Duration = Duration::from_millis(20);
 /// Calls before the first fault, several for each slot of the fleet, and how long each takes in milliseconds.
 const WARM: u64 = 300;
 const WARM_LENGTH: u64 = 100;
 /// Numbers of calls that one producer has for itself.
 const SHARE: u64 = 10_000_000;
 /// For how long the record of a call is kept: longer than the chaos lasts.
-const KEEP: Duration = Duration::from_secs(86_400);
+pub(crate) const KEEP: Duration = Duration::from_secs(86_400);
 /// When a scheduled call is due, and one that is cancelled before.
-const SOON: Duration = Duration::from_millis(200);
+pub(crate) const SOON: Duration = Duration::from_millis(200);
 const LATER: Duration = Duration::from_secs(2);
 /// The limit of some calls, and how many of them run at a time.
 const LIMIT: &str = "few";
@@ -60,15 +61,27 @@ pub(crate) struct Sent {
     pub(crate) dropped: usize,
     /// Flows that were acknowledged: their records are to say in the end that they succeeded.
     pub(crate) flows: Vec<CallId>,
+    /// Calls of the small queue, which may be buried when it is full, and those that are to be buried.
+    pub(crate) small: HashSet<u64>,
+    pub(crate) dying: HashSet<u64>,
+    /// How many went to the head of the queue, failed before they ran, took the place of others, were refused by the full queue,
+    /// and were made by ticks.
+    pub(crate) front: usize,
+    pub(crate) tried: usize,
+    pub(crate) replaced: usize,
+    pub(crate) full: usize,
+    pub(crate) ticks: usize,
 }
 
 pub(crate) struct Producers {
     stop: Arc<AtomicBool>,
     threads: Vec<(&'static str, JoinHandle<Sent>)>,
+    ticks: Ticks,
 }
 
 impl Producers {
-    /// One for each language and queue, one of flows, and one of items for batches.
+    /// One for each language and queue, one of flows, one of items for batches, and one of calls with other options. And periodic
+    /// tasks.
     pub(crate) fn start(fleet: &Fleet) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
@@ -84,6 +97,8 @@ impl Producers {
         threads.push(("Rust", std::thread::spawn(move || flows(&client, 7 * SHARE, &halt))));
         let (client, halt) = (connect(), Arc::clone(&stop));
         threads.push(("Rust", std::thread::spawn(move || items(&client, 8 * SHARE, &halt))));
+        let (client, halt) = (connect(), Arc::clone(&stop));
+        threads.push(("Rust", std::thread::spawn(move || varied(&client, 9 * SHARE, &halt))));
         for (queue, base) in [(OURS, 1), (MIXED, 4)] {
             let numbers = |place: u64| (base + place) * SHARE;
             let client = connect();
@@ -94,15 +109,16 @@ impl Producers {
                 threads.push((name, std::thread::spawn(move || foreign(command, role, queue, first, &halt))));
             }
         }
-        Self { stop, threads }
+        Self { stop, threads, ticks: Ticks::begin(fleet) }
     }
 
     /// Lets them end, and gives what each language sent.
-    pub(crate) fn end(self) -> Vec<(&'static str, Sent)> {
+    pub(crate) fn end(self, fleet: &Fleet) -> Vec<(&'static str, Sent)> {
         self.stop.store(true, Ordering::Relaxed);
         let end =
             |(name, thread): (_, JoinHandle<Sent>)| (name, thread.join().expect("a producer that is well"));
-        self.threads.into_iter().map(end).collect()
+        let ticks = self.ticks.end(fleet);
+        self.threads.into_iter().map(end).chain([("ticks", ticks)]).collect()
     }
 }
 
@@ -122,13 +138,13 @@ pub(crate) fn warm_up(fleet: &Fleet) -> Sent {
 }
 
 /// How long the run of a call takes, in milliseconds.
-fn length(n: u64) -> u64 {
+pub(crate) fn length(n: u64) -> u64 {
     n % 401
 }
 
 /// Stands for the task of the workers: only messages of ours have options.
 #[delayed::task(name = "trial.span")]
-async fn span(_n: String, _ms: u64) {}
+pub(crate) async fn span(_n: String, _ms: u64) {}
 
 /// Stands for the task of the workers that runs in batches.
 #[delayed::task(name = "trial.collect", batch(max = 5, within = "300ms"))]

@@ -122,13 +122,47 @@ async fn collect(items: Vec<u64>, ctx: Context) -> Vec<Result<(), String>> {
     items.iter().map(|n| if fails(n) { Err("not yet".into()) } else { Ok(()) }).collect()
 }
 
+/// Fails in its first attempt, snoozes until that moment, in milliseconds as below, and then leaves what `trial.span` does.
+#[delayed::task(name = "trial.tried")]
+async fn tried(n: String, until: u64, ctx: Context) -> Result<(), TaskError> {
+    if ctx.attempt() == 1 {
+        return Err(TaskError::retry("not yet"));
+    }
+    if now_ms() < until {
+        return Err(TaskError::snooze(Duration::from_millis(50)));
+    }
+    note(&format!("+{n}{}", moment()));
+    note(&format!("-{n}{}", moment()));
+    Ok(())
+}
+
+/// Fails, and leaves nothing.
+#[delayed::task(name = "trial.dies")]
+async fn dies(n: String) -> Result<(), String> {
+    Err(format!("{n} fails"))
+}
+
+/// As `trial.span`, with the first half of the id of its call as its number.
+#[delayed::task(name = "trial.tick")]
+async fn tick(ms: u64, ctx: Context) {
+    let id = ctx.id().expect("the call of a tick has an id");
+    let n = u64::from_be_bytes(*id.as_bytes().split_first_chunk().expect("it has 16 bytes").0);
+    note(&format!("+{n}{}", moment()));
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+    note(&format!("-{n}{}", moment()));
+}
+
+fn now_ms() -> u64 {
+    let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock of the machine"));
+    now.as_millis() as u64
+}
+
 /// Milliseconds of the clock that is the same for all processes, whatever they take the time to be.
 fn moment() -> String {
     if std::env::var_os("TIMES").is_none() {
         return String::new();
     }
-    let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock of the machine"));
-    format!("@{}", now.as_millis())
+    format!("@{}", now_ms())
 }
 
 #[delayed::task(name = "trial.span_blocking")]
