@@ -32,7 +32,9 @@ pub(super) use self::operate::{
     Queues, QueuesVerb, Tasks, TasksVerb, Workers,
 };
 pub(super) use self::periodic::{Periodic, PeriodicAdd, PeriodicName};
-pub(super) use self::serve::{Dev, Enqueue, JsonLog, Language, Sweeper, SweeperFlags, Worker, WorkerFlags};
+#[cfg(any(feature = "gateway", feature = "metrics"))]
+pub(super) use self::serve::JsonLog;
+pub(super) use self::serve::{Dev, Enqueue, Language, Sweeper, SweeperFlags, Worker, WorkerFlags};
 use crate::cli::exit::CODES;
 use crate::cli::settings::default_of;
 

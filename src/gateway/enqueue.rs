@@ -120,37 +120,33 @@ async fn accept(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Answ
     }
     // Held until the calls are in Redis.
     let Ok(_places) = shared.calls.try_acquire_many(count as u32) else { return Err(busy()) };
-    if let Some(key) = &key {
+    let (values, is_one) = match value {
+        Value::Array(values) => (values, false),
+        value => (vec![value], true),
+    };
+    let prepare = |(index, value)| {
+        let key = key.as_ref().map(|key| (key, index));
+        prepare(shared, &sender, headers, value, key)
+    };
+    let calls: Vec<Result<Call, Problem>> = values.into_iter().enumerate().map(prepare).collect();
+    // A request of which nothing can be done may be corrected, and sent again with its key.
+    if let Some(key) = &key
+        && calls.iter().any(Result::is_ok)
+    {
         key.take(shared).await?;
     }
-    match value {
-        Value::Array(values) => {
-            let all = values.into_iter().enumerate().map(|(index, value)| {
-                let key = key.as_ref().map(|key| (key, index));
-                enqueue_one(shared, &sender, headers, value, key)
-            });
-            let outcomes = join_all(all).await.into_iter().map(|outcome| match outcome {
-                Ok(accepted) => Outcome::Accepted(accepted),
-                Err(problem) => Outcome::Refused(problem),
-            });
+    let mut sent = calls.into_iter().map(|call| send(shared, call, key.is_some()));
+    match sent.next() {
+        Some(only) if is_one => only.await.map(Answer::One),
+        first => {
+            let outcomes =
+                join_all(first.into_iter().chain(sent)).await.into_iter().map(|outcome| match outcome {
+                    Ok(accepted) => Outcome::Accepted(accepted),
+                    Err(problem) => Outcome::Refused(problem),
+                });
             Ok(Answer::Many(outcomes.collect()))
         }
-        value => {
-            let key = key.as_ref().map(|key| (key, 0));
-            enqueue_one(shared, &sender, headers, value, key).await.map(Answer::One)
-        }
     }
-}
-
-async fn enqueue_one(
-    shared: &Shared,
-    sender: &Sender,
-    headers: &HeaderMap,
-    value: Value,
-    key: Option<(&Key, usize)>,
-) -> Result<Accepted, Problem> {
-    let call = prepare(shared, sender, headers, value, key)?;
-    send(shared, call, key.is_some()).await
 }
 
 /// The call of a description, checked.
@@ -196,8 +192,9 @@ fn prepare(
     })
 }
 
-/// Enqueues a call. `once`: a call with this id is the same call.
-async fn send(shared: &Shared, call: Call, once: bool) -> Result<Accepted, Problem> {
+/// Enqueues a call, if it can be made. `once`: a call with this id is the same call.
+async fn send(shared: &Shared, call: Result<Call, Problem>, once: bool) -> Result<Accepted, Problem> {
+    let call = call?;
     let own_id = call.call_id();
     let handle = match shared.client.enqueue(call).await {
         // Of an earlier request with the same key.

@@ -22,6 +22,10 @@ pub(crate) use self::shared::Bounds;
 #[cfg(not(feature = "cli"))]
 use self::shared::Bounds;
 use self::shared::Shared;
+#[cfg(feature = "cli")]
+pub(crate) use self::tokens::OpenTo;
+#[cfg(not(feature = "cli"))]
+use self::tokens::OpenTo;
 pub use self::tokens::TokenStatus;
 use self::tokens::Tokens;
 use crate::client::Client;
@@ -61,7 +65,7 @@ pub struct GatewayBuilder {
     client: Option<Client>,
     registry: Registry,
     accepts_unknown: bool,
-    needs_token: bool,
+    open: OpenTo,
     bounds: Bounds,
 }
 
@@ -78,7 +82,7 @@ impl Gateway {
             client: None,
             registry: Registry::new(),
             accepts_unknown: false,
-            needs_token: true,
+            open: OpenTo::Nobody,
             bounds: Bounds::default(),
         }
     }
@@ -117,9 +121,10 @@ impl GatewayBuilder {
     }
 
     /// Whether requests need a token even if there is none yet; default: yes. Once a token was
-    /// [created](crate::Inspector::create_token), they always do.
+    /// [created](crate::Inspector::create_token), they always do. Without tokens, the application around the gateway decides who may use
+    /// it.
     pub fn need_token(self, needs: bool) -> Self {
-        Self { needs_token: needs, ..self }
+        Self { open: if needs { OpenTo::Nobody } else { OpenTo::All }, ..self }
     }
 
     /// The largest body, in bytes; default: 1 MiB.
@@ -147,6 +152,11 @@ impl GatewayBuilder {
     }
 
     #[cfg(feature = "cli")]
+    pub(crate) fn open(self, open: OpenTo) -> Self {
+        Self { open, ..self }
+    }
+
+    #[cfg(feature = "cli")]
     pub(crate) fn bounds(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
     }
@@ -154,10 +164,9 @@ impl GatewayBuilder {
     /// The gateway. It connects to Redis at its first request.
     #[must_use]
     pub fn build(self) -> Gateway {
-        let Self { config, client, registry, accepts_unknown, needs_token, bounds } = self;
+        let Self { config, client, registry, accepts_unknown, open, bounds } = self;
         let client = client.unwrap_or_else(|| Client::lazy_with_config(&config));
-        let shared =
-            Shared::new(config, client, registry, accepts_unknown, Tokens::new(!needs_token), bounds);
+        let shared = Shared::new(config, client, registry, accepts_unknown, Tokens::new(open), bounds);
         Gateway { shared: Arc::new(shared) }
     }
 }

@@ -1,10 +1,11 @@
 //! Checks who sends a request, and what they may do: tokens with scopes, of which Redis keeps digests alone.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -62,11 +63,21 @@ pub(super) struct Sender {
     scope: Arc<Scope>,
 }
 
+/// Who may send requests while there is no token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OpenTo {
+    /// Nobody.
+    Nobody,
+    /// The programs of this machine, and no web page that is open on it.
+    ThisMachine,
+    /// Everybody: the application around the gateway decides.
+    All,
+}
+
 /// The tokens, as they were a moment ago.
 #[derive(Debug)]
 pub(super) struct Tokens {
-    /// Whether requests need no token while there is none.
-    is_open: bool,
+    open: OpenTo,
     known: RwLock<Option<(Instant, Arc<Known>)>>,
 }
 
@@ -106,15 +117,18 @@ impl Sender {
 }
 
 impl Tokens {
-    pub(super) fn new(is_open: bool) -> Self {
-        Self { is_open, known: RwLock::default() }
+    pub(super) fn new(open: OpenTo) -> Self {
+        Self { open, known: RwLock::default() }
     }
 
     /// Who has sent a request with these headers.
     pub(super) async fn sender(&self, broker: &Broker, headers: &HeaderMap) -> Result<Sender, Problem> {
         let unauthorized = |detail: &str| Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
         let known = self.known(broker).await?;
-        if known.is_empty() && self.is_open {
+        if known.is_empty() && self.open != OpenTo::Nobody {
+            if self.open == OpenTo::ThisMachine {
+                check_local(headers)?;
+            }
             return Ok(Sender { name: None, scope: Arc::default() });
         }
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -149,6 +163,21 @@ impl Tokens {
         *place = Some((Instant::now(), Arc::clone(&known)));
         Ok(known)
     }
+}
+
+/// Refuses requests that a web page has its browser send: of another origin, or under a name that was made to mean this machine.
+fn check_local(headers: &HeaderMap) -> Result<(), Problem> {
+    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let is_local = |host: &str| {
+        let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+        let name = name.map_or(host, |(name, _)| name).trim_start_matches('[').trim_end_matches(']');
+        name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+    };
+    if headers.contains_key(header::ORIGIN) || !text(header::HOST).is_none_or(is_local) {
+        let detail = "a web page cannot use the gateway without a token: `gateway token create` makes one";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail));
+    }
+    Ok(())
 }
 
 /// SHA-256 in hexadecimal. A token is random, so that its digest needs no salt and no work.
@@ -212,6 +241,24 @@ impl Inspector {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn web_pages_are_told_from_programs_of_this_machine() {
+        let headers = |pairs: &[(&'static str, &'static str)]| {
+            let pairs = pairs.iter().map(|(name, value)| {
+                (header::HeaderName::from_static(name), HeaderValue::from_static(value))
+            });
+            pairs.collect::<HeaderMap>()
+        };
+        for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080"] {
+            assert!(check_local(&headers(&[("host", host)])).is_ok(), "{host}");
+        }
+        assert!(check_local(&headers(&[])).is_ok());
+        for host in ["evil.example", "evil.example:8080", "localhost.evil.example", ""] {
+            assert!(check_local(&headers(&[("host", host)])).is_err(), "{host}");
+        }
+        assert!(check_local(&headers(&[("host", "localhost"), ("origin", "null")])).is_err());
+    }
 
     #[test]
     fn patterns_are_names_or_beginnings_of_names() {

@@ -97,7 +97,7 @@ fn body_of_the_limit_is_accepted_and_one_byte_more_is_not() {
     // Without a length that could be looked at before.
     let chunked = |size: usize| {
         let mut connection = Connection::open(site.address);
-        let head = "POST /v1/calls HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+        let head = "POST /v1/calls HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n";
         let chunk = [format!("{size:x}\r\n").as_bytes(), &body(size), b"\r\n0\r\n\r\n"].concat();
         connection.write(&[head.as_bytes(), &chunk].concat()).unwrap();
         connection.read().unwrap()
@@ -114,7 +114,8 @@ fn bodies_that_end_early_or_lie_make_no_call() {
     let site = Site::new(&[]);
     let body = json!({"task": "trial.mark", "args": ["x"], "queue": "q"}).to_string();
     let mut early = TcpStream::connect(site.address).unwrap();
-    let head = format!("POST /v1/calls HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len() + 1);
+    let head =
+        format!("POST /v1/calls HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len() + 1);
     std::io::Write::write_all(&mut early, [head.as_bytes(), body.as_bytes()].concat().as_slice()).unwrap();
     early.shutdown(std::net::Shutdown::Write).unwrap();
     let mut answer = String::new();
@@ -122,11 +123,12 @@ fn bodies_that_end_early_or_lie_make_no_call() {
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     // What is behind a body that is longer than it says is another request, and none.
     let mut late = Connection::open(site.address);
-    let head = format!("POST /v1/calls HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len() - 1);
+    let head =
+        format!("POST /v1/calls HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len() - 1);
     late.write(&[head.as_bytes(), body.as_bytes()].concat()).unwrap();
     late.read().unwrap().expect(400);
     let mut lies = Connection::open(site.address);
-    lies.write(b"POST /v1/calls HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999\r\n\r\n").unwrap();
+    lies.write(b"POST /v1/calls HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n").unwrap();
     lies.read().unwrap().expect(413);
     let mut redis = site.trial.server.connection();
     let keys: Vec<String> = redis::cmd("KEYS").arg("q*").query(&mut redis).unwrap();
@@ -140,7 +142,9 @@ fn silent_connections_keep_nobody_waiting() {
     let half: Vec<_> = (0..50)
         .map(|_| {
             let mut connection = Connection::open(site.address);
-            connection.write(b"POST /v1/calls HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{").unwrap();
+            connection
+                .write(b"POST /v1/calls HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{")
+                .unwrap();
             connection
         })
         .collect();

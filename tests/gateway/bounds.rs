@@ -36,7 +36,8 @@ fn calls_beyond_what_is_held_are_refused_and_the_others_arrive() {
     site.trial.server.pause();
     let send = |n: usize| {
         let (mut connection, body) = (Connection::open(site.address), mark(n));
-        let head = format!("POST /v1/calls HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+        let head =
+            format!("POST /v1/calls HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
         connection.write(&[head.as_bytes(), &body].concat()).unwrap();
         connection
     };
@@ -158,7 +159,7 @@ fn waiters_are_answered_when_the_gateway_stops() {
     let accepted = site.post(&json!({"task": "followed.charge", "args": [7]})).expect(202).json();
     let id = accepted["id"].as_str().unwrap();
     let mut waiter = Connection::open(site.address);
-    let request = format!("GET /v1/calls/{id}/result?wait=50s HTTP/1.1\r\nhost: x\r\n\r\n");
+    let request = format!("GET /v1/calls/{id}/result?wait=50s HTTP/1.1\r\nhost: localhost\r\n\r\n");
     waiter.write(request.as_bytes()).unwrap();
     let mut redis = site.trial.server.connection();
     wait::until("it to wait", PATIENCE, || {

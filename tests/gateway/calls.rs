@@ -120,7 +120,9 @@ fn events_tell_progress_log_and_result() {
     let accepted = site.post(&json!({"task": "followed.steps", "args": [gate]})).expect(202).json();
     let id = accepted["id"].as_str().unwrap();
     let mut stream = Connection::open(site.address);
-    stream.write(format!("GET /v1/calls/{id}/events HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes()).unwrap();
+    stream
+        .write(format!("GET /v1/calls/{id}/events HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes())
+        .unwrap();
     let mut worker = site.trial.worker(&[]);
     let mut lines = Vec::new();
     let mut is_open = false;

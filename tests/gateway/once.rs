@@ -67,6 +67,11 @@ fn key_beside_what_it_cannot_keep_is_refused() {
         let problem = answer.expect(422).json();
         assert!(problem["detail"].as_str().unwrap().contains(told), "{problem}");
     }
+    // It was not taken by what could not be made.
+    let wrong = json!({"task": "trial.mark", "args": [7], "queue": "q"}).to_string();
+    site.request("POST /v1/calls", &[(KEY, "corrected")], wrong.as_bytes()).expect(422);
+    let right = json!({"task": "trial.mark", "args": ["7"], "queue": "q"}).to_string();
+    site.request("POST /v1/calls", &[(KEY, "corrected")], right.as_bytes()).expect(202);
     let long = "k".repeat(256);
     site.request("POST /v1/calls", &[(KEY, &long)], b"{}").expect(400);
 }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::Site;
-use crate::support::http::Answer;
+use crate::support::http::{Answer, Connection};
 use crate::support::process::Program;
 use crate::support::trial::{PATIENCE, Trial, WORKER};
 use crate::support::wait;
@@ -56,6 +56,23 @@ fn token_permits_its_tasks_and_queues_until_it_is_revoked() {
     let _ = operate(&site.trial, &["gateway", "token", "create", "other"]);
     operate(&site.trial, &["gateway", "token", "revoke", "shop"]);
     wait::until("the token to be refused", PATIENCE, || send(Some(token), "trial.mark", "q").status == 401);
+}
+
+#[test]
+fn web_page_cannot_use_a_gateway_without_tokens() {
+    let site = Site::new(&[]);
+    let body = json!({"task": "trial.mark", "args": ["x"], "queue": "q"}).to_string();
+    let send = |headers: &[(&str, &str)]| {
+        let mut connection = Connection::open(site.address);
+        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let head = format!("POST /v1/calls HTTP/1.1\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+        connection.write(format!("{head}{body}").as_bytes()).unwrap();
+        connection.read().unwrap()
+    };
+    send(&[("host", "localhost:8080")]).expect(202);
+    send(&[("host", "localhost:8080"), ("origin", "https://evil.example")]).expect(403);
+    let refused = send(&[("host", "evil.example:8080")]).expect(403).json();
+    assert!(refused["detail"].as_str().unwrap().contains("web page"), "{refused}");
 }
 
 #[test]

@@ -93,8 +93,10 @@ impl Connection {
     /// Sends a request with these headers, and reads the answer.
     pub(crate) fn request(&mut self, request: &str, headers: &[(&str, &str)], body: &[u8]) -> Option<Answer> {
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let head =
-            format!("{request} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+        let head = format!(
+            "{request} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n{headers}\r\n",
+            body.len()
+        );
         self.write(&[head.as_bytes(), body].concat()).ok()?;
         self.read()
     }

@@ -14,6 +14,8 @@ app = FastAPI()
 
 
 class Call(BaseModel):
+    """A call, as the gateway takes it."""
+
     task: str
     args: list[Any] = []
     queue: str = "celery"
@@ -21,4 +23,5 @@ class Call(BaseModel):
 
 @app.post("/v1/calls", status_code=202)
 def enqueue(call: Call) -> dict[str, str]:
+    """Send a call."""
     return {"id": celery.send_task(call.task, args=call.args).id}

@@ -14,7 +14,7 @@ use crate::cli::commands::sweeper::until_signal;
 use crate::cli::exit::Failure;
 use crate::cli::output::{self, Cell};
 use crate::client::Client;
-use crate::gateway::{Bounds, Gateway, has_tokens};
+use crate::gateway::{Bounds, Gateway, OpenTo, has_tokens};
 use crate::task::{Registry, RegistryError};
 
 pub(super) async fn run(program: Program, args: Args) -> Result<(), Failure> {
@@ -53,7 +53,7 @@ async fn serve(program: Program, flags: &GatewayFlags, exposed: Option<SocketAdd
         .client(Client::lazy_with_config(config).layers(program.parts.client_layers))
         .registry(registry)
         .accept_unknown(flags.accept_unknown)
-        .need_token(!is_local)
+        .open(if is_local { OpenTo::ThisMachine } else { OpenTo::Nobody })
         .bounds(Bounds {
             body: flags.max_body as usize,
             batch: flags.max_batch as usize,

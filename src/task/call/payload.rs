@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use crate::protocol::annotations::Annotations;
 use crate::protocol::encode::{self, Meta};
 
-/// Encoded arguments.
+/// Encoded arguments of a call whose task is named at run time.
 #[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "gateway"), allow(dead_code))]
 pub(crate) enum Payload {
     /// As Go encodes them.
     ByPlace(Vec<u8>),

@@ -12,4 +12,5 @@ import schemathesis
 def pack(_context: Any, value: Any) -> bytes:
     """Encode a body that was generated."""
     # An integer that does not fit becomes a text.
-    return msgpack.packb(value, default=str)
+    packed: bytes = msgpack.packb(value, default=str)
+    return packed
