@@ -69,10 +69,10 @@ async fn serve(program: Program, flags: &GatewayFlags, exposed: Option<SocketAdd
     tracing::info!(%address, "gateway started");
     let stop = async {
         let signal = ended.await;
-        tracing::info!(signal, "gateway stops: answers what it has accepted");
+        tracing::info!(signal, "gateway stops");
     };
     gateway.serve(listener, stop).await;
-    tracing::info!("gateway stopped");
+    tracing::info!(%address, "gateway stopped");
     Ok(())
 }
 
