@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use delayed::{Client, Limit, Worker};
 
-/// How many pages are printed now, and how many were at most.
+/// The number of pages that are being printed, and the highest number so far.
 static PRINTING: AtomicU32 = AtomicU32::new(0);
 static MOST: AtomicU32 = AtomicU32::new(0);
 /// When each text was sent.

@@ -57,7 +57,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     handle.stop();
     running.await??;
 
-    // What a run says last may be written after its end, but before its worker stops.
+    // The last progress of a run may be written shortly after the run has ended, but always before its worker stops.
     if let Some(progress) = printed.progress().await? {
         println!("{:.0} %: {}", progress.share.unwrap_or_default() * 100.0, progress.log.join(", "));
     }

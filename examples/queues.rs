@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use delayed::{Client, Error, Inspector, Overflow, QueueName, Worker};
 
-/// How many calls may wait.
+/// The most calls that may wait in the queue.
 const MOST: u64 = 2;
 
 #[delayed::task(queue = "mail", keep = "1m")]
