@@ -1,13 +1,23 @@
 //! Counts what runs come to, by queue and task, for metrics. A worker without metrics has no meter.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// The workers of a process, for whoever shows their metrics.
+/// How many pairs of queue and task are told apart; the paths that clients send may be any number.
+const PAIRS: usize = 1000;
+
+/// What is counted in a process, for whoever shows its metrics.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sources(Arc<Mutex<Vec<Arc<Source>>>>);
+pub(crate) struct Sources(Arc<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    workers: Mutex<Vec<Arc<Source>>>,
+    /// How many calls clients have enqueued, by queue and task.
+    enqueued: Mutex<BTreeMap<(String, String), u64>>,
+}
 
 /// A worker.
 #[derive(Debug)]
@@ -18,8 +28,20 @@ pub(crate) struct Source {
     pub(crate) tasks: Vec<&'static str>,
     /// How many calls it runs at a time.
     pub(crate) concurrency: usize,
+    last_beat: LastBeat,
     /// Whether its event loop has ended.
     has_ended: AtomicBool,
+}
+
+/// When the heartbeat of a worker last succeeded, in milliseconds since 1970; 0 before that.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LastBeat(Arc<AtomicU64>);
+
+impl LastBeat {
+    /// It has succeeded now.
+    pub(crate) fn set(&self) {
+        self.0.store(now_ms(), Ordering::Relaxed);
+    }
 }
 
 impl Sources {
@@ -29,25 +51,52 @@ impl Sources {
         queues: Vec<String>,
         tasks: Vec<&'static str>,
         concurrency: usize,
+        last_beat: LastBeat,
     ) -> Arc<Source> {
         let source = Arc::new(Source {
             meter: Meter::default(),
             queues,
             tasks,
             concurrency,
+            last_beat,
             has_ended: AtomicBool::new(false),
         });
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&source));
+        lock(&self.0.workers).push(Arc::clone(&source));
         source
     }
 
     /// All workers.
     pub(crate) fn all(&self) -> Vec<Arc<Source>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0.workers).clone()
+    }
+
+    /// Counts a call that was enqueued.
+    pub(crate) fn enqueued(&self, queue: &str, task: &str) {
+        let mut enqueued = lock(&self.0.enqueued);
+        let mut pair = (queue.to_owned(), task.to_owned());
+        if enqueued.len() >= PAIRS && !enqueued.contains_key(&pair) {
+            pair.1.clear();
+        }
+        *enqueued.entry(pair).or_default() += 1;
+    }
+
+    /// How many calls were enqueued, by queue and task. The task is empty for those beyond the bound.
+    pub(crate) fn all_enqueued(&self) -> Vec<((String, String), u64)> {
+        lock(&self.0.enqueued).iter().map(|(pair, count)| (pair.clone(), *count)).collect()
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Source {
+    /// How long ago its heartbeat last succeeded.
+    pub(crate) fn since_beat(&self) -> Option<Duration> {
+        let beat = self.last_beat.0.load(Ordering::Relaxed);
+        (beat > 0).then(|| Duration::from_millis(now_ms().saturating_sub(beat)))
+    }
+
     /// The worker claims nothing any more.
     pub(crate) fn end(&self) {
         self.has_ended.store(true, Ordering::Relaxed);
@@ -143,6 +192,8 @@ pub(crate) struct Meter(Mutex<Counts>);
 struct Counts {
     /// By the index of the queue, and that of the task; 0 is no task of the worker.
     runs: Vec<Vec<Option<Box<RunCounts>>>>,
+    /// How long Redis took to answer requests, by the index of the queue and the script.
+    scripts: BTreeMap<(usize, &'static str), Durations>,
 }
 
 /// A run that has ended.
@@ -160,18 +211,14 @@ pub(crate) struct Measured {
 }
 
 impl Meter {
-    fn lock(&self) -> MutexGuard<'_, Counts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts a run that has begun.
     pub(crate) fn began(&self, queue: usize, task: Option<usize>) {
-        self.lock().of(queue, task).started += 1;
+        lock(&self.0).of(queue, task).started += 1;
     }
 
     /// Counts a run that has ended.
     pub(crate) fn ended(&self, run: &Measured) {
-        let mut counts = self.lock();
+        let mut counts = lock(&self.0);
         let counts = counts.of(run.queue, run.task);
         if run.outcome == "succeeded" {
             counts.succeeded += 1;
@@ -196,9 +243,19 @@ impl Meter {
         }
     }
 
+    /// Counts a reply of Redis to a request.
+    pub(crate) fn answered(&self, queue: usize, script: &'static str, took: Duration) {
+        lock(&self.0).scripts.entry((queue, script)).or_default().add(took.as_secs_f64());
+    }
+
+    /// How long Redis took so far, by the index of the queue and the script.
+    pub(crate) fn scripts(&self) -> Vec<((usize, &'static str), Durations)> {
+        lock(&self.0).scripts.iter().map(|(place, took)| (*place, took.clone())).collect()
+    }
+
     /// All counts so far, with the indices of queue and task.
     pub(crate) fn read(&self) -> Vec<(usize, Option<usize>, RunCounts)> {
-        let counts = self.lock();
+        let counts = lock(&self.0);
         let tasks = counts.runs.iter().enumerate().flat_map(|(queue, tasks)| {
             let places = tasks.iter().enumerate();
             places.filter_map(move |(place, counts)| Some((queue, place.checked_sub(1), counts.as_ref()?)))

@@ -12,6 +12,8 @@ mod doctor;
 mod enqueue;
 #[path = "cli/first_steps.rs"]
 mod first_steps;
+#[path = "cli/health.rs"]
+mod health;
 #[path = "cli/kill.rs"]
 mod kill;
 #[path = "cli/operate.rs"]

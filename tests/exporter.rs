@@ -65,13 +65,66 @@ fn worker_counts_its_runs_by_queue_task_and_outcome() {
         ("runs_started_total", r#"task="trial.mark_or_retry""#, 2.0),
         ("wait_duration_seconds_count", r#"task="trial.mark""#, 1.0),
         ("call_duration_seconds_count", r#"task="trial.mark""#, 1.0),
+        ("script_duration_seconds_count", r#"script="retry""#, 1.0),
+        ("script_duration_seconds_count", r#"script="bury""#, 2.0),
     ] {
         assert_eq!(worker_metric(name, labels), Some(expected), "{name} {labels}: {text}");
     }
     assert_eq!(value(&text, "delayed_worker_slots"), Some(7.0), "{text}");
+    let age = value(&text, "delayed_worker_heartbeat_age_seconds").expect("expected an age of the heartbeat");
+    assert!((0.0..30.0).contains(&age), "{text}");
     assert_eq!(value(&text, r#"delayed_queue_dead_letters{queue="q"}"#), Some(2.0), "{text}");
     assert_eq!(value(&text, r#"delayed_queue_workers{queue="q"}"#), Some(1.0), "{text}");
     get(address, "/livez").expect(200);
+    trial.stop(&mut worker);
+}
+
+#[test]
+fn gateway_counts_the_calls_that_it_enqueues() {
+    let trial = Trial::new();
+    let mut command = trial.command(WORKER);
+    command.args([
+        "gateway",
+        "--listen",
+        "127.0.0.1:0",
+        "--metrics",
+        "127.0.0.1:0",
+        "--redis",
+        &trial.server.url(),
+    ]);
+    let gateway = Program::spawn(&mut command);
+    let shown = address(&gateway);
+    let line: Value = serde_json::from_str(&gateway.wait_for_line("gateway started")).unwrap();
+    let listens: SocketAddr = line["address"].as_str().unwrap().parse().unwrap();
+    let post = |body: &str| {
+        let json = [("content-type", "application/json")];
+        Connection::open(listens).request("POST /v1/calls", &json, body.as_bytes()).expect("an answer")
+    };
+    post(r#"{"task": "trial.mark", "args": ["a"], "queue": "q"}"#).expect(202);
+    post(r#"[{"task": "trial.mark", "args": ["b"], "queue": "q"}, {"task": "trial.missing", "args": []}]"#)
+        .expect(202);
+    post(r#"{"task": "trial.mark", "args": [], "queue": "q"}"#).expect(422);
+    let text = metrics(shown);
+    let enqueued = r#"delayed_client_calls_enqueued_total{queue="q",task="trial.mark"}"#;
+    assert_eq!(value(&text, enqueued), Some(2.0), "{text}");
+    assert_eq!(text.matches("delayed_client_calls_enqueued_total{").count(), 1, "{text}");
+}
+
+#[test]
+fn calls_that_nobody_moves_are_late() {
+    let trial = Trial::new();
+    let mut command = trial.command(WORKER);
+    command.args(["enqueue", "trial.mark", r#"["late"]"#, "--after", "1ms", "--queue", "q"]);
+    let mut enqueue = Program::spawn(command.args(["--redis", &trial.server.url()]));
+    assert!(enqueue.wait_exit(PATIENCE).success());
+    let mut command = trial.command(DELAYED);
+    let exporter =
+        Program::spawn(command.args(["exporter", "--listen", "127.0.0.1:0", "--redis", &trial.server.url()]));
+    let address = address(&exporter);
+    let late = || value(&metrics(address), r#"delayed_queue_timetable_lateness_seconds{queue="q"}"#);
+    wait::until("the call to be late", PATIENCE, || late().is_some_and(|late| late > 1.0));
+    let mut worker = trial.worker(&[]);
+    wait::until("nothing to be late", PATIENCE, || late().is_none());
     trial.stop(&mut worker);
 }
 

@@ -31,6 +31,14 @@ impl Broker {
         Ok(Some(members.into_iter().filter_map(call).collect()))
     }
 
+    /// When the earliest entry of the timetable is due, in milliseconds since 1970; `None` if it is empty.
+    pub(crate) async fn next_due(&self, keys: &QueueKeys) -> Result<Option<u64>, BrokerError> {
+        let mut command = redis::cmd("ZRANGE");
+        command.arg(&keys.due).arg(0).arg(0).arg("WITHSCORES");
+        let first: Vec<(Vec<u8>, f64)> = self.read("scheduled", &command).await?;
+        Ok(first.first().map(|(_, due)| due.max(0.0) as u64))
+    }
+
     /// When a call is due, in milliseconds since 1970; `None` if it is not in the timetable.
     pub(crate) async fn due(&self, keys: &QueueKeys, id: CallId) -> Result<Option<u64>, BrokerError> {
         let mut command = redis::cmd("ZSCORE");

@@ -23,13 +23,14 @@ pub(super) use self::batches::{Batches, BatchesFlush, BatchesList};
 pub(super) use self::calls::{Calls, CallsCancel, CallsList, CallsRun, CallsShow, CallsWait};
 #[cfg(feature = "metrics")]
 pub(super) use self::exposed::Exporter;
+pub(super) use self::exposed::Exposed;
 pub(super) use self::flows::{Flows, FlowsCancel, FlowsList, FlowsRetry, FlowsShow};
 #[cfg(feature = "gateway")]
 pub(super) use self::gateway::{Gateway, GatewayFlags, GatewayVerb, Token, TokenCreate};
 pub(super) use self::limits::{Limits, SetLimit};
 pub(super) use self::operate::{
-    Completions, Config, Dead, DeadDelete, DeadList, DeadMove, DeadShow, Kill, PauseQueue, Peek, Purge,
-    Queues, QueuesVerb, Tasks, TasksVerb, Workers,
+    Completions, Config, Dead, DeadDelete, DeadList, DeadMove, DeadShow, Doctor, Kill, PauseQueue, Peek,
+    Purge, Queues, QueuesVerb, Tasks, TasksVerb, Workers,
 };
 pub(super) use self::periodic::{Periodic, PeriodicAdd, PeriodicName};
 #[cfg(any(feature = "gateway", feature = "metrics"))]
@@ -169,8 +170,7 @@ Examples:
     /// Drop all waiting messages of a queue
     Purge(Purge),
     /// Find problems of Redis and the queues
-    #[command(after_help = "Examples:\n  {program} doctor || echo \"there is a problem\"")]
-    Doctor(Json),
+    Doctor(Doctor),
     /// Show the settings in effect, and where they come from
     Config(Config),
     /// Run a private Redis in the working directory, and a worker if the program has tasks
@@ -199,6 +199,13 @@ impl Command {
     /// Whether it runs calls.
     pub(super) fn runs_calls(&self) -> bool {
         matches!(self, Self::Worker(_) | Self::Dev(_))
+    }
+
+    /// Whether it runs calls and shows metrics.
+    #[cfg(feature = "metrics")]
+    pub(super) fn shows_metrics(&self) -> bool {
+        let (Self::Worker(worker) | Self::Dev(Dev { worker })) = self else { return false };
+        worker.exposed.address().is_some()
     }
 
     /// What it says of a worker's settings.

@@ -77,7 +77,10 @@ impl Failure {
         self
     }
 
-    #[cfg(test)]
+    pub(super) fn code(&self) -> Code {
+        self.code
+    }
+
     pub(super) fn text(&self) -> &str {
         &self.text
     }

@@ -4,6 +4,7 @@ mod args;
 mod commands;
 mod dev;
 mod exit;
+mod health;
 mod lines;
 mod logs;
 mod output;
@@ -27,6 +28,8 @@ use crate::cli::settings::Settings;
 use crate::client::Client;
 use crate::config::Config;
 use crate::error::Error;
+#[cfg(feature = "metrics")]
+use crate::meter::Sources;
 use crate::runner::Zygote;
 use crate::sys::startup;
 use crate::task::Registry;
@@ -74,6 +77,9 @@ struct Program {
     settings: Settings,
     parts: Parts,
     zygote: Option<Zygote>,
+    /// What its metrics show.
+    #[cfg(feature = "metrics")]
+    sources: Sources,
 }
 
 fn run(parts: Parts, words: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -99,6 +105,8 @@ fn execute(mut parts: Parts, args: Args) -> Result<ExitCode, Failure> {
     // First: it may be told to end before it has come to anything.
     startup::prepare(args.command.serves());
     let mut settings = Settings::load(&args)?;
+    #[cfg(feature = "metrics")]
+    let sources = Sources::default();
     if args.command.runs_calls() {
         let redis = DevServer::address_for(&settings, &args.command)?;
         let config = Config {
@@ -106,6 +114,11 @@ fn execute(mut parts: Parts, args: Args) -> Result<ExitCode, Failure> {
             ..settings.config.clone()
         };
         let client = Client::lazy_with_config(&config).layers(parts.client_layers.clone());
+        #[cfg(feature = "metrics")]
+        let client = match args.command.shows_metrics() {
+            true => client.counted(sources.clone()),
+            false => client,
+        };
         parts.states.insert_missing(client);
     }
     // While the process has one thread, and nothing open that a child must not have.
@@ -120,7 +133,13 @@ fn execute(mut parts: Parts, args: Args) -> Result<ExitCode, Failure> {
 
     let server = DevServer::for_command(&mut settings, &args.command)?;
     let runtime = runtime(&settings, &args.command, zygote.is_some())?;
-    let program = Program { settings, parts, zygote };
+    let program = Program {
+        settings,
+        parts,
+        zygote,
+        #[cfg(feature = "metrics")]
+        sources,
+    };
     let serves = args.command.serves();
     let result = runtime.block_on(commands::run(program, args.command));
     if serves {

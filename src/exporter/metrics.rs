@@ -58,6 +58,7 @@ impl Scrape {
         let stock = self.stock().await;
         let mut registry = Registry::with_prefix("delayed");
         registry.register_collector(Box::new(Queues(stock)));
+        registry.register_collector(Box::new(Clients(sources.all_enqueued())));
         let sources = sources.all();
         if !sources.is_empty() {
             registry.register_collector(Box::new(Workers(sources)));
@@ -164,6 +165,12 @@ impl Collector for Queues {
         });
         let help = "The age of the oldest call that waits, if its id tells it";
         family(to, ("queue_oldest_age", help), Some(&Unit::Seconds), oldest)?;
+        let late = stock.queues.iter().filter_map(|queue| {
+            let late = Duration::from_millis(now.saturating_sub(queue.next_due_ms?));
+            Some((of_queue(&queue.queue), ConstGauge::new(late.as_secs_f64())))
+        });
+        let help = "How long the earliest entry of the timetable has been due";
+        family(to, ("queue_timetable_lateness", help), Some(&Unit::Seconds), late)?;
         let of_limits = |number: fn(&LimitStatus) -> Option<u64>| {
             let numbers = move |limit: &LimitStatus| {
                 Some((vec![("limit", limit.name.clone())], ConstGauge::new(number(limit)? as i64)))
@@ -180,6 +187,19 @@ impl Collector for Queues {
 
 fn of_queue(queue: &str) -> Labels {
     vec![("queue", queue.to_owned())]
+}
+
+/// The metrics of the clients of this process.
+#[derive(Debug)]
+struct Clients(Vec<((String, String), u64)>);
+
+impl Collector for Clients {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let enqueued = self.0.iter().map(|((queue, task), count)| {
+            (vec![("queue", queue.clone()), ("task", task.clone())], ConstCounter::new(*count))
+        });
+        family(&mut encoder, ("client_calls_enqueued", "Calls that were enqueued"), None, enqueued)
+    }
 }
 
 /// The metrics of the workers of this process.
@@ -235,8 +255,22 @@ impl Collector for Workers {
         let help = "How long calls waited for their first run, from the time in their id";
         family(to, ("worker_wait_duration", help), unit, durations(|counts| &counts.waiting))?;
         let help = "How long calls took that succeeded, from the time in their id";
-        family(to, ("worker_call_duration", help), unit, durations(|counts| &counts.total))
+        family(to, ("worker_call_duration", help), unit, durations(|counts| &counts.total))?;
+        let beat = self.0.iter().filter_map(|source| source.since_beat()).max();
+        let beat = beat.map(|age| (Labels::new(), ConstGauge::new(age.as_secs_f64())));
+        let help = "How long ago the last heartbeat succeeded";
+        family(to, ("worker_heartbeat_age", help), unit, beat)?;
+        let scripts: Vec<(Labels, Durations)> = self.0.iter().flat_map(|source| scripts(source)).collect();
+        let scripts = scripts.iter().map(|(labels, took)| (labels.clone(), Histogram(took)));
+        family(to, ("worker_script_duration", "How long Redis took to answer"), unit, scripts)
     }
+}
+
+/// How long Redis took to answer a worker, with the labels.
+fn scripts(source: &Source) -> Vec<(Labels, Durations)> {
+    let queue = |queue: usize| source.queues.get(queue).cloned().unwrap_or_default();
+    let labels = |(of, script): (usize, &str)| vec![("queue", queue(of)), ("script", script.to_owned())];
+    source.meter.scripts().into_iter().map(|(place, took)| (labels(place), took)).collect()
 }
 
 /// The counts of a worker, with their labels.

@@ -9,6 +9,7 @@ use axum::Router;
 
 use self::metrics::Scrape;
 use self::routes::Shared;
+use crate::client::Client;
 use crate::config::{Config, RedisConfig};
 use crate::http;
 use crate::meter::Sources;
@@ -46,6 +47,12 @@ impl Exporter {
         Self { shared: Arc::new(Shared { sources: Sources::default(), scrape: Scrape::new(config.clone()) }) }
     }
 
+    /// An exporter of what is counted here.
+    #[cfg(feature = "cli")]
+    pub(crate) fn with_sources(config: &Config, sources: Sources) -> Self {
+        Self { shared: Arc::new(Shared { sources, scrape: Scrape::new(config.clone()) }) }
+    }
+
     /// Its routes, to be mounted in an application with axum.
     pub fn router(&self) -> Router {
         routes::router(Arc::clone(&self.shared))
@@ -54,6 +61,29 @@ impl Exporter {
     /// Serves HTTP/1.1 on a listener until `stop` ends.
     pub async fn serve(self, listener: tokio::net::TcpListener, stop: impl Future<Output = ()> + Send) {
         http::serve(self.router(), CONNECTIONS, listener, stop).await;
+    }
+}
+
+impl Client {
+    /// Shows in this exporter how many calls the client and its later clones enqueue, by queue and task. Those of
+    /// [`enqueue_many`](Self::enqueue_many) are counted when they are sent.
+    #[must_use]
+    pub fn exporter(self, exporter: &Exporter) -> Self {
+        self.counted(exporter.shared.sources.clone())
+    }
+
+    /// Counts what it enqueues.
+    pub(crate) fn counted(self, sources: Sources) -> Self {
+        self.layer(move |call, next| {
+            let (sources, task) = (sources.clone(), call.task().to_owned());
+            async move {
+                let enqueued = next.enqueue(call).await?;
+                if enqueued.conflict.is_none() {
+                    sources.enqueued(enqueued.queue.as_str(), &task);
+                }
+                Ok(enqueued)
+            }
+        })
     }
 }
 

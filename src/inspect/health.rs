@@ -1,6 +1,6 @@
 //! Is all well? What a server and its queues should be, and how to put it right.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
@@ -75,6 +75,16 @@ impl Finding {
 }
 
 impl Inspector {
+    /// Asks Redis for the time, and returns how long the answer took.
+    ///
+    /// # Errors
+    /// Redis cannot be reached or used.
+    pub async fn ping(&self) -> Result<Duration, Error> {
+        let began = Instant::now();
+        self.broker.server_time().await?;
+        Ok(began.elapsed())
+    }
+
     /// Looks at the server and at every queue. It changes nothing: what it writes, to see whether it may, is nothing.
     ///
     /// # Errors

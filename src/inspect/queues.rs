@@ -46,6 +46,9 @@ pub struct QueueStatus {
     pub owned: u64,
     /// Scheduled calls, including failed calls that wait for their next attempt.
     pub scheduled: u64,
+    /// When the earliest entry of its timetable is due, in milliseconds since 1970 by the server's clock: a scheduled call, a
+    /// periodic task or a batch that fills. An entry that has been due for more than a moment means that no process moves it.
+    pub next_due_ms: Option<u64>,
     /// Dead letters.
     pub dead: u64,
     /// Suspects: messages that took workers down and are not buried.
@@ -97,6 +100,7 @@ impl Inspector {
         let [waiting, tokens, owned, dead, suspects, scheduled, workers] = numbers;
         let oldest_ms = if waiting > 0 { self.oldest_ms(queue).await? } else { None };
         let paused = self.broker.paused(&QueueKeys::new(queue)).await?.map(Pause::from);
+        let next_due_ms = self.broker.next_due(&QueueKeys::new(queue)).await?;
         let queue = queue.to_string();
         Ok(QueueStatus {
             queue,
@@ -105,6 +109,7 @@ impl Inspector {
             tokens,
             owned,
             scheduled,
+            next_due_ms,
             dead,
             suspects,
             workers,

@@ -270,6 +270,10 @@ impl EventLoop {
 
     fn on_reply(&mut self, reply: Reply) {
         let took = reply.took();
+        if let (Some(source), Some((took, _))) = (&self.source, took) {
+            let (queue, script) = reply.script();
+            source.meter.answered(queue, script, took);
+        }
         self.queues.on_reply(reply);
         self.on_queue_events();
         if let Some((took, slots)) = took {

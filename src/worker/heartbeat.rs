@@ -16,6 +16,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::broker::{BrokerError, ForeignLists, KillRequest, LeaseKeeper};
+use crate::meter::LastBeat;
 use crate::protocol::limit::LimitKeys;
 use crate::protocol::names::WorkerId;
 use crate::repeats::WINDOW;
@@ -46,6 +47,8 @@ pub(super) struct BeatParts {
     pub(super) description: Description,
     /// The limits held by calls of this worker.
     pub(super) permits: Arc<HeldLimits>,
+    /// When a beat last succeeded.
+    pub(super) last: LastBeat,
     /// The runtime of the tasks.
     pub(super) runtime: Handle,
     /// Notified after each beat, except the first, that found something to sweep. The queues have it noted.
@@ -305,6 +308,9 @@ impl BeatParts {
                     Err(error) => result = Err(error),
                 }
             }
+        }
+        if result.is_ok() {
+            self.last.set();
         }
         result.map(|()| found)
     }

@@ -58,7 +58,7 @@ pub use self::stats::Stats;
 use crate::broker::{Broker, Channels, DeadLimits, KillRequest};
 use crate::config::Config;
 use crate::error::Error;
-use crate::meter::Sources;
+use crate::meter::{LastBeat, Sources};
 use crate::protocol::names::WorkerId;
 use crate::runner::{PoolOptions, Processes, Zygote};
 use crate::sweeper::{Burial, Sweeper, Timetable};
@@ -210,7 +210,7 @@ impl Worker {
         let (paused, pauses) = unbounded_channel();
         let held = Arc::new(HeldLimits::default());
         let beats = self.beat_parts(&queues, kill, paused.clone(), &questions, Arc::clone(&held));
-        let found = Arc::clone(&beats.found);
+        let (found, last_beat) = (Arc::clone(&beats.found), beats.last.clone());
         let begun = self.heartbeat.begin(beats);
         let registered = try_join_all(queues.iter().map(|queue| register(&broker, queue)));
         let started = tokio::select! {
@@ -287,7 +287,7 @@ impl Worker {
         let tasks = TaskTable::new(&self.registry, config);
         let source = self.sources.as_ref().map(|sources| {
             let names = queues.iter().map(|queue| queue.queue.to_string()).collect();
-            sources.add(names, tasks.names(), config.concurrency)
+            sources.add(names, tasks.names(), config.concurrency, last_beat)
         });
         let parts = Parts {
             queues: QueueParts {
@@ -361,6 +361,7 @@ impl Worker {
         }
         let names = self.queues().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         tracing::info!(worker = %self.id, queues = %names, concurrency = config.concurrency, tasks = self.registry.len(), redis = broker.address(), "serving");
+        handle.set_serving();
         // Spawned, because a future polled by `block_on` would be woken from another thread each time.
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
@@ -442,6 +443,7 @@ impl Worker {
             period: config.beat_period(),
             description: Description::new(config, version, self.handle.clone(), question, periodic),
             permits,
+            last: LastBeat::default(),
             runtime: tokio::runtime::Handle::current(),
             found: Arc::default(),
             kills,

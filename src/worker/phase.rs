@@ -37,13 +37,16 @@ pub enum StopReason {
 #[derive(Debug, Clone)]
 pub struct WorkerHandle {
     phase: Arc<watch::Sender<Phase>>,
+    /// Whether it has begun to claim.
+    serves: Arc<watch::Sender<bool>>,
     shutdown: Duration,
     counters: Arc<Counters>,
 }
 
 impl WorkerHandle {
     pub(super) fn new(shutdown: Duration, counters: Arc<Counters>) -> Self {
-        Self { phase: Arc::new(watch::Sender::new(Phase::Running)), shutdown, counters }
+        let (phase, serves) = (watch::Sender::new(Phase::Running), watch::Sender::new(false));
+        Self { phase: Arc::new(phase), serves: Arc::new(serves), shutdown, counters }
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<Phase> {
@@ -95,8 +98,20 @@ impl WorkerHandle {
         });
     }
 
+    /// The worker begins to claim.
+    pub(super) fn set_serving(&self) {
+        self.serves.send_replace(true);
+    }
+
+    /// Resolves when the worker has begun to claim. Cancel-safe.
+    #[cfg(feature = "cli")]
+    pub(crate) async fn serving(&self) {
+        // This handle holds the sender, so the channel stays open.
+        let _ = self.serves.subscribe().wait_for(|serves| *serves).await;
+    }
+
     /// Resolves when the worker is told to stop. Cancel-safe.
-    pub(super) async fn told_to_stop(&self) {
+    pub(crate) async fn told_to_stop(&self) {
         // This handle holds the sender, so the channel stays open.
         let _ = self.watch().wait_for(|phase| *phase > Phase::Quiet).await;
     }

@@ -1,24 +1,26 @@
-//! Where does a process show its metrics?
+//! Where does a process show its metrics and its health?
 
+#[cfg(feature = "metrics")]
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// Where a process that serves shows its metrics and its health.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = None::<&str>)]
 pub(in crate::cli) struct Exposed {
     /// Address on which to show metrics to Prometheus, and to answer probes: /metrics, /livez and /readyz
     #[cfg(feature = "metrics")]
     #[arg(long = "metrics", value_name = "ADDRESS")]
     address: Option<SocketAddr>,
+    /// File into which to write every 5 s whether Redis answers: `ready`, or what is wrong
+    #[arg(long, value_name = "FILE")]
+    pub(in crate::cli) health_file: Option<PathBuf>,
 }
 
+#[cfg(feature = "metrics")]
 impl Exposed {
-    #[cfg_attr(not(feature = "metrics"), expect(clippy::unused_self, reason = "it is empty"))]
-    pub(in crate::cli) fn address(self) -> Option<SocketAddr> {
-        #[cfg(feature = "metrics")]
-        return self.address;
-        #[cfg(not(feature = "metrics"))]
-        None
+    pub(in crate::cli) fn address(&self) -> Option<SocketAddr> {
+        self.address
     }
 }
 

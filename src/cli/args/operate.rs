@@ -1,9 +1,12 @@
 //! What do an operator's commands take?
 
+use std::time::Duration;
+
 use clap::Subcommand;
 
 use crate::cli::args::{Json, SweeperFlags, WorkerFlags};
 use crate::inspect::is_letter_id;
+use crate::json::words::positive;
 use crate::protocol::names::QueueName;
 
 /// `tasks`
@@ -17,6 +20,23 @@ Examples:
 pub(in crate::cli) struct Tasks {
     #[command(subcommand)]
     pub(in crate::cli) verb: Option<TasksVerb>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
+/// `doctor`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} doctor || echo \"there is a problem\"
+  {program} doctor --watch
+  {program} doctor --watch=1m --json")]
+pub(in crate::cli) struct Doctor {
+    /// Check again and again, with this pause, and print what has changed
+    #[arg(
+        long, value_name = "PAUSE", num_args = 0..=1, require_equals = true, default_missing_value = "10s", value_parser = positive
+    )]
+    pub(in crate::cli) watch: Option<Duration>,
     #[command(flatten)]
     pub(in crate::cli) output: Json,
 }

@@ -26,6 +26,6 @@ pub(super) async fn run(program: Program, args: Worker) -> Result<(), Failure> {
             ended.await;
             Ok(())
         }
-        None => worker::run(program, args.exposed.address()).await,
+        None => worker::run(program, args.exposed).await,
     }
 }

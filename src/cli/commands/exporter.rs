@@ -8,7 +8,6 @@ use crate::cli::Program;
 use crate::cli::args;
 use crate::cli::commands::sweeper::until_signal;
 use crate::cli::exit::Failure;
-use crate::config::Config;
 use crate::exporter::Exporter;
 
 /// Shows metrics until a signal comes.
@@ -26,11 +25,11 @@ pub(super) async fn run(program: Program, args: &args::Exporter) -> Result<(), F
 
 /// Shows the metrics of this process for as long as it lives, if there is an address.
 pub(super) async fn expose(
-    config: &Config,
+    program: &Program,
     address: Option<SocketAddr>,
 ) -> Result<Option<Exporter>, Failure> {
     let Some(address) = address else { return Ok(None) };
-    let exporter = Exporter::with_config(config);
+    let exporter = Exporter::with_sources(&program.settings.config, program.sources.clone());
     let listener = listen(address).await?;
     tokio::spawn(exporter.clone().serve(listener, std::future::pending()));
     Ok(Some(exporter))

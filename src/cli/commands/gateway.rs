@@ -1,17 +1,16 @@
 //! `gateway`: accepts calls over HTTP, until a signal comes.
 
-use std::net::SocketAddr;
-
 use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::cli::Program;
-use crate::cli::args::{Gateway as Args, GatewayFlags, GatewayVerb, Token, TokenCreate};
+use crate::cli::args::{Exposed, Gateway as Args, GatewayFlags, GatewayVerb, Token, TokenCreate};
 #[cfg(feature = "metrics")]
 use crate::cli::commands::exporter::expose;
 use crate::cli::commands::inspector;
 use crate::cli::commands::sweeper::until_signal;
 use crate::cli::exit::Failure;
+use crate::cli::health::{self, Health};
 use crate::cli::output::{self, Cell};
 use crate::client::Client;
 use crate::gateway::{Bounds, Gateway, OpenTo, has_tokens};
@@ -20,16 +19,14 @@ use crate::task::{Registry, RegistryError};
 pub(super) async fn run(program: Program, args: Args) -> Result<(), Failure> {
     match args.verb {
         Some(GatewayVerb::Token(verb)) => token(&program, verb).await,
-        None => serve(program, &args.flags, args.exposed.address()).await,
+        None => serve(program, &args.flags, args.exposed).await,
     }
 }
 
-async fn serve(program: Program, flags: &GatewayFlags, exposed: Option<SocketAddr>) -> Result<(), Failure> {
+async fn serve(program: Program, flags: &GatewayFlags, exposed: Exposed) -> Result<(), Failure> {
     let ended = until_signal()?;
     #[cfg(feature = "metrics")]
-    expose(&program.settings.config, exposed).await?;
-    #[cfg(not(feature = "metrics"))]
-    let _ = exposed;
+    let is_shown = expose(&program, exposed.address()).await?.is_some();
     let config = &program.settings.config;
     let registry = match Registry::collect() {
         Err(RegistryError::Empty) if flags.accept_unknown => Registry::new(),
@@ -49,8 +46,14 @@ async fn serve(program: Program, flags: &GatewayFlags, exposed: Option<SocketAdd
             flags.listen
         )));
     }
+    let client = Client::lazy_with_config(config).layers(program.parts.client_layers);
+    #[cfg(feature = "metrics")]
+    let client = match is_shown {
+        true => client.counted(program.sources),
+        false => client,
+    };
     let gateway = Gateway::with_config(config)
-        .client(Client::lazy_with_config(config).layers(program.parts.client_layers))
+        .client(client)
         .registry(registry)
         .accept_unknown(flags.accept_unknown)
         .open(if is_local { OpenTo::ThisMachine } else { OpenTo::Nobody })
@@ -67,8 +70,10 @@ async fn serve(program: Program, flags: &GatewayFlags, exposed: Option<SocketAdd
         listener.map_err(|error| Failure::io(&format!("cannot listen on {}", flags.listen), &error))?;
     let address = listener.local_addr().unwrap_or(flags.listen);
     tracing::info!(%address, "gateway started");
+    let _health = Health::begin(config, exposed.health_file)?.ready();
     let stop = async {
         let signal = ended.await;
+        health::stopping();
         tracing::info!(signal, "gateway stops");
     };
     gateway.serve(listener, stop).await;

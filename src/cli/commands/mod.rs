@@ -45,8 +45,8 @@ const LONG: usize = 100_000;
 
 pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::Worker(args) => worker::run(program, args.exposed.address()).await?,
-        Command::Sweeper(args) => sweeper::run(program, args.exposed.address()).await?,
+        Command::Worker(args) => worker::run(program, args.exposed).await?,
+        Command::Sweeper(args) => sweeper::run(program, args.exposed).await?,
         Command::Enqueue(args) => enqueue::run(program, args).await?,
         Command::Tasks(Tasks { verb: Some(TasksVerb::Kill(args)), .. }) => kill::run(&program, &args).await?,
         Command::Tasks(Tasks { verb: None, output }) => tasks::run(output)?,
@@ -63,7 +63,7 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         #[cfg(feature = "gateway")]
         Command::Gateway(args) => gateway::run(program, args).await?,
         Command::Purge(args) => purge::run(&program, &args).await?,
-        Command::Doctor(output) => return doctor::run(&program, output).await,
+        Command::Doctor(args) => return doctor::run(&program, &args).await,
         Command::Config(args) => config::run(&program.settings, args.output)?,
         #[cfg(feature = "metrics")]
         Command::Exporter(args) => exporter::run(program, &args).await?,

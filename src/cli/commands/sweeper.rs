@@ -1,32 +1,35 @@
 //! `sweeper`: brings back what dead workers owned, until a signal comes.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::task::Poll;
 
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Program;
+use crate::cli::args::Exposed;
 #[cfg(feature = "metrics")]
 use crate::cli::commands::exporter::expose;
 use crate::cli::exit::Failure;
+use crate::cli::health::{self, Health};
 use crate::sweeper::Sweeper;
 use crate::sys::startup;
 
-pub(super) async fn run(program: Program, exposed: Option<SocketAddr>) -> Result<(), Failure> {
+pub(super) async fn run(program: Program, exposed: Exposed) -> Result<(), Failure> {
     let ended = until_signal()?;
     #[cfg(feature = "metrics")]
-    expose(&program.settings.config, exposed).await?;
-    #[cfg(not(feature = "metrics"))]
-    let _ = exposed;
+    expose(&program, exposed.address()).await?;
     let sweeps = async {
-        Sweeper::with_config(&program.settings.config).await?.run().await;
+        let health = Health::begin(&program.settings.config, exposed.health_file)?;
+        let sweeper = Sweeper::with_config(&program.settings.config).await?;
+        let _health = health.ready();
+        sweeper.run().await;
         Ok(())
     };
     tokio::select! {
         failed = sweeps => failed,
         name = ended => {
+            health::stopping();
             tracing::info!(signal = name, "stopped");
             Ok(())
         }

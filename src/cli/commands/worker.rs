@@ -1,12 +1,14 @@
 //! `worker`: runs calls until it is told to stop.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::future::pending;
 
 use crate::cli::Program;
+use crate::cli::args::Exposed;
 #[cfg(feature = "metrics")]
 use crate::cli::commands::exporter::expose;
 use crate::cli::exit::{Code, Failure};
+use crate::cli::health::{self, Health};
 use crate::config::QueueWeight;
 use crate::protocol::names::QueueName;
 use crate::runner::streams;
@@ -16,13 +18,12 @@ use crate::worker::Worker;
 /// How many tasks a warning names.
 const FEW: usize = 5;
 
-pub(super) async fn run(program: Program, exposed: Option<SocketAddr>) -> Result<(), Failure> {
+pub(super) async fn run(program: Program, exposed: Exposed) -> Result<(), Failure> {
     let registry = Registry::collect().map_err(advise)?;
     warn_of_unserved(&registry, &program.settings.config.worker.queues);
     #[cfg(feature = "metrics")]
-    let exporter = expose(&program.settings.config, exposed).await?;
-    #[cfg(not(feature = "metrics"))]
-    let _ = exposed;
+    let exporter = expose(&program, exposed.address()).await?;
+    let config = program.settings.config.clone();
     let mut worker = Worker::with_config(program.settings.config)
         .registry(registry)
         .states(program.parts.states)
@@ -42,8 +43,25 @@ pub(super) async fn run(program: Program, exposed: Option<SocketAddr>) -> Result
     }
     streams::keep().map_err(|error| Failure::io("the standard streams cannot be watched", &error))?;
     // On the runtime's own threads: what is awaited there is heard of without a detour.
-    match tokio::spawn(async { worker.connect().await?.run().await }).await {
-        Ok(ended) => ended.map(drop).map_err(Failure::from),
+    let runs = async move {
+        let health = Health::begin(&config, exposed.health_file)?;
+        let worker = worker.connect().await?;
+        let handle = worker.handle();
+        let telling = tokio::spawn(async move {
+            handle.serving().await;
+            let _health = health.ready();
+            handle.told_to_stop().await;
+            health::stopping();
+            pending::<()>().await;
+        });
+        let ended = worker.run().await;
+        telling.abort();
+        // Its end removes the file.
+        let _ = telling.await;
+        ended.map(drop).map_err(Failure::from)
+    };
+    match tokio::spawn(runs).await {
+        Ok(ended) => ended,
         Err(error) => Err(Failure::new(Code::Failed, format!("the worker ended because of a bug: {error}"))),
     }
 }

@@ -424,4 +424,9 @@ impl Reply {
     pub(super) fn took(&self) -> Option<(Duration, usize)> {
         (!self.request.is_pick_up()).then(|| (self.request.made.elapsed(), self.request.slots().len()))
     }
+
+    /// The index of its queue, and the script that it ran.
+    pub(super) fn script(&self) -> (usize, &'static str) {
+        (self.request.queue, self.request.script())
+    }
 }

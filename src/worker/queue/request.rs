@@ -122,6 +122,24 @@ impl Request {
         }
     }
 
+    /// The script that it runs.
+    pub(super) fn script(&self) -> &'static str {
+        match &self.kind {
+            RequestKind::Claim { .. } => "claim",
+            RequestKind::PickUp { .. } => "pick_up",
+            RequestKind::Begin { .. } => "begin",
+            RequestKind::Finish { .. } => "finish",
+            RequestKind::Settle { settlement: Settlement::Retry { .. }, .. } => "retry",
+            RequestKind::Settle { settlement: Settlement::RetryLater { .. }, .. } => "retry_later",
+            RequestKind::Settle { settlement: Settlement::Split { .. }, .. } => "split",
+            RequestKind::Settle { .. } => "bury",
+            RequestKind::PutBack { .. } => "put_back",
+            RequestKind::Park { .. } => "park",
+            RequestKind::Defer { .. } => "defer",
+            RequestKind::Reconcile { .. } => "reconcile",
+        }
+    }
+
     /// Whether it may return messages.
     pub(super) fn is_claim(&self) -> bool {
         matches!(self.kind, RequestKind::Claim { .. }) || self.is_pick_up()
