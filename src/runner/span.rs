@@ -30,16 +30,23 @@ impl Fields<'_> {
     #[inline]
     fn inline(&self) -> Span {
         let Self { task, call_id, slot, queue, attempt, worker, traceparent } = *self;
+        let trace_id = trace_id(traceparent);
         let (slot, call_id) = (slot.filter(|_| call_id.is_none()), call_id.map(tracing::field::display));
-        tracing::debug_span!(target: TARGET, "run", task, call_id, slot, queue, attempt, worker, traceparent)
+        tracing::debug_span!(target: TARGET, "run", task, call_id, slot, queue, attempt, worker, traceparent, trace_id)
     }
 
     /// The span of a run in its own process.
     fn isolated(&self) -> Span {
         let Self { task, call_id, slot, queue, attempt, worker, traceparent } = *self;
+        let trace_id = trace_id(traceparent);
         let (slot, call_id) = (slot.filter(|_| call_id.is_none()), call_id.map(tracing::field::display));
-        tracing::info_span!(target: TARGET, "run", task, call_id, slot, queue, attempt, worker, traceparent)
+        tracing::info_span!(target: TARGET, "run", task, call_id, slot, queue, attempt, worker, traceparent, trace_id)
     }
+}
+
+/// The trace id of a `traceparent`: what log lines of many processes are joined by.
+fn trace_id(traceparent: Option<&str>) -> Option<&str> {
+    traceparent?.split('-').nth(1)
 }
 
 /// The span of a run with this scope.

@@ -73,6 +73,7 @@ fn span_of_a_run_has_its_traceparent() {
         let line: serde_json::Value =
             serde_json::from_str(&worker.wait_for_line("inside of a trace")).unwrap();
         assert_eq!(line["span"]["traceparent"], PARENT, "{isolation}: {line}");
+        assert_eq!(line["span"]["trace_id"], PARENT.split('-').nth(1).unwrap(), "{isolation}: {line}");
         trial.ended(&mut worker);
     }
 }
