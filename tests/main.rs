@@ -13,6 +13,7 @@ mod chaos_ends;
 mod chaos_spans;
 mod client;
 mod conventions;
+mod deploy;
 mod exporter;
 mod faults;
 mod flows;
