@@ -29,7 +29,7 @@ pub(super) use self::flows::{Flows, FlowsCancel, FlowsList, FlowsRetry, FlowsSho
 pub(super) use self::gateway::{Gateway, GatewayFlags, GatewayVerb, Token, TokenCreate};
 pub(super) use self::limits::{Limits, SetLimit};
 pub(super) use self::operate::{
-    Completions, Config, Dead, DeadDelete, DeadList, DeadMove, DeadShow, Doctor, Kill, PauseQueue, Peek,
+    Completions, Config, Dead, DeadDelete, DeadList, DeadMove, DeadShow, Doctor, Kill, Man, PauseQueue, Peek,
     Purge, Queues, QueuesVerb, Tasks, TasksVerb, Workers,
 };
 pub(super) use self::periodic::{Periodic, PeriodicAdd, PeriodicName};
@@ -177,6 +177,8 @@ Examples:
     Dev(Dev),
     /// Print a completion script for a shell
     Completions(Completions),
+    /// Write manual pages into a directory, or print that of the program
+    Man(Man),
 }
 
 impl Command {
@@ -242,7 +244,10 @@ impl Command {
 
     /// Whether it goes without a Redis.
     pub(super) fn stands_alone(&self) -> bool {
-        matches!(self, Self::Tasks(Tasks { verb: None, .. }) | Self::Config(_) | Self::Completions(_))
+        matches!(
+            self,
+            Self::Tasks(Tasks { verb: None, .. }) | Self::Config(_) | Self::Completions(_) | Self::Man(_)
+        )
     }
 }
 

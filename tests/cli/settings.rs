@@ -275,6 +275,32 @@ fn completions_know_the_programs_name_and_its_commands() {
 }
 
 #[test]
+fn man_writes_a_page_for_each_command() {
+    let directory = support::directory();
+    let page = ended(&mut command(WORKER, directory.path(), &["man"])).expect(0).out;
+    assert!(page.contains(".TH delayed-test-worker 1") && page.contains("sweeper"), "{page}");
+    let json = ended(&mut command(WORKER, directory.path(), &["man", "--json"])).json();
+    assert_eq!(json["page"].as_str().unwrap().trim_end(), page.trim_end());
+    let told = ended(&mut command(WORKER, directory.path(), &["man", "a/man1", "--json"])).json();
+    let pages = told["pages"].as_array().unwrap();
+    for name in ["delayed-test-worker.1", "delayed-test-worker-worker.1", "delayed-test-worker-dead-list.1"] {
+        assert!(pages.contains(&name.into()), "expected {name}: {told}");
+    }
+    for name in pages {
+        let page =
+            std::fs::read_to_string(directory.path().join("a/man1").join(name.as_str().unwrap())).unwrap();
+        let title = name.as_str().unwrap().strip_suffix(".1").unwrap();
+        assert!(
+            page.contains(&format!(".TH {title} 1")) && page.contains(".SH DESCRIPTION"),
+            "{name}: {page}"
+        );
+        assert!(!page.contains("{program}"), "expected the program's name in {name}");
+    }
+    std::fs::write(directory.path().join("file"), "").unwrap();
+    ended(&mut command(WORKER, directory.path(), &["man", "file"])).expect(1).says("cannot write file");
+}
+
+#[test]
 fn completions_are_refused_to_a_name_that_no_script_can_have() {
     let directory = support::directory();
     let complete = |name: &str| {

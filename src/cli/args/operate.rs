@@ -286,6 +286,20 @@ pub(in crate::cli) struct Completions {
     pub(in crate::cli) output: Json,
 }
 
+/// `man`
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  {program} man | man -l -
+  {program} man ~/.local/share/man/man1")]
+pub(in crate::cli) struct Man {
+    /// Where to write a page for each command
+    #[arg(value_name = "DIR")]
+    pub(in crate::cli) directory: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    pub(in crate::cli) output: Json,
+}
+
 fn letter_id(text: &str) -> Result<String, String> {
     if is_letter_id(text) {
         return Ok(text.to_owned());

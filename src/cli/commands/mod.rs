@@ -15,6 +15,7 @@ mod flows;
 mod gateway;
 mod kill;
 mod limits;
+mod man;
 mod pause;
 mod peek;
 mod periodic;
@@ -69,6 +70,7 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Exporter(args) => exporter::run(program, &args).await?,
         Command::Dev(args) => dev::run(program, args.worker).await?,
         Command::Completions(args) => completions::run(&args)?,
+        Command::Man(args) => man::run(&args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
