@@ -171,13 +171,19 @@ fn the_scripts_of_the_readme_are_there_and_are_bash() {
 
 #[test]
 fn every_file_that_the_documents_name_is_there() {
-    for document in
-        ["README.md", "docs/architecture.md", "docs/guarantees.md", "docs/operations.md", "docs/recipes.md"]
-    {
+    for document in [
+        "README.md",
+        "docs/architecture.md",
+        "docs/deploy.md",
+        "docs/guarantees.md",
+        "docs/operations.md",
+        "docs/recipes.md",
+    ] {
         let text = std::fs::read_to_string(root().join(document)).unwrap();
         for word in text.split('`').skip(1).step_by(2) {
             let file = word.split("::").next().unwrap().split(' ').next().unwrap();
-            let names_a_file = ["docs/", "examples/", "scripts/", "tests/", "src/", "lua/", "bench/"];
+            let names_a_file =
+                ["docs/", "examples/", "scripts/", "tests/", "src/", "lua/", "bench/", "deploy/"];
             if !names_a_file.iter().any(|start| file.starts_with(start)) {
                 continue;
             }

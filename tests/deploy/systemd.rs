@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{path, succeed, text};
+use super::{path, shutdown, succeed, text};
 use crate::support::directory;
 use crate::support::process::DELAYED;
 
@@ -44,12 +44,11 @@ fn units_start_commands_with_flags_that_exist() {
 
 #[test]
 fn units_wait_for_the_drain_and_feed_the_watchdog() {
-    let shutdown = delayed::config::WorkerConfig::default().shutdown;
     for unit in UNITS {
         assert_eq!(setting(unit, "Type"), "notify", "{unit}");
         assert_eq!(setting(unit, "WatchdogSec"), "30", "{unit}");
         let stop: u64 = setting(unit, "TimeoutStopSec").parse().unwrap();
         let drains = unit.contains("worker");
-        assert!(!drains || stop > shutdown.as_secs() + 5, "{unit} stops after {stop} s, drains {shutdown:?}");
+        assert!(!drains || stop > shutdown() + 5, "{unit} stops after {stop} s, drains {} s", shutdown());
     }
 }
