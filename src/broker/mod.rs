@@ -21,6 +21,8 @@ mod limits;
 mod outage;
 #[cfg(feature = "periodic")]
 mod periodic;
+#[cfg(any(feature = "worker", feature = "gateway"))]
+mod published;
 mod raw_connection;
 mod read;
 mod reader;

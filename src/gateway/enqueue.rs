@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 use super::body::{Format, Received, busy, receive};
 use super::new_call::{self, NewCall};
 use super::problem::Problem;
+use super::published::Elsewhere;
 use super::shared::Shared;
 use super::tokens::{Sender, digest};
 use crate::client::Conflict;
@@ -124,9 +125,10 @@ async fn accept(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Answ
         Value::Array(values) => (values, false),
         value => (vec![value], true),
     };
+    let elsewhere = elsewhere(shared, &values).await?;
     let prepare = |(index, value)| {
         let key = key.as_ref().map(|key| (key, index));
-        prepare(shared, &sender, headers, value, key)
+        prepare(shared, &elsewhere, &sender, headers, value, key)
     };
     let calls: Vec<Result<Call, Problem>> = values.into_iter().enumerate().map(prepare).collect();
     // A request of which nothing can be done may be corrected, and sent again with its key.
@@ -149,16 +151,30 @@ async fn accept(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Answ
     }
 }
 
+/// The tasks of workers elsewhere, if these calls need them.
+async fn elsewhere(shared: &Shared, values: &[Value]) -> Result<Elsewhere, Problem> {
+    let is_foreign =
+        |value: &&Value| matches!(value.get("language"), Some(Value::String(name)) if name != "rust");
+    let paths =
+        values.iter().filter(|value| !is_foreign(value)).filter_map(|value| value.get("task")?.as_str());
+    let unknown: Vec<&str> = paths.filter(|path| shared.registry.get(path).is_none()).collect();
+    match unknown.is_empty() || shared.accepts_unknown {
+        true => Ok(Elsewhere::default()),
+        false => shared.published(&unknown).await,
+    }
+}
+
 /// The call of a description, checked.
 fn prepare(
     shared: &Shared,
+    elsewhere: &Elsewhere,
     sender: &Sender,
     headers: &HeaderMap,
     value: Value,
     key: Option<(&Key, usize)>,
 ) -> Result<Call, Problem> {
     let new = NewCall::of(value)?;
-    let task = new.find(&shared.registry, shared.accepts_unknown)?;
+    let task = new.find(&shared.registry, elsewhere, shared.accepts_unknown)?;
     if key.is_some() && (!new.is_native() || new.is_unique(task)) {
         return Err(Problem::invalid(
             "a request with an Idempotency-Key cannot make calls of Python or Go, or unique or ordered calls",

@@ -7,6 +7,7 @@ mod events;
 mod new_call;
 mod openapi;
 mod problem;
+mod published;
 mod routes;
 mod schema;
 mod shared;

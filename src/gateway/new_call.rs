@@ -14,6 +14,7 @@ use crate::protocol::annotations::Annotations;
 use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::names::{QueueName, check_path};
+use crate::protocol::published::Published;
 use crate::task::{Call, Expiry, GoTask, Payload, PyTask, Registration, Registry, Unique};
 
 /// A call to enqueue. Durations are texts such as `30s` or `1h 30m`, moments such as `2030-01-31T12:00:00Z`.
@@ -89,6 +90,26 @@ pub(super) enum Language {
     Go,
 }
 
+/// Whose task it is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Found<'a> {
+    /// One of this program.
+    Here(&'static Registration),
+    /// One of a worker that tells of it.
+    Elsewhere(&'a Published),
+    /// Nothing is known of it.
+    Nothing,
+}
+
+impl Found<'_> {
+    fn here(self) -> Option<&'static Registration> {
+        match self {
+            Self::Here(task) => Some(task),
+            Self::Elsewhere(_) | Self::Nothing => None,
+        }
+    }
+}
+
 /// `null` stands for no arguments.
 fn array<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Value>, D::Error> {
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
@@ -106,8 +127,8 @@ impl NewCall {
     }
 
     /// Whether another call may stand in its way.
-    pub(super) fn is_unique(&self, task: Option<&Registration>) -> bool {
-        let of_task = task.is_some_and(|task| task.options.unique.is_some());
+    pub(super) fn is_unique(&self, task: Found<'_>) -> bool {
+        let of_task = task.here().is_some_and(|task| task.options.unique.is_some());
         of_task || self.unique.is_some() || self.unique_key.is_some() || self.ordered.is_some()
     }
 
@@ -121,37 +142,47 @@ impl NewCall {
         matches!(self.language, None | Some(Language::Rust))
     }
 
-    /// The task, where it is one of this program.
+    /// The task, where it is one of this program or of a worker elsewhere.
     ///
     /// # Errors
-    /// The program has tasks, and not this one.
-    pub(super) fn find(
+    /// Nobody has it, and unknown ones are not accepted.
+    pub(super) fn find<'a>(
         &self,
         registry: &Registry,
+        elsewhere: &'a BTreeMap<String, Published>,
         accepts_unknown: bool,
-    ) -> Result<Option<&'static Registration>, Problem> {
+    ) -> Result<Found<'a>, Problem> {
         check_path(&self.task).map_err(|error| Problem::invalid(error.to_string()))?;
         if !self.is_native() {
-            return Ok(None);
+            return Ok(Found::Nothing);
         }
-        let found = registry.get(&self.task);
-        if found.is_none() && !accepts_unknown {
-            let detail = format!("no task `{}` is known: GET /v1/tasks lists all of them", self.task);
-            return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_task", detail));
+        if let Some(task) = registry.get(&self.task) {
+            return Ok(Found::Here(task));
         }
-        Ok(found)
+        match elsewhere.get(&self.task) {
+            Some(task) => Ok(Found::Elsewhere(task)),
+            None if accepts_unknown => Ok(Found::Nothing),
+            None => {
+                let detail = format!(
+                    "no task `{}` is known: GET /v1/tasks lists all of them; those of a worker are there as soon as it runs",
+                    self.task
+                );
+                Err(Problem::new(StatusCode::NOT_FOUND, "unknown_task", detail))
+            }
+        }
     }
 
     /// The call, its arguments checked where its task is known.
-    pub(super) fn into_call(self, task: Option<&'static Registration>) -> Result<Call, Problem> {
+    pub(super) fn into_call(self, task: Found<'_>) -> Result<Call, Problem> {
         let call = match self.language {
             Some(Language::Python) => self.python()?,
             Some(Language::Go) => self.go(&self.given()?)?,
             None | Some(Language::Rust) => self.native(task, &self.given()?)?,
         };
-        let call = match &self.queue {
-            Some(queue) => call.queue(QueueName::parse(queue)?),
-            None => call,
+        let call = match (&self.queue, task) {
+            (Some(queue), _) => call.queue(QueueName::parse(queue)?),
+            (None, Found::Elsewhere(task)) => call.queue(QueueName::parse(&task.queue)?),
+            (None, Found::Here(_) | Found::Nothing) => call,
         };
         let call = self.scheduled(call)?;
         if self.is_native() { self.with_options(call) } else { self.without_options().map(|()| call) }
@@ -169,15 +200,23 @@ impl NewCall {
         Ok(given)
     }
 
-    fn native(&self, task: Option<&'static Registration>, given: &Given) -> Result<Call, Problem> {
+    fn native(&self, task: Found<'_>, given: &Given) -> Result<Call, Problem> {
         let (arguments, by_place) = match (task, given) {
-            (Some(task), given) => {
+            (Found::Here(task), given) => {
                 let (payload, by_place) = checked(task, given)?;
                 (Payload::ByPlace(payload), by_place)
             }
-            (None, Given::ByPlace(values)) => (Payload::ByPlace(payload(values)?), false),
-            (None, Given::ByName(values)) => (Payload::ByName(keywords(values)?), false),
+            (Found::Elsewhere(task), given) => {
+                let wrong =
+                    |error| Problem::invalid(format!("`{}`: {error}; it is {}", self.task, task.signature));
+                given.fit(&task.params).map_err(wrong)?;
+                let (payload, by_place) = given.payload_for(&task.params)?;
+                (Payload::ByPlace(payload), by_place)
+            }
+            (Found::Nothing, Given::ByPlace(values)) => (Payload::ByPlace(payload(values)?), false),
+            (Found::Nothing, Given::ByName(values)) => (Payload::ByName(keywords(values)?), false),
         };
+        let task = task.here();
         if matches!(arguments, Payload::ByName(_)) && self.unique.is_some() && self.unique_key.is_none() {
             return Err(Problem::invalid(
                 "arguments by name cannot be compared, because the task is not known here: use `args`, or a `unique_key`",

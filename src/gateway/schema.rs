@@ -2,15 +2,15 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::protocol::arguments::{Param, Presence};
-use crate::task::Registration;
+use crate::protocol::arguments::Presence;
 
-/// The schema of the arguments of a task by name. A type that is not known here may be anything.
-pub(super) fn arguments(task: &Registration) -> Value {
+/// The schema of arguments by name, from the names, types and presences of the parameters. A type that is not known here may be
+/// anything.
+pub(super) fn arguments<'a>(params: impl Iterator<Item = (&'a str, &'a str, Presence)> + Clone) -> Value {
     let properties: Map<String, Value> =
-        task.params.iter().map(|param| (param.name.to_owned(), of_param(param))).collect();
-    let required = task.params.iter().filter(|param| param.presence == Presence::Required);
-    let required: Vec<&str> = required.map(|param| param.name).collect();
+        params.clone().map(|(name, ty, _)| (name.to_owned(), of_param(ty))).collect();
+    let required = params.filter(|(_, _, presence)| *presence == Presence::Required);
+    let required: Vec<&str> = required.map(|(name, ..)| name).collect();
     json!({
         "type": "object",
         "properties": properties,
@@ -19,8 +19,8 @@ pub(super) fn arguments(task: &Registration) -> Value {
     })
 }
 
-fn of_param(param: &Param) -> Value {
-    let ty: String = param.ty.chars().filter(|c| !c.is_whitespace()).collect();
+fn of_param(ty: &str) -> Value {
+    let ty: String = ty.chars().filter(|c| !c.is_whitespace()).collect();
     of_type(&ty)
 }
 

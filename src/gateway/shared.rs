@@ -7,6 +7,7 @@ use axum::http::HeaderMap;
 use tokio::sync::{OnceCell, Semaphore, watch};
 
 use super::problem::Problem;
+use super::published::{Elsewhere, PublishedTasks};
 use super::tokens::{Sender, Tokens};
 use crate::client::Client;
 use crate::config::Config;
@@ -55,6 +56,7 @@ pub(super) struct Shared {
     inspector: OnceCell<Inspector>,
     pub(super) registry: Registry,
     pub(super) accepts_unknown: bool,
+    published: PublishedTasks,
     pub(super) bounds: Bounds,
     tokens: Tokens,
     /// A permit for each call that may be held.
@@ -83,6 +85,7 @@ impl Shared {
             inspector: OnceCell::new(),
             registry,
             accepts_unknown,
+            published: PublishedTasks::default(),
             bounds,
             tokens,
             calls: permits(bounds.calls),
@@ -100,6 +103,11 @@ impl Shared {
     /// Who has sent a request with these headers.
     pub(super) async fn sender(&self, headers: &HeaderMap) -> Result<Sender, Problem> {
         self.tokens.sender(self.inspector().await?.broker(), headers).await
+    }
+
+    /// The tasks of workers elsewhere, among them those of these paths, if anybody tells of them.
+    pub(super) async fn published(&self, paths: &[&str]) -> Result<Elsewhere, Problem> {
+        self.published.read(self.inspector().await?, paths).await
     }
 
     /// Resolves when the gateway stops.

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::notation::{self, Argument};
 use super::{ArgumentsError, exact};
-use crate::protocol::arguments::{Arguments, Param, Presence};
+use crate::protocol::arguments::{Arguments, Parameter, Presence};
 use crate::protocol::encode::{Encoder, array_head, map_head};
 use crate::task::Registration;
 
@@ -103,10 +103,38 @@ impl Given {
         )))
     }
 
+    /// Checks whether there are as many as a task takes, and by its names, whatever their types.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn fit<P: Parameter>(&self, params: &[P]) -> Result<(), ArgumentsError> {
+        let is_given = |place: usize, param: &P| match self {
+            Self::ByPlace(values) => place < values.len(),
+            Self::ByName(values) => values.contains_key(param.name()),
+        };
+        let mut places = params.iter().enumerate();
+        let is_missing =
+            |(place, param): &(usize, &P)| param.presence() == Presence::Required && !is_given(*place, param);
+        if let Some((_, missing)) = places.find(is_missing) {
+            return Err(ArgumentsError::new(format!("`{}` is missing", missing.name())));
+        }
+        let has_rest = params.last().is_some_and(|param| param.presence() == Presence::Variadic);
+        match self {
+            Self::ByPlace(values) if values.len() > params.len() && !has_rest => {
+                Err(ArgumentsError::new(format!("{} arguments are too many", values.len())))
+            }
+            Self::ByPlace(_) => Ok(()),
+            Self::ByName(values) => {
+                match values.keys().find(|name| !params.iter().any(|param| param.name() == *name)) {
+                    Some(unknown) => Err(ArgumentsError::new(format!("it has no parameter `{unknown}`"))),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
     /// The payload for a task of these parameters, after [`check`], and whether it has to be read by place to mean
     /// the same.
-    pub(crate) fn payload_for(&self, params: &[Param]) -> Result<(Vec<u8>, bool), ArgumentsError> {
-        let rest = params.last().filter(|param| param.presence == Presence::Variadic);
+    pub(crate) fn payload_for<P: Parameter>(&self, params: &[P]) -> Result<(Vec<u8>, bool), ArgumentsError> {
+        let rest = params.last().filter(|param| param.presence() == Presence::Variadic);
         let values = match self {
             Self::ByPlace(values) => values,
             Self::ByName(named) => return Ok((places(params, &placed(params, rest, named)?)?, false)),
@@ -133,18 +161,18 @@ impl Given {
 }
 
 /// Arguments by name in their places. What is left out before another is nil; a variadic one is its list, as Go has it.
-fn placed(
-    params: &[Param],
-    rest: Option<&Param>,
+fn placed<P: Parameter>(
+    params: &[P],
+    rest: Option<&P>,
     named: &Map<String, Value>,
 ) -> Result<Vec<Value>, ArgumentsError> {
-    if let Some(Param { name, .. }) = rest
-        && !matches!(named.get(*name), None | Some(Value::Array(_) | Value::Null))
+    if let Some(name) = rest.map(Parameter::name)
+        && !matches!(named.get(name), None | Some(Value::Array(_) | Value::Null))
     {
         return Err(ArgumentsError::new(format!("by its name `{name}` takes a list, such as [1, 2]")));
     }
-    let count = params.iter().rposition(|param| named.contains_key(param.name)).map_or(0, |last| last + 1);
-    Ok(params[..count].iter().map(|param| named.get(param.name).cloned().unwrap_or(Value::Null)).collect())
+    let count = params.iter().rposition(|param| named.contains_key(param.name())).map_or(0, |last| last + 1);
+    Ok(params[..count].iter().map(|param| named.get(param.name()).cloned().unwrap_or(Value::Null)).collect())
 }
 
 /// The payload for a task whose parameters are not known: as Go makes it.
@@ -163,7 +191,7 @@ pub(crate) fn keywords(values: &Map<String, Value>) -> Result<Vec<u8>, Arguments
     Ok(bytes)
 }
 
-fn places(params: &[Param], values: &[Value]) -> Result<Vec<u8>, ArgumentsError> {
+fn places<P>(params: &[P], values: &[Value]) -> Result<Vec<u8>, ArgumentsError> {
     match params {
         [_, _, ..] => array(values),
         _ => encode(values, values.len()),

@@ -23,6 +23,7 @@ mod periodic;
 mod permits;
 mod phase;
 mod prefetch_limiter;
+mod publish;
 mod question;
 mod queue;
 mod register;
@@ -213,10 +214,11 @@ impl Worker {
         let (found, last_beat) = (Arc::clone(&beats.found), beats.last.clone());
         let begun = self.heartbeat.begin(beats);
         let registered = try_join_all(queues.iter().map(|queue| register(&broker, queue)));
+        let published = publish::publish(&broker, &self.registry);
         let started = tokio::select! {
             biased;
             () = handle.told_to_stop() => None,
-            (registered, begun) = join(registered, begun) => Some(registered.and(begun)),
+            ((registered, begun), ()) = join(join(registered, begun), published) => Some(registered.and(begun)),
         };
         match started {
             Some(Ok(())) => {}
@@ -362,13 +364,14 @@ impl Worker {
         let names = self.queues().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         tracing::info!(worker = %self.id, queues = %names, concurrency = config.concurrency, tasks = self.registry.len(), redis = broker.address(), "serving");
         handle.set_serving();
+        let publishing = Owned::spawn(publish::keep_publishing(broker.clone(), self.registry.clone()));
         // Spawned, because a future polled by `block_on` would be woken from another thread each time.
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
         let zygote_died = death.is_some_and(|death| death.0.is_finished());
         #[cfg(feature = "periodic")]
         drop(declaring);
-        drop((sweeps, burials, promoting, listening, signals));
+        drop((sweeps, burials, promoting, listening, publishing, signals));
         if let Some(all_gone) = all_gone {
             // Wait, or nobody reaps the children.
             all_gone.await;

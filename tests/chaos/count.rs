@@ -271,6 +271,7 @@ pub(crate) fn stray_keys(fleet: &Fleet) -> Vec<String> {
         let stays = key == format!("{SMALL}_dead")
             || key == "delayed_queues"
             || key == "delayed_limits"
+            || key == "delayed_tasks"
             || key.ends_with("_workers")
             || of_limit;
         if lists || !(expires || stays) || [OURS, SMALL].iter().any(|queue| key == format!("{queue}_deaths"))

@@ -40,7 +40,7 @@ fn systemd_hears_when_a_process_is_ready_alive_and_stops() {
     for (program, words) in [
         (WORKER, &["worker"][..]),
         (DELAYED, &["sweeper"]),
-        (DELAYED, &["gateway", "--accept-unknown", "--listen", "127.0.0.1:0"]),
+        (DELAYED, &["gateway", "--listen", "127.0.0.1:0"]),
     ] {
         let redis = TestRedis::start();
         let (mut process, socket) = under_systemd(&redis, program, words);

@@ -5,6 +5,7 @@ mod bounds;
 mod calls;
 mod once;
 mod openapi;
+mod published;
 mod tokens;
 
 use std::net::SocketAddr;
@@ -25,7 +26,12 @@ struct Site {
 
 /// Starts a gateway of the test's program. Returns it and where it listens.
 fn gateway(trial: &Trial, words: &[&str]) -> (Program, SocketAddr) {
-    let mut command = trial.command(WORKER);
+    gateway_of(trial, WORKER, words)
+}
+
+/// The same of this program.
+fn gateway_of(trial: &Trial, program: &str, words: &[&str]) -> (Program, SocketAddr) {
+    let mut command = trial.command(program);
     command.args(["gateway", "--listen", "127.0.0.1:0", "--redis", &trial.server.url()]).args(words);
     let gateway = Program::spawn(&mut command);
     let line: Value = serde_json::from_str(&gateway.wait_for_line("gateway started")).unwrap();

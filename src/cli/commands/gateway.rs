@@ -29,13 +29,8 @@ async fn serve(program: Program, flags: &GatewayFlags, exposed: Exposed) -> Resu
     let is_shown = expose(&program, exposed.address()).await?.is_some();
     let config = &program.settings.config;
     let registry = match Registry::collect() {
-        Err(RegistryError::Empty) if flags.accept_unknown => Registry::new(),
-        Err(RegistryError::Empty) => {
-            return Err(Failure::configuration(
-                "this program has no tasks, so that every call would be refused: run the gateway of a program with tasks, or \
-                 use --accept-unknown",
-            ));
-        }
+        // It knows those of workers.
+        Err(RegistryError::Empty) => Registry::new(),
         registry => registry?,
     };
     let is_local = flags.listen.ip().is_loopback();

@@ -8,6 +8,7 @@ mod reader;
 mod tests;
 
 pub use self::error::{ArgumentError, ArgumentErrorKind};
+pub(crate) use self::param::Parameter;
 pub use self::param::{Param, Presence};
 pub use self::reader::ArgumentReader;
 

@@ -11,8 +11,28 @@ pub struct Param {
     pub presence: Presence,
 }
 
+/// A parameter, in this program or another.
+#[cfg_attr(not(any(feature = "cli", feature = "gateway")), allow(dead_code))]
+pub(crate) trait Parameter {
+    /// Its name in Rust, which is also its keyword.
+    fn name(&self) -> &str;
+    /// Whether it may be missing.
+    fn presence(&self) -> Presence;
+}
+
+impl Parameter for Param {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn presence(&self) -> Presence {
+        self.presence
+    }
+}
+
 /// Whether a parameter may be missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Presence {
     /// It must be there.
     Required,

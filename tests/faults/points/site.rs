@@ -225,7 +225,7 @@ impl Site {
         let lasts = |key: &String| redis.pttl::<_, i64>(key).unwrap() == -1;
         let left: Vec<String> = keys.into_iter().filter(lasts).collect();
         let is_known = |key: &String| {
-            ["delayed_queues", "delayed_limits"].contains(&key.as_str())
+            ["delayed_queues", "delayed_limits", "delayed_tasks"].contains(&key.as_str())
                 || key.ends_with("_workers")
                 || key.starts_with("{delayed:")
         };
