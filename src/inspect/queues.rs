@@ -97,10 +97,14 @@ impl Inspector {
             Err(error) if error.kind() == BrokerErrorKind::WrongType => ([0; 7], Some(error.to_string())),
             Err(error) => return Err(error.into()),
         };
+        let next_due_ms = match self.broker.next_due(&QueueKeys::new(queue)).await {
+            // What waits can be read all the same. `doctor` names the key.
+            Err(error) if error.kind() == BrokerErrorKind::WrongType => None,
+            next => next?,
+        };
         let [waiting, tokens, owned, dead, suspects, scheduled, workers] = numbers;
         let oldest_ms = if waiting > 0 { self.oldest_ms(queue).await? } else { None };
         let paused = self.broker.paused(&QueueKeys::new(queue)).await?.map(Pause::from);
-        let next_due_ms = self.broker.next_due(&QueueKeys::new(queue)).await?;
         let queue = queue.to_string();
         Ok(QueueStatus {
             queue,

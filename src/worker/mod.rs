@@ -35,6 +35,7 @@ mod stats;
 mod sweep;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{OptionFuture, join, join4, try_join_all};
@@ -234,10 +235,13 @@ impl Worker {
         }
         let config = &self.config.worker;
 
+        let zygote_died = Arc::new(AtomicBool::new(false));
         let death = processes.as_ref().map(|processes| {
-            let (died, handle) = (processes.death(), self.handle.clone());
+            let (died, handle, fact) = (processes.death(), self.handle.clone(), Arc::clone(&zygote_died));
             Owned::spawn(async move {
                 died.await;
+                // First: an idle worker has ended before this task has.
+                fact.store(true, Ordering::SeqCst);
                 // Inline runs did not cause this and may finish.
                 handle.wind_down();
             })
@@ -368,7 +372,8 @@ impl Worker {
         // Spawned, because a future polled by `block_on` would be woken from another thread each time.
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
-        let zygote_died = death.is_some_and(|death| death.0.is_finished());
+        drop(death);
+        let zygote_died = zygote_died.load(Ordering::SeqCst);
         #[cfg(feature = "periodic")]
         drop(declaring);
         drop((sweeps, burials, promoting, listening, publishing, signals));

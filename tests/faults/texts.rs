@@ -161,7 +161,8 @@ fn dead_letter_that_breaks_every_connection_waits_aside() {
     worker.wait_for_line("set aside");
     drop(trap);
     let stopped = trial.stop(&mut worker);
-    assert_eq!((count(&stopped, "put_back"), count(&stopped, "lost")), (1, 0), "{stopped}");
+    // More than the one if claims were answered late, because their connection broke.
+    assert!(count(&stopped, "put_back") >= 1 && count(&stopped, "lost") == 0, "{stopped}");
     trial.ledger.assert_each_once((0..100).map(|n| n.to_string()).chain(["bad", "other"].map(Into::into)));
     let state = trial.state();
     assert_eq!((state.waiting.len(), state.processing.len()), (1, 0), "{state:#?}");
