@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Mutex;
 
 use super::problem::Problem;
 use crate::error::Error;
 use crate::inspect::Inspector;
-use crate::meter::now_ms;
 use crate::protocol::published::Published;
 
 /// How long what was read is used.
@@ -41,7 +40,7 @@ impl PublishedTasks {
             }
         }
         let told = inspector.broker().published().await.map_err(Error::from)?;
-        let now = now_ms();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
         let tasks = told
             .into_iter()
             .filter_map(|(path, told)| Some((String::from_utf8(path).ok()?, Published::decode(&told, now)?)));
