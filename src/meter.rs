@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// How many pairs of queue and task are told apart; the paths that clients send may be any number.
+/// The largest number of label pairs of queue and task: clients may send any number of paths.
 const PAIRS: usize = 1000;
 
-/// What is counted in a process, for whoever shows its metrics.
+/// The counters of a process, shared with its exporter.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources(Arc<Counted>);
 

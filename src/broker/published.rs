@@ -1,4 +1,4 @@
-//! What workers tell of their tasks.
+//! Stores the descriptions that workers publish of their tasks.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::broker::error::BrokerError;
 use crate::protocol::names::TASKS;
 
 impl Broker {
-    /// Tells of tasks: their paths, and what is told of each.
+    /// Stores descriptions, each with the path of its task.
     #[cfg(feature = "worker")]
     pub(crate) async fn publish(&self, tasks: &[(&str, Vec<u8>)]) -> Result<(), BrokerError> {
         if tasks.is_empty() {
@@ -15,18 +15,18 @@ impl Broker {
         }
         let mut command = redis::cmd("HSET");
         command.arg(TASKS);
-        for (path, told) in tasks {
-            command.arg(path).arg(told);
+        for (path, description) in tasks {
+            command.arg(path).arg(description);
         }
         self.read("publish", &command).await
     }
 
-    /// What is told of all tasks, by their paths.
+    /// All descriptions, by path.
     pub(crate) async fn published(&self) -> Result<HashMap<Vec<u8>, Vec<u8>>, BrokerError> {
         self.read_own("published", redis::cmd("HGETALL").arg(TASKS)).await
     }
 
-    /// Forgets tasks.
+    /// Deletes the descriptions of tasks.
     #[cfg(feature = "worker")]
     pub(crate) async fn unpublish(&self, paths: &[Vec<u8>]) -> Result<(), BrokerError> {
         if paths.is_empty() {

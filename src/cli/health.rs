@@ -1,4 +1,4 @@
-//! Tells systemd, and probes that read a file, how a process is that serves.
+//! Reports the health of a serving process to systemd, and to probes through a file.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::cli::exit::Failure;
 use crate::config::Config;
 use crate::inspect::Inspector;
 
-/// How often the file is written.
+/// The interval between two writes of the health file.
 const PERIOD: Duration = Duration::from_secs(5);
-/// How long Redis may take to answer.
+/// The timeout of a check of Redis.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What others hear of this process, until it is dropped.
+/// Reports the health of this process until it is dropped.
 #[derive(Debug)]
 pub(super) struct Health {
     config: Config,
@@ -26,7 +26,7 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// The process begins.
+    /// Writes `starting` into the health file, if there is one.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -38,8 +38,7 @@ impl Health {
         Ok(Self { config: config.clone(), file, tasks: Vec::new() })
     }
 
-    /// The process serves now. From here on the watchdog of systemd, if it has one, hears from the runtime, and the file is
-    /// kept.
+    /// Reports that the process is ready. From now on, writes the health file and feeds the watchdog of systemd.
     #[must_use = "it ends when it is dropped"]
     pub(super) fn ready(mut self) -> Self {
         if let Some(file) = &self.file {
@@ -83,7 +82,7 @@ async fn feed(period: Duration) {
     }
 }
 
-/// Writes into the file whether Redis answers.
+/// Checks Redis every [`PERIOD`], and writes the result into the file.
 async fn keep(config: Config, file: PathBuf) {
     let mut inspector = None;
     let mut ticks = interval(PERIOD);
@@ -111,7 +110,7 @@ async fn answers(config: &Config, inspector: &mut Option<Inspector>) -> bool {
     }
 }
 
-/// Writes the whole text at once: who reads the file never sees half of it.
+/// Replaces the file, so that a reader never sees half of the text.
 fn write(file: &Path, text: &str) -> io::Result<()> {
     let mut name = file.as_os_str().to_owned();
     name.push(".new");

@@ -77,7 +77,7 @@ struct Program {
     settings: Settings,
     parts: Parts,
     zygote: Option<Zygote>,
-    /// What its metrics show.
+    /// The counters of its metrics.
     #[cfg(feature = "metrics")]
     sources: Sources,
 }

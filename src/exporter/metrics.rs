@@ -266,7 +266,7 @@ impl Collector for Workers {
     }
 }
 
-/// How long Redis took to answer a worker, with the labels.
+/// The durations of the scripts of a worker, with their labels.
 fn scripts(source: &Source) -> Vec<(Labels, Durations)> {
     let queue = |queue: usize| source.queues.get(queue).cloned().unwrap_or_default();
     let labels = |(of, script): (usize, &str)| vec![("queue", queue(of)), ("script", script.to_owned())];

@@ -47,7 +47,7 @@ impl Exporter {
         Self { shared: Arc::new(Shared { sources: Sources::default(), scrape: Scrape::new(config.clone()) }) }
     }
 
-    /// An exporter of what is counted here.
+    /// An exporter of these counters.
     #[cfg(feature = "cli")]
     pub(crate) fn with_sources(config: &Config, sources: Sources) -> Self {
         Self { shared: Arc::new(Shared { sources, scrape: Scrape::new(config.clone()) }) }
@@ -66,7 +66,7 @@ impl Exporter {
 
 impl Client {
     /// Shows in this exporter how many calls the client and its later clones enqueue, by queue and task. Those of
-    /// [`enqueue_many`](Self::enqueue_many) are counted when they are sent.
+    /// [`enqueue_many`](Self::enqueue_many) are counted before they are sent.
     #[must_use]
     pub fn exporter(self, exporter: &Exporter) -> Self {
         self.counted(exporter.shared.sources.clone())

@@ -151,7 +151,7 @@ async fn accept(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Answ
     }
 }
 
-/// The tasks of workers elsewhere, if these calls need them.
+/// The published tasks, if these calls need them.
 async fn elsewhere(shared: &Shared, values: &[Value]) -> Result<Elsewhere, Problem> {
     let is_foreign =
         |value: &&Value| matches!(value.get("language"), Some(Value::String(name)) if name != "rust");
@@ -174,7 +174,11 @@ fn prepare(
     key: Option<(&Key, usize)>,
 ) -> Result<Call, Problem> {
     let new = NewCall::of(value)?;
-    let task = new.find(&shared.registry, elsewhere, shared.accepts_unknown)?;
+    let task = new.find(&shared.registry, elsewhere, shared.accepts_unknown);
+    // Before any other answer, which would tell whether the task exists, and how it is called.
+    let queue = new.queue_name(task.as_ref().ok())?;
+    sender.check(&new.task, &queue)?;
+    let task = task?;
     if key.is_some() && (!new.is_native() || new.is_unique(task)) {
         return Err(Problem::invalid(
             "a request with an Idempotency-Key cannot make calls of Python or Go, or unique or ordered calls",
@@ -187,9 +191,7 @@ fn prepare(
         ));
     }
     let is_native = new.is_native();
-    let path = new.task.clone();
-    let call = new.into_call(task)?;
-    sender.check(&path, &call.queue_name()?)?;
+    let call = new.into_call(task, queue)?;
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let call = match is_native {
         true => new_call::in_trace(call, text("traceparent"), text("tracestate")),

@@ -90,14 +90,14 @@ pub(super) enum Language {
     Go,
 }
 
-/// Whose task it is.
+/// Where a task was found.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Found<'a> {
-    /// One of this program.
+    /// In this program.
     Here(&'static Registration),
-    /// One of a worker that tells of it.
+    /// Among the published tasks.
     Elsewhere(&'a Published),
-    /// Nothing is known of it.
+    /// Nowhere.
     Nothing,
 }
 
@@ -142,10 +142,10 @@ impl NewCall {
         matches!(self.language, None | Some(Language::Rust))
     }
 
-    /// The task, where it is one of this program or of a worker elsewhere.
+    /// Finds the task in this program, or among the published ones.
     ///
     /// # Errors
-    /// Nobody has it, and unknown ones are not accepted.
+    /// It is unknown, and unknown tasks are not accepted.
     pub(super) fn find<'a>(
         &self,
         registry: &Registry,
@@ -164,7 +164,7 @@ impl NewCall {
             None if accepts_unknown => Ok(Found::Nothing),
             None => {
                 let detail = format!(
-                    "no task `{}` is known: GET /v1/tasks lists all of them; those of a worker are there as soon as it runs",
+                    "no task `{}` is known: GET /v1/tasks lists all of them; a worker adds its tasks when it starts",
                     self.task
                 );
                 Err(Problem::new(StatusCode::NOT_FOUND, "unknown_task", detail))
@@ -172,19 +172,27 @@ impl NewCall {
         }
     }
 
-    /// The call, its arguments checked where its task is known.
-    pub(super) fn into_call(self, task: Found<'_>) -> Result<Call, Problem> {
+    /// The queue of the call: the one that it names, or else that of its task.
+    pub(super) fn queue_name(&self, task: Option<&Found<'_>>) -> Result<QueueName, Problem> {
+        let of_task = match task {
+            Some(Found::Here(task)) => task.options.queue,
+            Some(Found::Elsewhere(task)) => Some(task.queue.as_str()),
+            Some(Found::Nothing) | None => None,
+        };
+        match self.queue.as_deref().or(of_task) {
+            Some(queue) => Ok(QueueName::parse(queue)?),
+            None => Ok(QueueName::default()),
+        }
+    }
+
+    /// The call in this queue. Its arguments are checked as far as the task is known.
+    pub(super) fn into_call(self, task: Found<'_>, queue: QueueName) -> Result<Call, Problem> {
         let call = match self.language {
             Some(Language::Python) => self.python()?,
             Some(Language::Go) => self.go(&self.given()?)?,
             None | Some(Language::Rust) => self.native(task, &self.given()?)?,
         };
-        let call = match (&self.queue, task) {
-            (Some(queue), _) => call.queue(QueueName::parse(queue)?),
-            (None, Found::Elsewhere(task)) => call.queue(QueueName::parse(&task.queue)?),
-            (None, Found::Here(_) | Found::Nothing) => call,
-        };
-        let call = self.scheduled(call)?;
+        let call = self.scheduled(call.queue(queue))?;
         if self.is_native() { self.with_options(call) } else { self.without_options().map(|()| call) }
     }
 

@@ -1,4 +1,4 @@
-//! Knows the tasks of workers elsewhere, by what these tell of them.
+//! Caches the tasks that workers publish.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,41 +11,45 @@ use crate::error::Error;
 use crate::inspect::Inspector;
 use crate::protocol::published::Published;
 
-/// How long what was read is used.
+/// The lifetime of the cache.
 const FRESH: Duration = Duration::from_secs(10);
-/// How long it is used although a task is not among it, which may have been told of meanwhile.
+/// Its lifetime when a task is not in it, because a worker may have published the task since, or when reading failed.
 const RECENT: Duration = Duration::from_secs(1);
-/// How many tasks are known, at most.
-const TASKS: usize = 10_000;
 
-/// The tasks of workers elsewhere, by their paths.
+/// The published tasks by path.
 pub(super) type Elsewhere = Arc<BTreeMap<String, Published>>;
 
-/// What was read of them last.
+/// The tasks of the last read, or its error, and its time.
 #[derive(Debug, Default)]
-pub(super) struct PublishedTasks(Mutex<Option<(Instant, Elsewhere)>>);
+pub(super) struct PublishedTasks(Mutex<Option<(Instant, Result<Elsewhere, Problem>)>>);
 
 impl PublishedTasks {
-    /// The tasks, read again if these paths are not among those read before.
+    /// Returns the published tasks, and reads them from Redis again if the cache is too old for these paths.
     ///
     /// # Errors
     /// Redis cannot be used.
     pub(super) async fn read(&self, inspector: &Inspector, paths: &[&str]) -> Result<Elsewhere, Problem> {
-        // Requests that come meanwhile wait for the same.
-        let mut read = self.0.lock().await;
-        if let Some((since, tasks)) = &*read {
-            let are_known = paths.iter().all(|path| tasks.contains_key(*path));
-            if since.elapsed() < if are_known { FRESH } else { RECENT } {
-                return Ok(Arc::clone(tasks));
+        // Held while reading, so that concurrent requests share one read.
+        let mut cache = self.0.lock().await;
+        if let Some((since, read)) = &*cache {
+            let is_complete =
+                read.as_ref().is_ok_and(|tasks| paths.iter().all(|path| tasks.contains_key(*path)));
+            if since.elapsed() < if is_complete { FRESH } else { RECENT } {
+                return read.clone();
             }
         }
-        let told = inspector.broker().published().await.map_err(Error::from)?;
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
-        let tasks = told
-            .into_iter()
-            .filter_map(|(path, told)| Some((String::from_utf8(path).ok()?, Published::decode(&told, now)?)));
-        let tasks = Arc::new(tasks.take(TASKS).collect());
-        *read = Some((Instant::now(), Arc::clone(&tasks)));
-        Ok(tasks)
+        let read = load(inspector).await;
+        *cache = Some((Instant::now(), read.clone()));
+        read
     }
+}
+
+async fn load(inspector: &Inspector) -> Result<Elsewhere, Problem> {
+    let all = inspector.broker().published().await.map_err(Error::from)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
+    let decode = |(path, bytes): (Vec<u8>, Vec<u8>)| {
+        let task = Published::decode(&bytes).filter(|task| task.is_valid(now))?;
+        Some((String::from_utf8(path).ok()?, task))
+    };
+    Ok(Arc::new(all.into_iter().filter_map(decode).collect()))
 }

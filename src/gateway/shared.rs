@@ -105,7 +105,7 @@ impl Shared {
         self.tokens.sender(self.inspector().await?.broker(), headers).await
     }
 
-    /// The tasks of workers elsewhere, among them those of these paths, if anybody tells of them.
+    /// The published tasks, read recently enough to contain these paths if a worker has them.
     pub(super) async fn published(&self, paths: &[&str]) -> Result<Elsewhere, Problem> {
         self.published.read(self.inspector().await?, paths).await
     }

@@ -54,7 +54,7 @@ impl TaskDescription {
     }
 }
 
-/// Lists the tasks of this program and of workers that the token may call, with the JSON Schema of their arguments.
+/// Lists the tasks that the token may call, of this program and of workers, with the JSON Schema of their arguments.
 #[utoipa::path(
     get,
     path = "/v1/tasks",

@@ -21,7 +21,7 @@ pub(crate) mod meta;
 pub mod names;
 pub mod periodic;
 pub(crate) mod plan_error;
-// A worker tells of its tasks, and a gateway reads it.
+// A worker writes it, and a gateway reads it.
 #[cfg_attr(not(all(feature = "gateway", feature = "worker")), allow(dead_code))]
 pub(crate) mod published;
 pub mod timestamp;

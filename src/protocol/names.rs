@@ -9,7 +9,7 @@ pub const QUEUES: &str = "delayed_queues";
 /// HASH: the tokens of gateways, by their names.
 pub const TOKENS: &str = "delayed_tokens";
 
-/// HASH: what workers tell of their tasks, by their paths.
+/// HASH: the descriptions that workers publish of their tasks, by path.
 pub const TASKS: &str = "delayed_tasks";
 
 /// STRING: the digest of the request that was sent to a gateway with this idempotency key; expires.

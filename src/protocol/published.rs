@@ -1,28 +1,31 @@
-//! What workers tell of their tasks, for those who enqueue without the program.
+//! Describes tasks for producers that do not have the program: workers publish these descriptions.
 
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::arguments::{Parameter, Presence};
+use crate::protocol::names::QueueName;
 
-/// How much is told of a doc comment, in bytes.
+/// Longer doc comments are cut to this many bytes.
 const LONGEST_DOC: usize = 2000;
-/// How long a task is known after a worker last told of it: workers tell every hour.
-const KNOWN_MS: u64 = 48 * 3_600_000;
+/// How old a description may be. Workers publish every hour.
+const MAX_AGE_MS: u64 = 48 * 3_600_000;
+/// The age from which a description may be deleted.
+const STALE_MS: u64 = 7 * 24 * 3_600_000;
 
-/// A task of a worker.
+/// The description of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Published {
-    /// When it was told, in milliseconds since 1970 by the worker's clock.
+    /// When it was published, in milliseconds since 1970 by the worker's clock.
     pub(crate) seen_ms: u64,
     /// The queue of its calls, unless they name another.
     pub(crate) queue: String,
-    /// How it is called, for people.
+    /// The signature in Rust.
     pub(crate) signature: String,
     pub(crate) doc: String,
     pub(crate) params: Vec<PublishedParam>,
 }
 
-/// A parameter of such a task.
+/// A parameter of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PublishedParam {
     pub(crate) name: String,
@@ -33,7 +36,7 @@ pub(crate) struct PublishedParam {
 }
 
 impl Published {
-    /// Encodes it, its doc comment no longer than it may be.
+    /// Encodes the description, and cuts a long doc comment.
     pub(crate) fn encode(mut self) -> Vec<u8> {
         let mut end = self.doc.len().min(LONGEST_DOC);
         while !self.doc.is_char_boundary(end) {
@@ -43,10 +46,20 @@ impl Published {
         rmp_serde::to_vec_named(&self).expect("numbers, texts and lists of them can be encoded")
     }
 
-    /// Decodes one that is still known. `None` if it is too old, or not one.
-    pub(crate) fn decode(bytes: &[u8], now_ms: u64) -> Option<Self> {
+    /// Decodes a description. `None` if it is malformed.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let published: Self = rmp_serde::from_slice(bytes).ok()?;
-        (published.seen_ms.saturating_add(KNOWN_MS) > now_ms).then_some(published)
+        QueueName::parse(&published.queue).is_ok().then_some(published)
+    }
+
+    /// Whether it is recent enough to be used, by a clock that may differ from the worker's.
+    pub(crate) fn is_valid(&self, now_ms: u64) -> bool {
+        self.seen_ms.abs_diff(now_ms) < MAX_AGE_MS
+    }
+
+    /// Whether no worker has published it for so long that it may be deleted.
+    pub(crate) fn is_stale(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.seen_ms) > STALE_MS
     }
 }
 
@@ -64,18 +77,34 @@ impl Parameter for PublishedParam {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_is_told_is_read_until_it_is_old() {
+    fn published(queue: &str) -> Published {
         let param = PublishedParam { name: "to".into(), ty: "String".into(), presence: Presence::Required };
+        let (queue, signature) = (queue.to_owned(), "send(to: String)".to_owned());
         let doc = "ä".repeat(LONGEST_DOC);
-        let (queue, signature) = ("mail".to_owned(), "send(to: String)".to_owned());
-        let told = Published { seen_ms: 7, queue, signature, doc, params: vec![param] };
-        let bytes = told.clone().encode();
-        let read = Published::decode(&bytes, 8).expect("expected it to be read");
+        Published { seen_ms: 7, queue, signature, doc, params: vec![param] }
+    }
+
+    #[test]
+    fn description_survives_encoding_with_a_shorter_doc() {
+        let bytes = published("mail").encode();
+        let read = Published::decode(&bytes).expect("expected a description");
         assert_eq!(read.doc.len(), LONGEST_DOC);
-        assert_eq!(Published { doc: told.doc.clone(), ..read }, told);
-        assert_eq!(Published::decode(&bytes, 7 + KNOWN_MS), None);
-        assert_eq!(Published::decode(b"no task", 8), None);
-        assert_eq!(Published::decode(&bytes[..20], 8), None);
+        assert_eq!(Published { doc: published("mail").doc, ..read }, published("mail"));
+        for malformed in [&b"no task"[..], &bytes[..20], &published("no queue").encode()] {
+            assert_eq!(Published::decode(malformed), None);
+        }
+    }
+
+    #[test]
+    fn description_is_valid_for_two_days_and_stale_after_a_week() {
+        let published = Published { seen_ms: 2 * STALE_MS, ..published("mail") };
+        let at = |now_ms| (published.is_valid(now_ms), published.is_stale(now_ms));
+        let seen = published.seen_ms;
+        assert_eq!(at(seen), (true, false));
+        assert_eq!(at(seen + MAX_AGE_MS - 1), (true, false));
+        assert_eq!(at(seen + MAX_AGE_MS), (false, false));
+        assert_eq!(at(seen + STALE_MS + 1), (false, true));
+        assert_eq!(at(seen - MAX_AGE_MS + 1), (true, false));
+        assert_eq!(at(seen - MAX_AGE_MS), (false, false));
     }
 }

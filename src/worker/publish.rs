@@ -1,4 +1,4 @@
-//! Tells others of the tasks of this worker, so that a gateway without them can check calls.
+//! Publishes the tasks of a worker, so that a gateway of another program can check calls.
 
 use std::time::Duration;
 
@@ -8,35 +8,35 @@ use crate::protocol::arguments::Param;
 use crate::protocol::published::{Published, PublishedParam};
 use crate::task::{Registration, Registry};
 
-/// How often a worker tells.
+/// The interval between two publications.
 const PERIOD: Duration = Duration::from_secs(3600);
 
-/// Tells of all tasks. A gateway that does not hear of them refuses their calls, and all else works: an error is no reason to
-/// end.
+/// Publishes all tasks. If that fails, the worker runs all the same, but gateways of other programs may refuse its calls.
 pub(super) async fn publish(broker: &Broker, registry: &Registry) {
-    let tasks: Vec<_> = registry.iter().map(|task| (task.name, told(task).encode())).collect();
+    let tasks: Vec<_> = registry.iter().map(|task| (task.name, describe(task).encode())).collect();
     if let Err(error) = broker.publish(&tasks).await {
         tracing::debug!(%error, "tasks not published");
     }
 }
 
-/// Tells of them again and again, and forgets those of which nobody does any more.
+/// Publishes all tasks every hour, and deletes the descriptions of tasks that no worker has had for a week.
 pub(super) async fn keep_publishing(broker: Broker, registry: Registry) {
     loop {
         tokio::time::sleep(PERIOD).await;
         publish(&broker, &registry).await;
         let Ok(all) = broker.published().await else { continue };
         let now = now_ms();
-        let is_old = |told: &Vec<u8>| Published::decode(told, now).is_none();
-        let old: Vec<Vec<u8>> =
-            all.into_iter().filter(|(_, told)| is_old(told)).map(|(path, _)| path).collect();
-        if let Err(error) = broker.unpublish(&old).await {
+        // A malformed one may be from a later version.
+        let is_stale = |bytes: &[u8]| Published::decode(bytes).is_some_and(|task| task.is_stale(now));
+        let stale: Vec<_> =
+            all.into_iter().filter(|(_, bytes)| is_stale(bytes)).map(|(path, _)| path).collect();
+        if let Err(error) = broker.unpublish(&stale).await {
             tracing::debug!(%error, "tasks not published");
         }
     }
 }
 
-fn told(task: &Registration) -> Published {
+fn describe(task: &Registration) -> Published {
     let param = |param: &Param| PublishedParam {
         name: param.name.to_owned(),
         ty: param.ty.to_owned(),

@@ -1,4 +1,6 @@
-//! A gateway without tasks checks calls by what workers tell of theirs.
+//! A gateway without tasks checks calls against the tasks that workers publish.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::Commands;
 use serde_json::{Value, json};
@@ -20,7 +22,7 @@ impl Site {
 }
 
 #[test]
-fn calls_are_checked_by_what_a_worker_tells() {
+fn calls_are_checked_against_published_tasks() {
     let site = Site::without_tasks(&[]);
     let pair = |arguments: &Value| {
         let mut call = json!({"task": "trial.pair", "queue": "q"});
@@ -46,9 +48,9 @@ fn calls_are_checked_by_what_a_worker_tells() {
     }
     site.trial.wait_runs(2);
     let tasks = site.get("/v1/tasks").expect(200).json();
-    let told =
+    let listed =
         tasks.as_array().unwrap().iter().find(|task| task["task"] == "trial.pair").expect("expected it");
-    assert_eq!(told["arguments"]["required"], json!(["number", "text"]), "{told}");
+    assert_eq!(listed["arguments"]["required"], json!(["number", "text"]), "{listed}");
     site.trial.stop(&mut worker);
     // It is known although no worker runs right now: its call waits.
     pair(&good).expect(202);
@@ -56,7 +58,7 @@ fn calls_are_checked_by_what_a_worker_tells() {
 }
 
 #[test]
-fn call_goes_to_the_queue_that_its_worker_tells() {
+fn call_goes_to_the_published_queue() {
     let site = Site::without_tasks(&[]);
     let mut worker = site.trial.worker(&[]);
     ready(&worker);
@@ -67,22 +69,25 @@ fn call_goes_to_the_queue_that_its_worker_tells() {
 }
 
 #[test]
-fn what_nobody_tells_any_more_or_no_worker_wrote_is_unknown() {
+fn old_and_malformed_descriptions_are_ignored() {
     let site = Site::without_tasks(&[]);
     let mut redis = site.trial.server.connection();
-    let told = |seen_ms: u64| {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    let description = |seen_ms: u64, queue: &str| {
         rmp_serde::to_vec_named(&json!({
-            "seen_ms": seen_ms, "queue": "q", "signature": "old()", "doc": "", "params": [],
+            "seen_ms": seen_ms, "queue": queue, "signature": "old()", "doc": "", "params": [],
         }))
         .unwrap()
     };
-    let () = redis.hset(TASKS, "old", told(1)).unwrap();
+    let () = redis.hset(TASKS, "old", description(1, "q")).unwrap();
     let () = redis.hset(TASKS, "broken", b"\xc1\xff").unwrap();
     let () = redis.hset(TASKS, "text", "text").unwrap();
     let () = redis.hset(TASKS, "list", b"\x90").unwrap();
-    let () = redis.hset(TASKS, b"\xff\xfe", told(u64::MAX)).unwrap();
-    let () = redis.hset(TASKS, "fresh", told(u64::MAX)).unwrap();
-    for path in ["old", "broken", "text", "list"] {
+    let () = redis.hset(TASKS, "future", description(u64::MAX, "q")).unwrap();
+    let () = redis.hset(TASKS, "queue", description(now_ms, "no queue")).unwrap();
+    let () = redis.hset(TASKS, b"\xff\xfe", description(now_ms, "q")).unwrap();
+    let () = redis.hset(TASKS, "fresh", description(now_ms, "q")).unwrap();
+    for path in ["old", "broken", "text", "list", "future", "queue"] {
         site.post(&json!({"task": path})).expect(404);
     }
     site.post(&json!({"task": "fresh"})).expect(202);

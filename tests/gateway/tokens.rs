@@ -37,7 +37,10 @@ fn token_permits_its_tasks_and_queues_until_it_is_revoked() {
     send(Some("wrong"), "trial.mark", "q").expect(401);
     let accepted = send(Some(token), "trial.mark", "q").expect(202).json();
     assert_eq!(send(Some(token), "trial.mark", "q2").expect(403).json()["code"], "forbidden");
-    send(Some(token), "trial.never", "q").expect(403);
+    // Whether such tasks exist, and what they take, is not told.
+    for task in ["trial.never", "trial.fails", "trial.pair", "missing"] {
+        assert_eq!(send(Some(token), task, "q").expect(403).json()["code"], "forbidden", "{task}");
+    }
 
     let bearer = format!("Bearer {token}");
     let get = |path: &str| site.request(&format!("GET {path}"), &[("authorization", &bearer)], b"");

@@ -1,4 +1,4 @@
-//! Where does a process show its metrics and its health?
+//! Flags for metrics and health.
 
 #[cfg(feature = "metrics")]
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ pub(in crate::cli) struct Exposed {
     #[cfg(feature = "metrics")]
     #[arg(long = "metrics", value_name = "ADDRESS")]
     address: Option<SocketAddr>,
-    /// File into which to write every 5 s whether Redis answers: `ready`, or what is wrong
+    /// File to write every 5 s: `ready`, or `Redis does not answer`
     #[arg(long, value_name = "FILE")]
     pub(in crate::cli) health_file: Option<PathBuf>,
 }

@@ -22,7 +22,7 @@ pub(super) async fn run(program: &Program, args: &Doctor) -> Result<ExitCode, Fa
     };
     let mut last: Vec<Finding> = Vec::new();
     loop {
-        // Redis may come back: that it is away is only something else that is found.
+        // While watching, an unreachable Redis is a finding like any other, since it may come back.
         let found = findings(program).await.or_else(|failure| match failure.code() {
             Code::Unreachable => Ok(vec![unreachable(&failure)]),
             _ => Err(failure),
@@ -59,7 +59,7 @@ async fn findings(program: &Program) -> Result<Vec<Finding>, Failure> {
     Ok(findings?)
 }
 
-/// That Redis does not answer, while others watch.
+/// The finding that Redis does not answer.
 fn unreachable(failure: &Failure) -> Finding {
     let text = failure.text().to_owned();
     Finding { level: Level::Problem, check: "access", queue: None, text, fix: None }

@@ -29,7 +29,7 @@ async fn serve(program: Program, flags: &GatewayFlags, exposed: Exposed) -> Resu
     let is_shown = expose(&program, exposed.address()).await?.is_some();
     let config = &program.settings.config;
     let registry = match Registry::collect() {
-        // It knows those of workers.
+        // The gateway then checks calls against the tasks that workers publish.
         Err(RegistryError::Empty) => Registry::new(),
         registry => registry?,
     };

@@ -56,7 +56,7 @@ pub(super) async fn run(program: Program, exposed: Exposed) -> Result<(), Failur
         });
         let ended = worker.run().await;
         telling.abort();
-        // Its end removes the file.
+        // Dropping `_health` removes the file.
         let _ = telling.await;
         ended.map(drop).map_err(Failure::from)
     };
