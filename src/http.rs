@@ -1,5 +1,6 @@
 //! Accepts connections, as many as may be open, and ends when all of them have been answered.
 
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The largest head of a request.
 const MAX_HEAD: usize = 16 << 10;
 
+/// The address from which a request comes.
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(not(feature = "web"), expect(dead_code, reason = "the dashboard reads it"))]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
 /// Serves until `stop` ends, and then until all requests are answered.
 pub(crate) async fn serve(
     router: Router,
@@ -45,15 +51,17 @@ pub(crate) async fn serve(
             () = &mut stop => break,
             next = next => next,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, peer)) = accepted else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
         // Without it small answers wait for the acknowledgement of earlier ones.
         let _ = stream.set_nodelay(true);
         let router = router.clone();
-        let answer =
-            service_fn(move |request: Request<Incoming>| router.clone().call(request.map(Body::new)));
+        let answer = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Peer(peer));
+            router.clone().call(request.map(Body::new))
+        });
         let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), answer));
         tokio::spawn(async move {
             // A sender that goes away is no error of ours.

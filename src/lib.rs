@@ -47,6 +47,7 @@
 //! | run a worker in your own `main` | [`Worker`], [`Registry`], and [`Zygote`] for isolated tasks |
 //! | requeue the calls of dead workers | [`Sweeper`]; each worker also does so for its own queues |
 //! | accept calls over HTTP | [`Gateway`](gateway), with the feature `gateway` |
+//! | see and operate all of it in a browser | [`Dashboard`](web), with the feature `web` |
 //! | show metrics to Prometheus, answer probes | [`Exporter`], with the feature `metrics` |
 //! | inspect queues, requeue dead letters | [`Inspector`], [`inspect`] |
 //! | change a setting | [`config`] |
@@ -65,6 +66,7 @@
 //! | `tls` | yes | addresses that begin with `rediss://` |
 //! | `inspect` | with `cli` | [`Inspector`] |
 //! | `gateway` | no | [`Gateway`]: an HTTP front with axum, and the command `gateway`; includes `client` and `inspect` |
+//! | `web` | no | [`Dashboard`]: pages about queues, calls and workers, and the command `web`; includes `gateway` and `periodic` |
 //! | `metrics` | no | [`Exporter`]: metrics for Prometheus and probes; includes `worker` and `inspect` |
 //! | `testing` | no | `delayed::testing`; includes `client`, `worker` and `inspect` |
 //!
@@ -158,6 +160,8 @@ mod sys;
 mod task;
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(feature = "web")]
+pub mod web;
 #[cfg(feature = "worker")]
 pub mod worker;
 
@@ -205,6 +209,9 @@ pub use crate::task::{
     MissingState, Next, Overflow, PyTask, QueueChoice, Registry, RegistryError, State, States, Step, Takes,
     Task, TaskError, Unique, chain, group, group_of,
 };
+#[cfg(feature = "web")]
+#[doc(inline)]
+pub use crate::web::Dashboard;
 #[cfg(feature = "worker")]
 #[doc(inline)]
 pub use crate::worker::Worker;

@@ -330,7 +330,7 @@ fn the_drawing_is_read() {
         );
     }
     let levels: BTreeSet<usize> = heights.values().copied().collect();
-    assert_eq!(levels.len(), 8, "expected seven levels and the roof: {heights:?}");
+    assert_eq!(levels.len(), 9, "expected eight levels and the roof: {heights:?}");
 }
 
 #[test]

@@ -32,4 +32,5 @@ mod recipes;
 mod support;
 mod telemetry;
 mod tls;
+mod web;
 mod worker_behaviour;

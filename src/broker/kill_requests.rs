@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::Value;
-
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
 use crate::broker::script::milliseconds;
@@ -50,8 +48,7 @@ pub(crate) fn digest(message: &[u8]) -> String {
 
 impl KillRequest {
     /// The kill requests in these fields; malformed ones are left out.
-    pub(super) fn all_of(fields: Vec<Value>) -> Vec<Self> {
-        let fields: Vec<(String, String)> = redis::from_redis_value(Value::Array(fields)).unwrap_or_default();
+    pub(super) fn all_of(fields: Vec<(String, String)>) -> Vec<Self> {
         fields.into_iter().filter_map(|(wire_id, text)| Self::read(wire_id, &text)).collect()
     }
 

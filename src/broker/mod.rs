@@ -1,6 +1,8 @@
 //! The only room that knows Redis: one method for each transition and read, with the order of keys of its script.
 
 mod address;
+#[cfg(feature = "web")]
+mod audit;
 mod batches;
 mod cancellation;
 mod cause;
@@ -14,6 +16,8 @@ mod flow_keys;
 mod flows;
 #[cfg(feature = "gateway")]
 mod gateway;
+#[cfg(any(feature = "worker", feature = "inspect"))]
+mod history;
 mod key_kind;
 mod kill_requests;
 mod lease;
@@ -43,6 +47,7 @@ mod transitions;
 mod wait;
 #[cfg(not(feature = "tls"))]
 mod without_tls;
+mod worker_orders;
 mod wrong_key;
 
 pub(crate) use self::batches::Batch;
@@ -81,3 +86,5 @@ pub(crate) use self::transitions::{Change, Changed, DueTask, MAX_TICK_CALLS, Tic
 pub(crate) use self::wait::Waiter;
 #[cfg(not(feature = "tls"))]
 use self::without_tls as tls;
+#[cfg(feature = "worker")]
+pub(crate) use self::worker_orders::OrderBy;

@@ -310,6 +310,20 @@ impl Broker {
         Ok(entries.into_iter().map(StreamEntry::from).collect())
     }
 
+    /// Dead letters before an id, or the newest ones before `+`, newest first.
+    pub(crate) async fn latest_dead(
+        &self,
+        keys: &QueueKeys,
+        before: &str,
+        count: u64,
+    ) -> Result<Vec<StreamEntry>, BrokerError> {
+        let end = if before == "+" { before.to_owned() } else { format!("({before}") };
+        let mut command = redis::cmd("XREVRANGE");
+        command.arg(&keys.dead).arg(end).arg("-").arg("COUNT").arg(count);
+        let entries: Vec<Entry> = self.read("latest_dead", &command).await?;
+        Ok(entries.into_iter().map(StreamEntry::from).collect())
+    }
+
     /// The id of the newest dead letter.
     pub(crate) async fn newest_dead(&self, keys: &QueueKeys) -> Result<Option<String>, BrokerError> {
         let mut command = redis::cmd("XREVRANGE");

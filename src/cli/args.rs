@@ -11,6 +11,8 @@ mod operate;
 mod periodic;
 mod refused;
 mod serve;
+#[cfg(feature = "web")]
+mod web;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,8 @@ pub(super) use self::periodic::{Periodic, PeriodicAdd, PeriodicName};
 #[cfg(any(feature = "gateway", feature = "metrics"))]
 pub(super) use self::serve::JsonLog;
 pub(super) use self::serve::{Dev, Enqueue, Language, Sweeper, SweeperFlags, Worker, WorkerFlags};
+#[cfg(feature = "web")]
+pub(super) use self::web::{Web, WebFlags, WebRole, WebUser, WebVerb};
 use crate::cli::exit::CODES;
 use crate::cli::settings::default_of;
 
@@ -164,6 +168,15 @@ Examples:
   {program} gateway --listen 0.0.0.0:8080
   {program} gateway token create shop --task 'shop::*'")]
     Gateway(Gateway),
+    /// Show a dashboard in the browser, or make its users
+    #[cfg(feature = "web")]
+    #[command(after_help = "\
+Examples:
+  {program} web
+  {program} web --allow-actions
+  {program} web user ann --role operator >>users
+  {program} web --listen 0.0.0.0:8081 --users users --allow-actions")]
+    Web(Web),
     /// Show metrics of the queues to Prometheus, for fleets without a Rust worker
     #[cfg(feature = "metrics")]
     Exporter(Exporter),
@@ -194,6 +207,8 @@ impl Command {
             Self::Gateway(Gateway { verb, .. }) => verb.is_none(),
             #[cfg(feature = "metrics")]
             Self::Exporter(_) => true,
+            #[cfg(feature = "web")]
+            Self::Web(Web { verb, .. }) => verb.is_none(),
             _ => false,
         }
     }
@@ -238,6 +253,8 @@ impl Command {
             Self::Gateway(Gateway { log, .. }) => log.json,
             #[cfg(feature = "metrics")]
             Self::Exporter(Exporter { log, .. }) => log.json,
+            #[cfg(feature = "web")]
+            Self::Web(Web { log, .. }) => log.json,
             _ => false,
         }
     }

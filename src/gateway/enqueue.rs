@@ -151,6 +151,20 @@ async fn accept(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Answ
     }
 }
 
+/// Enqueues a call as it would be for a request without a token. Returns its id, its queue, and whether it is a new call.
+#[cfg(feature = "web")]
+pub(super) async fn enqueue_one(
+    shared: &Shared,
+    call: Value,
+) -> Result<(Option<String>, String, bool), Problem> {
+    let elsewhere = shared.published(&[]).await?;
+    let new = NewCall::of(call)?;
+    let task = new.find(&shared.registry, &elsewhere, shared.accepts_unknown)?;
+    let queue = new.queue_name(Some(&task))?;
+    let accepted = send(shared, new.into_call(task, queue), false).await?;
+    Ok((accepted.id, accepted.queue, accepted.new))
+}
+
 /// The published tasks, if these calls need them.
 async fn elsewhere(shared: &Shared, values: &[Value]) -> Result<Elsewhere, Problem> {
     let is_foreign =

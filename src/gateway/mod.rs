@@ -18,11 +18,15 @@ use std::sync::Arc;
 
 use axum::Router;
 
+#[cfg(feature = "web")]
+pub(crate) use self::problem::Problem;
 #[cfg(feature = "cli")]
 pub(crate) use self::shared::Bounds;
 #[cfg(not(feature = "cli"))]
 use self::shared::Bounds;
 use self::shared::Shared;
+#[cfg(feature = "web")]
+pub(crate) use self::tasks::TaskDescription;
 #[cfg(feature = "cli")]
 pub(crate) use self::tokens::OpenTo;
 #[cfg(not(feature = "cli"))]
@@ -86,6 +90,21 @@ impl Gateway {
             open: OpenTo::Nobody,
             bounds: Bounds::default(),
         }
+    }
+
+    /// Enqueues a call that is described as for `POST /v1/calls`. Returns its id, its queue, and whether it is a new call.
+    #[cfg(feature = "web")]
+    pub(crate) async fn enqueue(
+        &self,
+        call: serde_json::Value,
+    ) -> Result<(Option<String>, String, bool), Problem> {
+        enqueue::enqueue_one(&self.shared, call).await
+    }
+
+    /// All known tasks, ordered by their paths.
+    #[cfg(feature = "web")]
+    pub(crate) async fn tasks(&self) -> Result<Vec<TaskDescription>, Problem> {
+        Ok(TaskDescription::all(&self.shared.registry, &self.shared.published(&[]).await?))
     }
 
     /// The routes of the gateway, below `/v1`, and `/openapi.json`: to be mounted in an application with axum. The bounds on

@@ -17,7 +17,7 @@ const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// Why a request, or one call of it, was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub(super) struct Problem {
+pub(crate) struct Problem {
     /// The status of HTTP.
     status: u16,
     /// One word for programs, such as `unknown_task`.
@@ -51,7 +51,13 @@ impl Problem {
         self
     }
 
-    pub(super) fn status(&self) -> StatusCode {
+    /// The sentence for people.
+    #[cfg(feature = "web")]
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 

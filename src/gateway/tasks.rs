@@ -10,27 +10,37 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::body::Format;
+use super::published::Elsewhere;
 use super::schema;
 use super::shared::Shared;
 use crate::protocol::published::Published;
-use crate::task::Registration;
+use crate::task::{Registration, Registry};
 
 /// A task.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct TaskDescription {
+pub(crate) struct TaskDescription {
     /// Its path.
-    task: String,
+    pub(crate) task: String,
     /// Its signature in Rust.
-    signature: String,
+    pub(crate) signature: String,
     /// Its documentation.
-    doc: String,
+    pub(crate) doc: String,
     /// The queue of its calls, unless they name another.
-    queue: String,
+    pub(crate) queue: String,
     /// The JSON Schema of its arguments by name.
-    arguments: Value,
+    pub(crate) arguments: Value,
 }
 
 impl TaskDescription {
+    /// The tasks of a program and the published ones, ordered by their paths.
+    pub(super) fn all(registry: &Registry, elsewhere: &Elsewhere) -> Vec<Self> {
+        let own = registry.iter().map(Self::of);
+        let others = elsewhere.iter().filter(|(path, _)| registry.get(path).is_none());
+        let mut tasks: Vec<_> = own.chain(others.map(|(path, task)| Self::elsewhere(path, task))).collect();
+        tasks.sort_unstable_by(|one, other| one.task.cmp(&other.task));
+        tasks
+    }
+
     fn of(task: &'static Registration) -> Self {
         let params = task.params.iter().map(|param| (param.name, param.ty, param.presence));
         Self {
@@ -70,10 +80,7 @@ pub(super) async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) 
         Ok(elsewhere) => elsewhere,
         Err(problem) => return problem.into_response(),
     };
-    let own = shared.registry.iter().map(TaskDescription::of);
-    let others = elsewhere.iter().filter(|(path, _)| shared.registry.get(path).is_none());
-    let others = others.map(|(path, task)| TaskDescription::elsewhere(path, task));
-    let mut tasks: Vec<_> = own.chain(others).filter(|task| sender.sees(&task.task, &task.queue)).collect();
-    tasks.sort_unstable_by(|one, other| one.task.cmp(&other.task));
+    let mut tasks = TaskDescription::all(&shared.registry, &elsewhere);
+    tasks.retain(|task| sender.sees(&task.task, &task.queue));
     Format::accepted(&headers).answer(StatusCode::OK, &tasks)
 }

@@ -114,6 +114,35 @@ impl Inspector {
         Ok(letters)
     }
 
+    /// Returns up to `count` dead letters, newest first: those before the id `before`, and only those of `task` if it is given.
+    /// Arguments are cut at `limit` characters.
+    ///
+    /// # Errors
+    /// Redis cannot be reached, or the key of the dead letters is not a stream.
+    pub async fn newest_dead_letters(
+        &self,
+        queue: &QueueName,
+        before: Option<&str>,
+        task: Option<&str>,
+        count: usize,
+        limit: usize,
+    ) -> Result<Vec<DeadLetter>, Error> {
+        let keys = QueueKeys::new(queue);
+        let mut letters = Vec::new();
+        let mut before = before.filter(|id| is_letter_id(id)).unwrap_or("+").to_owned();
+        while letters.len() < count {
+            let left = count - letters.len();
+            let wanted = if task.is_some() { CHUNK } else { CHUNK.min(left) };
+            let page = self.broker.latest_dead(&keys, &before, wanted as u64).await?;
+            let Some(last) = page.last() else { break };
+            before.clone_from(&last.id);
+            let fits = |entry: &&StreamEntry| task.is_none_or(|task| is_of(entry, task));
+            letters
+                .extend(page.iter().filter(fits).take(left).map(|entry| DeadLetter::of(queue, entry, limit)));
+        }
+        Ok(letters)
+    }
+
     /// Returns one dead letter. Its arguments are cut at `limit` characters.
     ///
     /// # Errors

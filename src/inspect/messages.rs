@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::inspect::{Inspector, Progress};
+use crate::protocol::flow::Member;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::message::{FailedAttempt, Form, Message};
 use crate::protocol::names::QueueName;
@@ -51,6 +52,8 @@ pub struct MessageSummary {
     pub timeout_ms: Option<u64>,
     /// The headers, by name.
     pub headers: BTreeMap<String, String>,
+    /// The queue and the id of the flow that the call is a step of.
+    pub flow: Option<(String, String)>,
     /// The trace that the call belongs to, as W3C's `traceparent`.
     pub traceparent: Option<String>,
     /// The size in bytes.
@@ -79,6 +82,7 @@ impl MessageSummary {
             expires_ms: None,
             timeout_ms: None,
             headers: BTreeMap::new(),
+            flow: None,
             traceparent: None,
             bytes: 0,
             problem: None,
@@ -111,6 +115,10 @@ impl MessageSummary {
                 expires_ms: message.expires_ms(),
                 timeout_ms: message.timeout_ms(),
                 headers: message.annotations().headers.into(),
+                flow: message
+                    .member()
+                    .and_then(Member::decode)
+                    .map(|step| (step.home.to_string(), step.flow.to_string())),
                 traceparent: message.traceparent().map(str::to_owned),
                 ..nothing
             },

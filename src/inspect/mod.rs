@@ -8,10 +8,12 @@ mod consistency;
 mod dead;
 mod flows;
 mod health;
+mod history;
 mod kill;
 mod limits;
 mod locks;
 mod messages;
+mod orders;
 mod outbox;
 mod pause;
 #[cfg(feature = "periodic")]
@@ -24,11 +26,12 @@ pub use self::batches::BatchStatus;
 pub use self::calls::{CallFilter, CallRecord};
 #[cfg(feature = "cli")]
 pub(crate) use self::dead::is_letter_id;
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "cli", feature = "web"))]
 pub(crate) use self::dead::order;
 pub use self::dead::{DeadLetter, Handled, Selection};
 pub use self::flows::FlowStatus;
 pub use self::health::{Finding, Level};
+pub use self::history::{Deployment, History, HistoryBucket, HistorySpan};
 pub use self::kill::{Ending, KillError, Killed};
 pub use self::limits::LimitStatus;
 pub use self::messages::{MessageSummary, Waiting};
@@ -37,7 +40,7 @@ pub use self::pause::{Pause, PauseChange};
 pub use self::periodic::{PeriodicRun, PeriodicStatus, PeriodicTick};
 pub use self::queues::{QueueList, QueueStatus};
 pub use self::workers::{Running, WorkerKind, WorkerStatus};
-pub use crate::protocol::info::{WorkerInfo, WorkerPhase};
+pub use crate::protocol::info::{WorkerInfo, WorkerOrder, WorkerPhase};
 pub use crate::protocol::message::FailedAttempt;
 pub use crate::protocol::value::PlainValue;
 

@@ -140,6 +140,7 @@ impl Inspector {
     }
 
     /// Whether there is a periodic task of this name.
+    #[cfg(feature = "cli")]
     pub(crate) async fn has_periodic(&self, queue: &QueueName, name: &str) -> Result<bool, Error> {
         Ok(self.broker.periodic_task(&QueueKeys::new(queue), name).await?.is_some())
     }

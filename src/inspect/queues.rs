@@ -165,6 +165,13 @@ impl Inspector {
         Ok(alive.into_iter().filter(|alive| *alive).count() as u64)
     }
 
+    /// The names of the registered queues.
+    #[cfg(feature = "web")]
+    pub(crate) async fn registered_names(&self) -> Result<Vec<QueueName>, Error> {
+        let names = self.broker.registered_queues().await?;
+        Ok(names.iter().filter_map(|name| QueueName::parse(name).ok()).collect())
+    }
+
     pub(crate) async fn queue_names(&self) -> Result<BTreeSet<QueueName>, BrokerError> {
         let names = self.broker.registered_queues().await?;
         let mut queues = self.scan(SCAN).await?.queues;

@@ -53,6 +53,16 @@ pub enum WorkerPhase {
     Draining,
 }
 
+/// What a worker is told to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WorkerOrder {
+    /// To claim nothing more, and to stay, as after SIGUSR1.
+    Quiet,
+    /// To stop as after SIGTERM: to claim nothing more, to end its runs and to exit.
+    Stop,
+}
+
 /// A long run of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunInfo {
@@ -73,6 +83,17 @@ fn known_phase<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Work
         Some("draining") => Some(WorkerPhase::Draining),
         _ => None,
     })
+}
+
+impl WorkerOrder {
+    /// The order in one word: its field in the hash of orders, where no wire id is so short.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quiet => "quiet",
+            Self::Stop => "stop",
+        }
+    }
 }
 
 impl WorkerInfo {

@@ -13,6 +13,9 @@ pub mod encode;
 // A client writes flows, and a worker reads of which flow a call is a step.
 #[cfg_attr(not(all(feature = "client", feature = "worker")), allow(dead_code))]
 pub(crate) mod flow;
+// A worker writes it, and an inspector reads it.
+#[cfg_attr(not(all(feature = "inspect", feature = "worker")), allow(dead_code))]
+pub(crate) mod history;
 pub mod info;
 pub mod keys;
 pub mod limit;

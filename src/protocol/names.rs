@@ -12,6 +12,15 @@ pub const TOKENS: &str = "delayed_tokens";
 /// HASH: the descriptions that workers publish of their tasks, by path.
 pub const TASKS: &str = "delayed_tasks";
 
+/// HASH: how many calls of a queue have ended, by time; expires.
+#[must_use]
+pub fn history(queue: &QueueName) -> String {
+    format!("delayed_history:{queue}")
+}
+
+/// STREAM: what was done in dashboards, bounded.
+pub const AUDIT: &str = "delayed_audit";
+
 /// STRING: the digest of the request that was sent to a gateway with this idempotency key; expires.
 #[must_use]
 pub fn idempotency(digest: &str) -> String {

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use crate::broker::digest;
+use crate::broker::{OrderBy, digest};
 use crate::config::WorkerConfig;
-use crate::protocol::info::{RunInfo, WorkerInfo, WorkerPhase};
+use crate::protocol::info::{RunInfo, WorkerInfo, WorkerOrder, WorkerPhase};
 use crate::protocol::meta::since_1970;
 use crate::sys;
 use crate::worker::executor::LongRun;
@@ -50,6 +50,15 @@ impl Description {
             runs: Vec::new(),
         };
         Self { info, handle, question, runs: Vec::new(), periodic }
+    }
+
+    /// Does what an operator has told the worker.
+    pub(super) fn obey(&self, told: &OrderBy) {
+        tracing::info!(order = told.order.name(), by = told.by, "order received");
+        match told.order {
+            WorkerOrder::Quiet => self.handle.quiet(),
+            WorkerOrder::Stop => self.handle.wind_down(),
+        }
     }
 
     /// Updates the description before a heartbeat, and asks for the long runs of the next one if the worker owns messages.

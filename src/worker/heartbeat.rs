@@ -283,6 +283,7 @@ impl BeatParts {
                             let by = beaten.paused.map(|paused| paused.by);
                             let _ = self.pauses.send(PauseEvent::Beat { queue: index, by, sent: at });
                         }
+                        beaten.orders.iter().for_each(|order| self.description.obey(order));
                         for kill in beaten.kills {
                             // If the event loop is gone, it has put back or settled all of its messages.
                             let _ = self.kills.send((index, kill));

@@ -11,6 +11,7 @@ mod failures;
 mod finished;
 mod heartbeat;
 mod hint;
+mod history;
 mod hooks;
 mod last_sweep;
 mod notes;
@@ -368,7 +369,9 @@ impl Worker {
         let names = self.queues().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         tracing::info!(worker = %self.id, queues = %names, concurrency = config.concurrency, tasks = self.registry.len(), redis = broker.address(), "serving");
         handle.set_serving();
-        let publishing = Owned::spawn(publish::keep_publishing(broker.clone(), self.registry.clone()));
+        let history = history::keep(broker.clone(), queues.clone(), self.program_version.clone());
+        let publishing = publish::keep_publishing(broker.clone(), self.registry.clone());
+        let publishing = Owned::spawn(join(publishing, history));
         // Spawned, because a future polled by `block_on` would be woken from another thread each time.
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
@@ -385,10 +388,9 @@ impl Worker {
             self.tell_scheduled(&broker, &queues).await;
         }
         // The loop has ended, so the listing soon receives its last entry.
-        let listing = OptionFuture::from(listing.map(Owned::join));
-        let _ =
-            tokio::time::timeout(LAST_ANSWERS, join4(answers.join(), noting.join(), telling.join(), listing))
-                .await;
+        let lists = join(OptionFuture::from(listing.map(Owned::join)), history::write(&broker, &queues));
+        let last = join4(answers.join(), noting.join(), telling.join(), lists);
+        let _ = tokio::time::timeout(LAST_ANSWERS, last).await;
         // What is not delivered by then is delivered by a sweep.
         let _ = tokio::time::timeout(LAST_ANSWERS, delivering.join()).await;
         // A hook for a burial belongs to the program: it is waited for longer.

@@ -10,6 +10,7 @@ use crate::broker::lease::{LeaseKeeper, LeaseKeys};
 use crate::broker::script::{self, milliseconds};
 use crate::broker::sweep::FORGET_WORKERS;
 use crate::broker::transitions::pause::Paused;
+use crate::broker::worker_orders::OrderBy;
 
 /// The reply of `beat`.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct BeatReply {
     pub(crate) paused: Option<Paused>,
     /// The kill requests for this worker.
     pub(crate) kills: Vec<KillRequest>,
+    /// What the whole worker is told to do.
+    pub(crate) orders: Vec<OrderBy>,
 }
 
 /// Whether lists that should hold tokens begin with something else, because another program uses them.
@@ -66,7 +69,11 @@ impl LeaseKeeper {
                     true => Some(Paused::read(&script::BEAT, &kills.remove(0))?),
                     false => None,
                 };
-                Ok(BeatReply { found: bits & 1 != 0, foreign, paused, kills: KillRequest::all_of(kills) })
+                let fields: Vec<(String, String)> =
+                    redis::from_redis_value(Value::Array(kills)).unwrap_or_default();
+                let orders = OrderBy::all_of(&fields);
+                let kills = KillRequest::all_of(fields);
+                Ok(BeatReply { found: bits & 1 != 0, foreign, paused, kills, orders })
             }
             reply => Err(script::BEAT.unexpected(&reply)),
         }

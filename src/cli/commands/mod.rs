@@ -23,6 +23,8 @@ mod purge;
 mod queues;
 mod sweeper;
 mod tasks;
+#[cfg(feature = "web")]
+mod web;
 mod worker;
 mod workers;
 
@@ -63,6 +65,8 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Dead(verb) => dead::run(&program, verb).await?,
         #[cfg(feature = "gateway")]
         Command::Gateway(args) => gateway::run(program, args).await?,
+        #[cfg(feature = "web")]
+        Command::Web(args) => web::run(program, args).await?,
         Command::Purge(args) => purge::run(&program, &args).await?,
         Command::Doctor(args) => return doctor::run(&program, &args).await,
         Command::Config(args) => config::run(&program.settings, args.output)?,

@@ -36,6 +36,10 @@ pub struct CallFilter {
     pub task: Option<String>,
     /// Those whose ids begin so.
     pub id_prefix: Option<String>,
+    /// Those whose arguments, as they are shown, contain this text.
+    pub text: Option<String>,
+    /// How many calls of each list are searched for a task, an id or a text.
+    pub searched: usize,
     /// How many to leave out.
     pub start: usize,
     /// How many at most.
@@ -47,7 +51,16 @@ pub struct CallFilter {
 impl Default for CallFilter {
     /// The first 100 calls that have not ended.
     fn default() -> Self {
-        Self { states: Vec::new(), task: None, id_prefix: None, start: 0, count: 100, limit: 1000 }
+        Self {
+            states: Vec::new(),
+            task: None,
+            id_prefix: None,
+            text: None,
+            searched: usize::MAX,
+            start: 0,
+            count: 100,
+            limit: 1000,
+        }
     }
 }
 
@@ -60,11 +73,20 @@ impl CallFilter {
         }
     }
 
-    /// Whether its task and its id are asked for.
+    /// Whether calls are asked for whatever their tasks, ids and arguments are.
+    fn takes_all(&self) -> bool {
+        self.task.is_none() && self.id_prefix.is_none() && self.text.is_none()
+    }
+
+    /// Whether its task, its id and its arguments are asked for.
     fn names(&self, call: &CallRecord) -> bool {
         let is_of = |task: &String| call.message.task.as_ref() == Some(task);
         let begins = |prefix: &String| call.id.as_ref().is_some_and(|id| id.starts_with(prefix.as_str()));
-        self.task.as_ref().is_none_or(is_of) && self.id_prefix.as_ref().is_none_or(begins)
+        let arguments = call.message.arguments_text.as_ref();
+        let contains = |text: &String| arguments.is_some_and(|arguments| arguments.contains(text.as_str()));
+        self.task.as_ref().is_none_or(is_of)
+            && self.id_prefix.as_ref().is_none_or(begins)
+            && self.text.as_ref().is_none_or(contains)
     }
 }
 
@@ -79,6 +101,21 @@ struct Listing<'a> {
 impl Listing<'_> {
     fn is_full(&self) -> bool {
         self.calls.len() >= self.filter.count
+    }
+
+    /// Whether no more of a list is read, of which so many were read.
+    fn is_over(&self, read: u64) -> bool {
+        self.is_full() || (!self.filter.takes_all() && read >= self.filter.searched as u64)
+    }
+
+    /// Where to begin in a list of this length, all of which is asked for: what is left out need not be read.
+    fn jump(&mut self, length: u64) -> u64 {
+        if !self.filter.takes_all() {
+            return 0;
+        }
+        let jump = self.skip.min(usize::try_from(length).unwrap_or(usize::MAX)) / PAGE * PAGE;
+        self.skip -= jump;
+        jump as u64
     }
 
     fn add(&mut self, call: CallRecord) {
@@ -171,8 +208,10 @@ impl Inspector {
 
     async fn list_waiting(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
         let (keys, queue, limit) = (QueueKeys::new(listing.queue), listing.queue, listing.filter.limit);
-        let mut start = 0;
-        while !listing.is_full() {
+        let [length, ..] = self.broker.lengths(&keys).await?;
+        let first = listing.jump(length);
+        let mut start = first;
+        while !listing.is_over(start - first) {
             let page = self.broker.waiting(&keys, start, PAGE as u64).await?;
             let call = |message: &Vec<u8>| {
                 CallRecord::of_message(queue, CallState::Waiting, MessageSummary::of(message, limit))
@@ -193,7 +232,7 @@ impl Inspector {
         names.sort_unstable();
         for name in names {
             let mut start = 0;
-            while !listing.is_full() {
+            while !listing.is_over(start) {
                 let page = self.broker.parked_messages(&keys, &name, start, PAGE as u64).await?;
                 let call = |message: &Vec<u8>| CallRecord {
                     limit: Some(name.to_string()),
@@ -211,8 +250,12 @@ impl Inspector {
 
     async fn list_timetable(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
         let (keys, queue, limit) = (QueueKeys::new(listing.queue), listing.queue, listing.filter.limit);
-        let mut start = 0;
-        while !listing.is_full()
+        let states = [CallState::Scheduled, CallState::Retrying];
+        let takes_both = states.into_iter().all(|state| listing.filter.wants(&[state]));
+        let [.., length] = self.broker.lengths(&keys).await?;
+        let first = if takes_both { listing.jump(length) } else { 0 };
+        let mut start = first;
+        while !listing.is_over(start - first)
             && let Some(dues) = self.broker.dues(&keys, start, PAGE as u64).await?
         {
             start += PAGE as u64;
@@ -245,11 +288,12 @@ impl Inspector {
 
     async fn list_finished(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
         let (keys, queue) = (QueueKeys::new(listing.queue), listing.queue);
-        let mut before = "+".to_owned();
-        while !listing.is_full() {
+        let (mut before, mut read) = ("+".to_owned(), 0);
+        while !listing.is_over(read) {
             let page = self.broker.finished(&keys, &before, PAGE).await?;
             let Some(last) = page.last() else { break };
             before.clone_from(&last.id);
+            read += page.len() as u64;
             page.iter()
                 .filter_map(|entry| CallRecord::finished(queue, entry))
                 .for_each(|call| listing.add(call));
@@ -260,7 +304,7 @@ impl Inspector {
     async fn list_recorded(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
         let (keys, queue) = (QueueKeys::new(listing.queue), listing.queue);
         let mut start = 0;
-        while !listing.is_full()
+        while !listing.is_over(start)
             && let Some(ids) = self.broker.done(&keys, start, PAGE as u64).await?
         {
             start += PAGE as u64;
@@ -275,11 +319,12 @@ impl Inspector {
 
     async fn list_dead(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
         let (keys, queue, limit) = (QueueKeys::new(listing.queue), listing.queue, listing.filter.limit);
-        let mut after = "-".to_owned();
-        while !listing.is_full() {
+        let (mut after, mut read) = ("-".to_owned(), 0);
+        while !listing.is_over(read) {
             let page = self.broker.dead_letters(&keys, &after, CHUNK as u64).await?;
             let Some(last) = page.last() else { break };
             after.clone_from(&last.id);
+            read += page.len() as u64;
             let letters =
                 page.iter().map(|letter| CallRecord::buried(queue, DeadLetter::of(queue, letter, limit)));
             // One that expired and has a record is among the finished ones.

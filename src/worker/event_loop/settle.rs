@@ -45,6 +45,8 @@ impl EventLoop {
         }
         let Decision { outcome, settlement } = decision;
         let (slot, queue) = (run.slot, run.queue);
+        let is_dead = matches!(settlement, Settlement::Bury { .. });
+        self.queues.served(queue).tally.add([outcome.is_success(), has_failed(&outcome), is_dead]);
         if let Some(source) = &self.source {
             source.meter.ended(&measured(run, message.as_ref(), &outcome, &settlement));
         }

@@ -18,6 +18,7 @@ pub(super) mod served;
 mod set_aside;
 mod slots;
 mod supply;
+mod tally;
 mod to_settle;
 mod wait;
 

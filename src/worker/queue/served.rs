@@ -9,6 +9,7 @@ use crate::broker::{ForeignLists, LeaseKeys};
 use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::limit::LimitName;
 use crate::protocol::names::{QueueName, WorkerId};
+use crate::worker::queue::tally::Tally;
 
 /// One queue of a worker, shared by the event loop and the heartbeat thread.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub(in crate::worker) struct ServedQueue {
     foreign: Mutex<ForeignLists>,
     /// Whether it is paused, as far as the event loop knows.
     is_paused: AtomicBool,
+    /// How its calls end.
+    pub(in crate::worker) tally: Tally,
 }
 
 /// How many slots are allocated at once.
@@ -73,6 +76,7 @@ impl ServedQueue {
             found: AtomicBool::new(true),
             foreign: Mutex::default(),
             is_paused: AtomicBool::new(false),
+            tally: Tally::default(),
             queue,
         }
     }

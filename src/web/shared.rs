@@ -1,0 +1,183 @@
+//! Holds what all requests share.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Mutex, OnceCell, Semaphore, watch};
+
+use super::access::DashboardAccess;
+use super::failure::Failure;
+use super::jobs::Jobs;
+use crate::config::Config;
+use crate::error::Error;
+use crate::gateway::Gateway;
+use crate::inspect::{History, HistorySpan, Inspector, QueueStatus, WorkerStatus};
+use crate::protocol::names::QueueName;
+
+/// How long what was read from Redis is shown to others: queues and workers, and histories.
+const FRESH: Duration = Duration::from_secs(1);
+const HISTORY_FRESH: Duration = Duration::from_secs(10);
+/// How often is looked for queues that are not registered. The whole database is scanned for them.
+const SCAN: Duration = Duration::from_secs(60);
+/// How many passwords are checked at a time: each takes 19 MiB.
+const LOGINS: usize = 2;
+/// How many characters of arguments are shown in a list.
+pub(super) const SHORT: usize = 200;
+
+/// What all requests share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    config: Config,
+    /// Makes calls, as if they came over HTTP.
+    pub(super) gateway: Gateway,
+    pub(super) access: DashboardAccess,
+    pub(super) allows_actions: bool,
+    /// Whether only names of this machine are right.
+    pub(super) is_local: bool,
+    inspector: OnceCell<Inspector>,
+    names: Mutex<Option<(Instant, Vec<QueueName>)>>,
+    queues: Cached<Vec<QueueStatus>>,
+    workers: Cached<Vec<WorkerStatus>>,
+    histories: [Cached<History>; 3],
+    pub(super) jobs: Arc<Jobs>,
+    pub(super) logins: Semaphore,
+    /// Whether the dashboard stops.
+    pub(super) stops: watch::Sender<bool>,
+}
+
+/// What was read from Redis last. Whoever wants to know it meanwhile waits for the same read.
+#[derive(Debug)]
+struct Cached<T>(Mutex<Option<Read<T>>>);
+
+/// When something was read, and what.
+type Read<T> = (Instant, Result<Arc<T>, Failure>);
+
+impl<T> Default for Cached<T> {
+    fn default() -> Self {
+        Self(Mutex::new(None))
+    }
+}
+
+impl<T> Cached<T> {
+    async fn get(
+        &self,
+        fresh: Duration,
+        read: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<Arc<T>, Failure> {
+        let mut last = self.0.lock().await;
+        if let Some((since, value)) = &*last
+            && since.elapsed() < fresh
+        {
+            return value.clone();
+        }
+        let value = read.await.map(Arc::new);
+        *last = Some((Instant::now(), value.clone()));
+        value
+    }
+
+    /// Forgets it, because something has changed.
+    async fn clear(&self) {
+        *self.0.lock().await = None;
+    }
+}
+
+impl Shared {
+    pub(super) fn new(
+        config: Config,
+        gateway: Gateway,
+        access: DashboardAccess,
+        allows_actions: bool,
+        is_local: bool,
+    ) -> Self {
+        Self {
+            config,
+            gateway,
+            access,
+            allows_actions,
+            is_local,
+            inspector: OnceCell::new(),
+            names: Mutex::default(),
+            queues: Cached::default(),
+            workers: Cached::default(),
+            histories: Default::default(),
+            jobs: Arc::default(),
+            logins: Semaphore::new(LOGINS),
+            stops: watch::Sender::new(false),
+        }
+    }
+
+    pub(super) async fn inspector(&self) -> Result<&Inspector, Failure> {
+        let connect = || Inspector::with_config(&self.config);
+        Ok(self.inspector.get_or_try_init(connect).await?)
+    }
+
+    /// The names of all queues, sorted.
+    pub(super) async fn queue_names(&self) -> Result<Vec<QueueName>, Failure> {
+        let inspector = self.inspector().await?;
+        let mut scanned = self.names.lock().await;
+        if let Some((since, names)) = &*scanned
+            && since.elapsed() < SCAN
+        {
+            let mut names = names.clone();
+            names.extend(inspector.registered_names().await?);
+            names.sort_unstable();
+            names.dedup();
+            return Ok(names);
+        }
+        let names: Vec<QueueName> = inspector.queue_names().await.map_err(Error::from)?.into_iter().collect();
+        *scanned = Some((Instant::now(), names.clone()));
+        Ok(names)
+    }
+
+    /// All queues, sorted by name.
+    pub(super) async fn queues(&self) -> Result<Arc<Vec<QueueStatus>>, Failure> {
+        let read = async {
+            let inspector = self.inspector().await?;
+            let names = self.queue_names().await?;
+            let mut queues = Vec::with_capacity(names.len());
+            for name in &names {
+                queues.push(inspector.queue(name).await?);
+            }
+            Ok(queues)
+        };
+        self.queues.get(FRESH, read).await
+    }
+
+    /// All workers.
+    pub(super) async fn workers(&self) -> Result<Arc<Vec<WorkerStatus>>, Failure> {
+        let read = async {
+            let names = self.queue_names().await?;
+            if names.is_empty() {
+                return Ok(Vec::new());
+            }
+            Ok(self.inspector().await?.workers(&names, SHORT).await?)
+        };
+        self.workers.get(FRESH, read).await
+    }
+
+    /// How many calls of all queues have ended.
+    pub(super) async fn history(&self, span: HistorySpan) -> Result<Arc<History>, Failure> {
+        let read = async {
+            let names = self.queue_names().await?;
+            Ok(self.inspector().await?.history(&names, span).await?)
+        };
+        let kept = match span {
+            HistorySpan::Hour => 0,
+            HistorySpan::Day => 1,
+            HistorySpan::Week => 2,
+        };
+        self.histories[kept].get(HISTORY_FRESH, read).await
+    }
+
+    /// Forgets what it has read, because somebody has changed something.
+    pub(super) async fn refresh(&self) {
+        self.queues.clear().await;
+        self.workers.clear().await;
+    }
+
+    /// Resolves when the dashboard stops.
+    pub(super) async fn stopping(&self) {
+        let mut stops = self.stops.subscribe();
+        let _ = stops.wait_for(|stops| *stops).await;
+    }
+}
