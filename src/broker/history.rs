@@ -1,16 +1,22 @@
 //! Stores the history of queues.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use redis::Value;
 
 use crate::broker::Broker;
 use crate::broker::error::BrokerError;
-use crate::protocol::history::{KINDS, RESOLUTIONS, Resolution, is_old, with_mark};
-use crate::protocol::names::{QueueName, history};
+use crate::protocol::history::{
+    DURATIONS, KINDS, RESOLUTIONS, Resolution, TASK_HOURS, hour, is_old, read_task_field, task_field,
+    with_mark,
+};
+use crate::protocol::names::{QueueName, history, task_history};
 
 /// When the history of a queue is dropped in which nothing happens any more.
 const EXPIRY: Duration = Duration::from_secs(8 * 86_400);
+/// When the history of a task is dropped that does not run any more.
+const TASK_EXPIRY: Duration = Duration::from_secs(2 * 86_400);
 /// The field of the marks.
 const MARKS: &str = "marks";
 /// The field of the version that started last.
@@ -72,6 +78,73 @@ impl Broker {
             return Ok(());
         }
         self.read_own("trim_history", redis::cmd("HDEL").arg(&key).arg(old)).await
+    }
+
+    /// Counts runs of a task: how many have succeeded and failed, and how many have taken how long.
+    #[cfg(feature = "worker")]
+    pub(crate) async fn count_task(
+        &self,
+        task: &str,
+        now_ms: u64,
+        counts: &[u64],
+    ) -> Result<(), BrokerError> {
+        let key = task_history(task);
+        let mut pipe = redis::pipe();
+        for (what, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            pipe.cmd("HINCRBY").arg(&key).arg(task_field(hour(now_ms), what)).arg(count);
+        }
+        pipe.cmd("PEXPIRE").arg(&key).arg(TASK_EXPIRY.as_millis() as u64);
+        let written: Result<Value, _> = pipe.query_async(&mut self.commands.clone()).await;
+        written.map(drop).map_err(|error| BrokerError::from_redis("count_task", &error).of_key(Some(&key)))
+    }
+
+    /// Deletes counts of a task that are shown no more.
+    #[cfg(feature = "worker")]
+    pub(crate) async fn trim_task_history(&self, task: &str, now_ms: u64) -> Result<(), BrokerError> {
+        let key = task_history(task);
+        let fields: Vec<String> = self.read_own("trim_task_history", redis::cmd("HKEYS").arg(&key)).await?;
+        let is_old =
+            |field: &String| read_task_field(field).is_some_and(|(of, _)| of + TASK_HOURS < hour(now_ms));
+        let old: Vec<String> = fields.into_iter().filter(is_old).collect();
+        if old.is_empty() {
+            return Ok(());
+        }
+        self.read_own("trim_task_history", redis::cmd("HDEL").arg(&key).arg(old)).await
+    }
+
+    /// The counts of tasks in the last hours, in the order of [`count_task`](Self::count_task).
+    #[cfg(feature = "inspect")]
+    pub(crate) async fn task_counts(
+        &self,
+        tasks: &[&str],
+        now_ms: u64,
+    ) -> Result<Vec<[u64; 2 + DURATIONS]>, BrokerError> {
+        let mut pipe = redis::pipe();
+        // A key of another type is another program's.
+        pipe.ignore_errors();
+        for task in tasks {
+            pipe.cmd("HGETALL").arg(task_history(task));
+        }
+        if tasks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let replies: Vec<Value> = pipe
+            .query_async(&mut self.commands.clone())
+            .await
+            .map_err(|error| BrokerError::from_redis("task_counts", &error))?;
+        let read = |reply: Value| {
+            let fields: HashMap<String, u64> = redis::from_redis_value(reply).unwrap_or_default();
+            let mut counts = [0; 2 + DURATIONS];
+            for (field, count) in fields {
+                if let Some((_, what)) =
+                    read_task_field(&field).filter(|(of, _)| of + TASK_HOURS > hour(now_ms))
+                {
+                    counts[what] += count;
+                }
+            }
+            counts
+        };
+        Ok(replies.into_iter().map(read).collect())
     }
 
     /// The counts of the buckets up to that of this moment, oldest first, and the marks.

@@ -77,6 +77,19 @@ impl CallRecord {
         self.id.as_deref().and_then(|id| CallId::parse(id).ok())
     }
 
+    /// When the call is due if it is scheduled, was enqueued if it waits, began if it runs, and has ended otherwise, in
+    /// milliseconds since 1970, as far as that is known.
+    #[must_use]
+    pub fn at_ms(&self) -> Option<u64> {
+        let queued_ms = || self.queued_ms.or_else(|| self.call_id()?.made_ms());
+        match self.state {
+            CallState::Scheduled | CallState::Retrying => self.due_ms,
+            CallState::Waiting => queued_ms(),
+            CallState::Running => self.began_ms.or_else(queued_ms),
+            _ => self.ended_ms,
+        }
+    }
+
     /// A call by its message, which was found in the place of that state.
     fn of_message(queue: &QueueName, state: CallState, message: MessageSummary) -> Self {
         Self {

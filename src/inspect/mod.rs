@@ -31,7 +31,7 @@ pub(crate) use self::dead::order;
 pub use self::dead::{DeadLetter, Handled, Selection};
 pub use self::flows::FlowStatus;
 pub use self::health::{Finding, Level};
-pub use self::history::{Deployment, History, HistoryBucket, HistorySpan};
+pub use self::history::{Deployment, History, HistoryBucket, HistorySpan, TaskHistory};
 pub use self::kill::{Ending, KillError, Killed};
 pub use self::limits::LimitStatus;
 pub use self::messages::{MessageSummary, Waiting};

@@ -1,8 +1,14 @@
-//! Lays out the history of a queue: how many of its calls have ended, by minute for an hour, by ten minutes for a day, and by hour
-//! for a week.
+//! Lays out histories: how many runs of a queue have ended, by minute for an hour, by ten minutes for a day, and by hour for a week; and
+//! how many runs of a task have ended, and how long they took, by hour for a day.
+
+use std::time::Duration;
 
 /// How a call has ended: what is counted.
 pub(crate) const KINDS: [char; 3] = ['s', 'f', 'd'];
+/// Into how many classes durations of runs are divided: the last one begins at about 9 hours.
+pub(crate) const DURATIONS: usize = 36;
+/// For how many hours the runs of a task are counted.
+pub(crate) const TASK_HOURS: u64 = 24;
 /// How many marks of deployments are kept.
 const MARKS: usize = 50;
 /// For how long a mark is kept.
@@ -49,6 +55,43 @@ pub(crate) fn is_old(field: &str, now_ms: u64) -> bool {
     resolution.is_some_and(|resolution| bucket + resolution.count < resolution.bucket(now_ms))
 }
 
+/// The class of a duration: the number of binary digits of its microseconds.
+pub(crate) fn duration_class(took: Duration) -> usize {
+    let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+    ((u64::BITS - micros.leading_zeros()) as usize).min(DURATIONS - 1)
+}
+
+/// The shortest duration, in microseconds, that is longer than those of a class.
+pub(crate) const fn class_end_micros(class: usize) -> u64 {
+    1 << class
+}
+
+/// The hour of a moment.
+pub(crate) const fn hour(ms: u64) -> u64 {
+    ms / 3_600_000
+}
+
+/// The field of the history of a task: in an hour, how many runs have succeeded (`s`), failed (`f`), or taken as long as a class says
+/// (its number).
+pub(crate) fn task_field(hour: u64, what: usize) -> String {
+    match what {
+        0 => format!("{hour}:s"),
+        1 => format!("{hour}:f"),
+        class => format!("{hour}:{}", class - 2),
+    }
+}
+
+/// Reads such a field.
+pub(crate) fn read_task_field(field: &str) -> Option<(u64, usize)> {
+    let (hour, what) = field.split_once(':')?;
+    let what = match what {
+        "s" => 0,
+        "f" => 1,
+        class => class.parse::<usize>().ok().filter(|class| *class < DURATIONS)? + 2,
+    };
+    Some((hour.parse().ok()?, what))
+}
+
 /// Adds a mark to those that are kept: lines with a time and a version.
 pub(crate) fn with_mark(marks: &str, now_ms: u64, version: &str) -> String {
     let version: String = version.chars().filter(|character| !character.is_control()).take(100).collect();
@@ -88,6 +131,26 @@ mod tests {
         for other in ["marks", "7:1:s", "", "1:x:s"] {
             assert!(!is_old(other, now), "{other}");
         }
+    }
+
+    #[test]
+    fn fields_of_tasks_are_read_as_they_are_written() {
+        for what in 0..DURATIONS + 2 {
+            assert_eq!(read_task_field(&task_field(7, what)), Some((7, what)));
+        }
+        for other in ["", "7", "7:x", "x:s", "7:36"] {
+            assert_eq!(read_task_field(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn classes_of_durations_double() {
+        for (micros, class) in
+            [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (1_000_000, 20), (u64::MAX, DURATIONS - 1)]
+        {
+            assert_eq!(duration_class(Duration::from_micros(micros)), class, "{micros}");
+        }
+        assert!(class_end_micros(20) > 1_000_000 && class_end_micros(19) <= 1_000_000);
     }
 
     #[test]

@@ -18,6 +18,12 @@ pub fn history(queue: &QueueName) -> String {
     format!("delayed_history:{queue}")
 }
 
+/// HASH: how many runs of a task have ended in the last hours, and how long they took; expires.
+#[must_use]
+pub fn task_history(task: &str) -> String {
+    format!("delayed_task_history:{task}")
+}
+
 /// STREAM: what was done in dashboards, bounded.
 pub const AUDIT: &str = "delayed_audit";
 

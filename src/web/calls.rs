@@ -41,36 +41,20 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
         task: visit.get("task").map(str::to_owned),
         id_prefix: id.map(str::to_owned),
         text: visit.get("text").map(str::to_owned),
+        from_ms: moment_of(&visit, "from")?,
+        until_ms: moment_of(&visit, "until")?,
         searched: SEARCHED,
         start,
         count: PAGE + 1,
         limit: SHORT,
     };
-    let mut calls = Vec::new();
-    let inspector = visit.inspector().await?;
-    let (mut left, queues) = (start, visit.queues().await?);
-    for queue in &queues {
-        // Exact for one queue; of several, a page begins with what the first ones have.
-        let filter_by = CallFilter { start: left, count: PAGE + 1 - calls.len(), ..filter_by.clone() };
-        let found = inspector.calls(queue, &filter_by).await?;
-        if found.is_empty() && left > 0 {
-            let before = CallFilter { start: 0, count: left, ..filter_by };
-            left -= inspector.calls(queue, &before).await?.len().min(left);
-        } else if !found.is_empty() {
-            left = 0;
-        }
-        calls.extend(found);
-        if calls.len() > PAGE {
-            break;
-        }
-    }
+    let calls = find(&visit, &filter_by, state).await?;
     let has_more = calls.len() > PAGE;
-    calls.truncate(PAGE);
-    let rows: Vec<Markup> = calls.iter().map(|call| row(&visit, call)).collect();
+    let rows: Vec<Markup> = calls.iter().take(PAGE).map(|call| row(&visit, call)).collect();
     let to = |start: usize| {
         let start = start.to_string();
-        let kept =
-            ["queue", "state", "task", "id", "text"].map(|name| (name, visit.get(name).unwrap_or_default()));
+        let kept = ["queue", "state", "task", "id", "text", "from", "until"]
+            .map(|name| (name, visit.get(name).unwrap_or_default()));
         let mut query: Vec<(&str, &str)> = kept.into_iter().filter(|(_, value)| !value.is_empty()).collect();
         query.push(("start", &start));
         visit.link("/calls", &query)
@@ -85,10 +69,12 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
             (field("task", "Task", visit.get("task")))
             (field("id", "Id begins with", id))
             (field("text", "Arguments contain", visit.get("text")))
+            (moment_field("from", "From (UTC)", visit.get("from")))
+            (moment_field("until", "Until (UTC)", visit.get("until")))
         }))
         (table("Calls", &["id", "queue", "state", "when", "failed", "call"], &rows, "There are no such calls."))
         (pager((start > 0).then(|| to(start.saturating_sub(PAGE))), has_more.then(|| to(start + PAGE))))
-        @if visit.get("text").is_some() || visit.get("task").is_some() || id.is_some() {
+        @if ["text", "task", "id", "from", "until"].into_iter().any(|name| visit.get(name).is_some()) {
             p.hint { "The first " (number(SEARCHED as u64)) " calls of each state are searched." }
         }
         p.hint {
@@ -99,12 +85,75 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
     Ok(View { title: "Calls".to_owned(), section: Section::Calls, body })
 }
 
+/// The calls of one page, and one more if there are more.
+async fn find(
+    visit: &Visit,
+    wanted: &CallFilter,
+    state: Option<CallState>,
+) -> Result<Vec<CallRecord>, Failure> {
+    let (mut calls, mut left) = (Vec::new(), wanted.start);
+    let (inspector, lengths) = (visit.inspector().await?, visit.shared.queues().await?);
+    let takes_all = ["task", "id", "text", "from", "until"].into_iter().all(|name| visit.get(name).is_none());
+    for queue in visit.queues().await? {
+        // All that a queue has of this state may be left out.
+        let status = lengths.iter().find(|status| status.queue == queue.as_str()).filter(|_| takes_all);
+        let length = status.and_then(|status| match state? {
+            CallState::Waiting => Some(status.waiting),
+            CallState::Scheduled => Some(status.scheduled),
+            CallState::Running => Some(status.owned),
+            _ => None,
+        });
+        if let Some(length) = length.and_then(|length| usize::try_from(length).ok())
+            && left >= length
+        {
+            left -= length;
+            continue;
+        }
+        let filter = CallFilter { start: left, count: PAGE + 1 - calls.len(), ..wanted.clone() };
+        let found = inspector.calls(&queue, &filter).await?;
+        if !found.is_empty() {
+            left = 0;
+        } else if left > 0 {
+            let before = CallFilter { start: 0, count: left, ..filter };
+            left -= inspector.calls(&queue, &before).await?.len().min(left);
+        }
+        calls.extend(found);
+        if calls.len() > PAGE {
+            break;
+        }
+    }
+    Ok(calls)
+}
+
+fn moment_field(id: &str, name: &str, value: Option<&str>) -> Markup {
+    html! {
+        label for={ "f-" (id) } { (name) }
+        input id={ "f-" (id) } name=(id) type="datetime-local" value=[value];
+    }
+}
+
+/// A moment of such a field, in milliseconds since 1970.
+fn moment_of(visit: &Visit, name: &str) -> Result<Option<u64>, Failure> {
+    let read = |text: &str| {
+        let wrong = || Failure::invalid(format!("`{name}` is no time such as 2030-01-31T12:00."));
+        let moment: jiff::civil::DateTime = text.parse().map_err(|_| wrong())?;
+        let moment = moment.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| wrong())?;
+        u64::try_from(moment.timestamp().as_millisecond()).map_err(|_| wrong())
+    };
+    visit.get(name).map(read).transpose()
+}
+
 fn tabs(visit: &Visit, chosen: Option<CallState>) -> Markup {
     let states = CallState::ALL.into_iter().filter(|state| *state != CallState::Retrying).map(Some);
     let tabs = std::iter::once(None).chain(states).map(|state| {
         let query = [("state", state.map(CallState::name)), ("queue", visit.get("queue"))];
         let query: Vec<_> = query.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        (state.map_or("unfinished", CallState::name), visit.link("/calls", &query), state == chosen)
+        // These have a page of their own.
+        let link = match state {
+            Some(CallState::Dead) => visit.link("/dead", &query[1..]),
+            _ => visit.link("/calls", &query),
+        };
+        (state.map_or("unfinished", CallState::name), link, state == chosen)
     });
     html! {
         nav.tabs aria-label="States" {
@@ -126,18 +175,12 @@ pub(super) fn described_call(message: &MessageSummary) -> String {
 }
 
 fn row(visit: &Visit, call: &CallRecord) -> Markup {
-    let when = match call.state {
-        CallState::Scheduled | CallState::Retrying => call.due_ms,
-        CallState::Waiting => call.queued_ms.or_else(|| call.call_id()?.made_ms()),
-        CallState::Running => call.began_ms.or(call.queued_ms),
-        _ => call.ended_ms,
-    };
     html! {
         tr {
             td { (id_link(visit, call)) }
             td { (call.queue) }
             td { (badge(call.state)) @if let Some(limit) = &call.limit { " for " (limit) } }
-            td.number { (when_or_dash(when)) }
+            td.number { (when_or_dash(call.at_ms())) }
             td.number.faint[call.message.attempts == 0] { (call.message.attempts) }
             td.text {
                 (described_call(&call.message))

@@ -6,23 +6,32 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::page::{Section, View, facts, table};
-use super::text::{cut, first_line};
+use super::page::{Section, View, count, facts, table};
+use super::text::{cut, duration, first_line, number};
 use super::visit::Visit;
 use crate::gateway::TaskDescription;
+use crate::inspect::TaskHistory;
 
 /// How many characters of a document are shown in the list.
 const SHORT: usize = 120;
 
+const HEADS: [&str; 8] = ["task", "signature", "queue", "succeeded", "failed", "median", "99 %", "about"];
+
 pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
     let tasks = visit.shared.gateway.tasks().await?;
-    let rows: Vec<Markup> = (tasks.iter())
-        .map(|task| {
+    let paths: Vec<&str> = tasks.iter().map(|task| task.task.as_str()).collect();
+    let histories = visit.inspector().await?.task_history(&paths).await?;
+    let rows: Vec<Markup> = (tasks.iter().zip(&histories))
+        .map(|(task, history)| {
             html! {
                 tr {
                     th scope="row" { a href=(visit.link("/task", &[("task", &task.task)])) { (task.task) } }
                     td.text { code { (cut(&task.signature, SHORT)) } }
                     td { (task.queue) }
+                    (count(history.succeeded))
+                    td.number.error[history.failed > 0].faint[history.failed == 0] { (failed(history)) }
+                    td.number { (less_than(history.p50_micros)) }
+                    td.number { (less_than(history.p99_micros)) }
                     td.text { (first_line(&task.doc, SHORT)) }
                 }
             }
@@ -30,10 +39,30 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
         .collect();
     let body = html! {
         h1 { "Tasks" }
-        p.hint { "Tasks of this program, and those that Rust workers have published within 48 hours." }
-        (table("Tasks", &["task", "signature", "queue", "about"], &rows, "No task is known: a Rust worker publishes its own."))
+        p.hint {
+            "Tasks of this program, and those that Rust workers have published within 48 hours, with their runs of the last 24 hours."
+        }
+        (table("Tasks", &HEADS, &rows, "No task is known: a Rust worker publishes its own."))
     };
     Ok(View { title: "Tasks".to_owned(), section: Section::Tasks, body })
+}
+
+/// How many runs have failed, and which share that is.
+fn failed(history: &TaskHistory) -> String {
+    let all = history.succeeded + history.failed;
+    match history.failed * 1000 / all.max(1) {
+        0 => number(history.failed),
+        share => format!("{} ({}.{} %)", number(history.failed), share / 10, share % 10),
+    }
+}
+
+/// A duration that was rounded up.
+fn less_than(micros: Option<u64>) -> String {
+    match micros {
+        None => "–".to_owned(),
+        Some(micros @ 0..2_000) => format!("< {micros} µs"),
+        Some(micros) => format!("< {}", duration(micros / 1000)),
+    }
 }
 
 /// One task, with a form to call it.
@@ -42,6 +71,7 @@ pub(super) async fn one(visit: Arc<Visit>) -> Result<View, Failure> {
     let tasks = visit.shared.gateway.tasks().await?;
     let links = |state| visit.link("/calls", &[("task", path), ("state", state)]);
     let task = tasks.iter().find(|task| task.task == path);
+    let history = visit.inspector().await?.task_history(&[path]).await?;
     let body = html! {
         h1 { (cut(path, 200)) }
         p.actions {
@@ -50,7 +80,7 @@ pub(super) async fn one(visit: Arc<Visit>) -> Result<View, Failure> {
             a.button href=(links("succeeded")) { "Succeeded" }
         }
         @match task {
-            Some(task) => (known(&visit, task)),
+            Some(task) => @if let [history] = &history[..] { (known(&visit, task, history)) },
             None => {
                 p.hint { "No Rust worker has published this task within 48 hours: it may be one of Python or Go." }
                 p { a.button href=(visit.link("/enqueue", &[("task", path)])) { "Enqueue a call" } }
@@ -60,7 +90,7 @@ pub(super) async fn one(visit: Arc<Visit>) -> Result<View, Failure> {
     Ok(View { title: format!("Task {}", cut(path, 80)), section: Section::Tasks, body })
 }
 
-fn known(visit: &Visit, task: &TaskDescription) -> Markup {
+fn known(visit: &Visit, task: &TaskDescription, history: &TaskHistory) -> Markup {
     let none = serde_json::Map::new();
     let properties = task.arguments["properties"].as_object().unwrap_or(&none);
     let required = task.arguments["required"].as_array().map_or(&[][..], Vec::as_slice);
@@ -68,6 +98,11 @@ fn known(visit: &Visit, task: &TaskDescription) -> Markup {
         (facts(&[
             ("signature", Some(html! { code { (task.signature) } })),
             ("queue", Some(html! { a href=(visit.link("/queue", &[("queue", &task.queue)])) { (task.queue) } })),
+            ("last 24 hours", Some(html! { (number(history.succeeded)) " succeeded, " (failed(history)) " failed" })),
+            ("duration", history.p50_micros.map(|_| html! {
+                "half " (less_than(history.p50_micros)) ", 95 % " (less_than(history.p95_micros)) ", 99 % "
+                (less_than(history.p99_micros))
+            })),
         ]))
         @if !task.doc.is_empty() { h2 { "About" } pre.doc tabindex="0" { (task.doc) } }
         @if visit.can_act() {

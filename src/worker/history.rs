@@ -1,49 +1,112 @@
-//! Writes the history of the worker's queues: how many calls have ended, and that the worker has started.
+//! Writes the history of the worker's queues and tasks: how many runs have ended, how long they took, and that the worker has started.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, BrokerError};
 use crate::meter::now_ms;
+use crate::protocol::history::{DURATIONS, KINDS};
 use crate::worker::queue::served::ServedQueue;
+use crate::worker::queue::tally::{Tally, TaskTally};
 
 /// The interval between two writes.
 const PERIOD: Duration = Duration::from_secs(5);
 /// After how many writes old counts are deleted: an hour.
 const TRIM_EVERY: u64 = 720;
 
-/// Writes the history until it is dropped. `version` is that of the program.
-pub(super) async fn keep(broker: Broker, queues: Vec<Arc<ServedQueue>>, version: Option<String>) {
-    for served in &queues {
-        let version = version.as_deref().unwrap_or_default();
-        if let Err(error) = broker.mark_version(&served.queue, now_ms(), version).await {
-            tracing::debug!(queue = %served.queue, %error, "history not written");
-        }
+/// What a worker counts, and what of it was written.
+pub(super) struct History {
+    broker: Broker,
+    queues: Vec<Counted<Arc<ServedQueue>, { KINDS.len() }>>,
+    tasks: Vec<Counted<(&'static str, Arc<TaskTally>), { 2 + DURATIONS }>>,
+    /// The version of the program.
+    version: Option<String>,
+}
+
+/// Something that is counted, and the counts that were written.
+struct Counted<T, const N: usize> {
+    what: T,
+    written: Mutex<[u64; N]>,
+}
+
+impl<T, const N: usize> Counted<T, N> {
+    fn new(what: T) -> Self {
+        Self { what, written: Mutex::new([0; N]) }
     }
-    for round in 0_u64.. {
-        if round.is_multiple_of(TRIM_EVERY) {
-            for served in &queues {
-                if let Err(error) = broker.trim_history(&served.queue, now_ms()).await {
-                    tracing::debug!(queue = %served.queue, %error, "history not written");
-                }
-            }
+
+    /// What was counted since the last write; `None` if that is nothing.
+    fn new_counts(&self, tally: &Tally<N>) -> Option<([u64; N], [u64; N])> {
+        let (now, before) = (tally.get(), *self.written.lock().unwrap_or_else(PoisonError::into_inner));
+        let new = std::array::from_fn(|place| now[place] - before[place]);
+        (now != before).then_some((new, now))
+    }
+
+    /// What cannot be written is written the next time; if a reply was lost, it may count twice.
+    fn settle(&self, now: [u64; N], result: Result<(), BrokerError>) {
+        match result {
+            Ok(()) => *self.written.lock().unwrap_or_else(PoisonError::into_inner) = now,
+            Err(error) => tracing::debug!(%error, "history not written"),
         }
-        tokio::time::sleep(PERIOD).await;
-        write(&broker, &queues).await;
     }
 }
 
-/// Writes what was counted since the last time. What cannot be written is written the next time; if a reply was lost, it may count
-/// twice.
-pub(super) async fn write(broker: &Broker, queues: &[Arc<ServedQueue>]) {
-    for served in queues {
-        let counts = served.tally.take();
-        if counts.iter().all(|count| *count == 0) {
-            continue;
+impl History {
+    pub(super) fn new(
+        broker: &Broker,
+        queues: &[Arc<ServedQueue>],
+        tasks: impl Iterator<Item = (&'static str, Arc<TaskTally>)>,
+        version: Option<&String>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            broker: broker.clone(),
+            queues: queues.iter().cloned().map(Counted::new).collect(),
+            tasks: tasks.map(Counted::new).collect(),
+            version: version.cloned(),
+        })
+    }
+
+    /// Writes until it is dropped.
+    pub(super) async fn keep(self: Arc<Self>) {
+        for served in self.queues.iter().map(|counted| &counted.what) {
+            let version = self.version.as_deref().unwrap_or_default();
+            if let Err(error) = self.broker.mark_version(&served.queue, now_ms(), version).await {
+                tracing::debug!(%error, "history not written");
+            }
         }
-        if let Err(error) = broker.count(&served.queue, now_ms(), counts).await {
-            served.tally.give_back(counts);
-            tracing::debug!(queue = %served.queue, %error, "history not written");
+        for round in 0_u64.. {
+            if round.is_multiple_of(TRIM_EVERY) {
+                self.trim().await;
+            }
+            tokio::time::sleep(PERIOD).await;
+            self.write().await;
+        }
+    }
+
+    async fn trim(&self) {
+        for served in self.queues.iter().map(|counted| &counted.what) {
+            if let Err(error) = self.broker.trim_history(&served.queue, now_ms()).await {
+                tracing::debug!(%error, "history not written");
+            }
+        }
+        for (task, _) in self.tasks.iter().map(|counted| &counted.what) {
+            if let Err(error) = self.broker.trim_task_history(task, now_ms()).await {
+                tracing::debug!(%error, "history not written");
+            }
+        }
+    }
+
+    /// Writes what was counted since the last time.
+    pub(super) async fn write(&self) {
+        for counted in &self.queues {
+            if let Some((new, now)) = counted.new_counts(&counted.what.tally) {
+                counted.settle(now, self.broker.count(&counted.what.queue, now_ms(), new).await);
+            }
+        }
+        for counted in &self.tasks {
+            let (task, tally) = &counted.what;
+            if let Some((new, now)) = counted.new_counts(tally) {
+                counted.settle(now, self.broker.count_task(task, now_ms(), &new).await);
+            }
         }
     }
 }

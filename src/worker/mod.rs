@@ -292,6 +292,7 @@ impl Worker {
         let place = format!("{}/{}/{}", sys::host(), std::process::id(), self.id);
         let weights = config.queues.iter().map(|entry| entry.weight.unwrap_or(0));
         let tasks = TaskTable::new(&self.registry, config);
+        let history = history::History::new(&broker, &queues, tasks.tallies(), self.program_version.as_ref());
         let source = self.sources.as_ref().map(|sources| {
             let names = queues.iter().map(|queue| queue.queue.to_string()).collect();
             sources.add(names, tasks.names(), config.concurrency, last_beat)
@@ -369,9 +370,8 @@ impl Worker {
         let names = self.queues().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         tracing::info!(worker = %self.id, queues = %names, concurrency = config.concurrency, tasks = self.registry.len(), redis = broker.address(), "serving");
         handle.set_serving();
-        let history = history::keep(broker.clone(), queues.clone(), self.program_version.clone());
         let publishing = publish::keep_publishing(broker.clone(), self.registry.clone());
-        let publishing = Owned::spawn(join(publishing, history));
+        let publishing = Owned::spawn(join(publishing, Arc::clone(&history).keep()));
         // Spawned, because a future polled by `block_on` would be woken from another thread each time.
         let ended = Owned::spawn(EventLoop::new(parts).run()).join().await;
 
@@ -388,7 +388,7 @@ impl Worker {
             self.tell_scheduled(&broker, &queues).await;
         }
         // The loop has ended, so the listing soon receives its last entry.
-        let lists = join(OptionFuture::from(listing.map(Owned::join)), history::write(&broker, &queues));
+        let lists = join(OptionFuture::from(listing.map(Owned::join)), history.write());
         let last = join4(answers.join(), noting.join(), telling.join(), lists);
         let _ = tokio::time::timeout(LAST_ANSWERS, last).await;
         // What is not delivered by then is delivered by a sweep.

@@ -97,9 +97,9 @@ fn dead_letters_are_requeued_and_deleted_in_bulk() {
     let mut site = Site::new(&["--allow-actions"]);
     let failing = |site: &mut Site, count: u64| {
         let calls: Vec<Vec<u8>> = (0..count).map(|n| call("trial.fails", &[n.to_string().into()])).collect();
+        let before = site.trial.dead();
         site.trial.push(&calls);
         let mut worker = site.trial.worker(&[]);
-        let before = site.trial.dead();
         wait::until("all to be buried", PATIENCE, || site.trial.dead() as u64 >= before as u64 + count);
         site.trial.stop(&mut worker);
     };

@@ -70,3 +70,21 @@ fn history_of_the_wrong_type_hinders_nobody() {
     site.trial.stop(&mut worker);
     assert_eq!(redis.get::<_, String>("delayed_history:q").unwrap(), "text");
 }
+
+#[test]
+fn runs_of_a_task_are_counted_with_their_durations() {
+    let mut site = Site::new(&[]);
+    let mut worker = site.trial.worker(&[]);
+    site.trial.push(&marks(4));
+    site.trial.push(&[call("trial.fails", &["x".into()])]);
+    wait::until("the call to be buried", PATIENCE, || site.trial.dead() == 1);
+    site.trial.wait_settled();
+    site.trial.stop(&mut worker);
+    let page = site.page("/tasks");
+    let row = |task: &str| super::between(&page, &format!("/task?task={task}\""), "</tr>").to_owned();
+    let marked = row("trial%2Emark");
+    assert!(marked.contains("<td class=\"number\">4</td>") && marked.contains("&lt; "), "{marked}");
+    assert!(row("trial%2Efails").contains("1 (100.0 %)"), "{}", row("trial%2Efails"));
+    let one = site.page("/task?task=trial.fails");
+    assert!(one.contains("0 succeeded, 1 (100.0 %) failed") && one.contains("99 %"), "{one}");
+}

@@ -73,6 +73,11 @@ fn calls_of_all_languages_and_states_are_shown() {
     assert!(scheduled.contains("followed.charge(7)"), "{scheduled}");
     let found = site.page("/calls?text=waiting");
     assert!(found.contains("waiting&quot;)") && !found.contains("trial.gated"), "{found}");
+    let soon = site.page("/calls?state=scheduled&from=2020-01-01T00:00&until=2199-12-31T00:00");
+    assert!(soon.contains("followed.charge(7)"), "{soon}");
+    let never = site.page("/calls?state=scheduled&until=2020-01-01T00:00");
+    assert!(!never.contains("followed.charge"), "{never}");
+    site.get("/calls?from=yesterday").expect(422);
     let one = site.page("/call?id=order%3A7");
     assert!(one.contains("followed.charge") && one.contains("&quot;args&quot;:[7]"), "{one}");
     let workers = site.page("/workers");

@@ -56,7 +56,7 @@ async fn list(program: &Program, args: &CallsList) -> Result<(), Failure> {
     }
     let rows = calls.iter().map(|found| {
         let [id, queue] = [found.id.as_deref().unwrap_or("-"), &found.queue].map(str::to_owned);
-        let when = when(found).map_or_else(|| "-".into(), output::distance);
+        let when = found.at_ms().map_or_else(|| "-".into(), output::distance);
         let failed = found.message.attempts.to_string();
         let is_dead = found.state == CallState::Dead;
         let state = output::Cell::from(found.state.name()).red_if(is_dead);
@@ -67,16 +67,6 @@ async fn list(program: &Program, args: &CallsList) -> Result<(), Failure> {
         output::print(&format!("only the first {count} are shown: use --count for more"))
     } else {
         Ok(())
-    }
-}
-
-/// When a call is due, began or ended, or was enqueued.
-fn when(call: &CallRecord) -> Option<u64> {
-    match call.state {
-        CallState::Scheduled | CallState::Retrying => call.due_ms,
-        CallState::Waiting => call.queued_ms,
-        CallState::Running => call.began_ms.or(call.queued_ms),
-        _ => call.ended_ms,
     }
 }
 

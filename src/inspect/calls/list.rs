@@ -38,7 +38,11 @@ pub struct CallFilter {
     pub id_prefix: Option<String>,
     /// Those whose arguments, as they are shown, contain this text.
     pub text: Option<String>,
-    /// How many calls of each list are searched for a task, an id or a text.
+    /// Those whose [time](CallRecord::at_ms) is this or later, in milliseconds since 1970.
+    pub from_ms: Option<u64>,
+    /// Those whose time is earlier than this.
+    pub until_ms: Option<u64>,
+    /// How many calls of each list are searched for a task, an id, a text or a time.
     pub searched: usize,
     /// How many to leave out.
     pub start: usize,
@@ -56,6 +60,8 @@ impl Default for CallFilter {
             task: None,
             id_prefix: None,
             text: None,
+            from_ms: None,
+            until_ms: None,
             searched: usize::MAX,
             start: 0,
             count: 100,
@@ -75,7 +81,16 @@ impl CallFilter {
 
     /// Whether calls are asked for whatever their tasks, ids and arguments are.
     fn takes_all(&self) -> bool {
-        self.task.is_none() && self.id_prefix.is_none() && self.text.is_none()
+        let has_time = self.from_ms.is_some() || self.until_ms.is_some();
+        self.task.is_none() && self.id_prefix.is_none() && self.text.is_none() && !has_time
+    }
+
+    /// Whether its time is asked for. That of a call whose time is not known is not, if there is a choice.
+    fn is_in_time(&self, call: &CallRecord) -> bool {
+        let at_ms = call.at_ms();
+        let is_after = |from_ms| at_ms.is_some_and(|at_ms| at_ms >= from_ms);
+        let is_before = |until_ms| at_ms.is_some_and(|at_ms| at_ms < until_ms);
+        self.from_ms.is_none_or(is_after) && self.until_ms.is_none_or(is_before)
     }
 
     /// Whether its task, its id and its arguments are asked for.
@@ -119,7 +134,9 @@ impl Listing<'_> {
     }
 
     fn add(&mut self, call: CallRecord) {
-        if self.is_full() || !self.filter.wants(&[call.state]) || !self.filter.names(&call) {
+        let filter = self.filter;
+        if self.is_full() || !filter.wants(&[call.state]) || !filter.names(&call) || !filter.is_in_time(&call)
+        {
             return;
         }
         if self.skip > 0 {

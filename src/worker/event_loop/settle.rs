@@ -46,7 +46,10 @@ impl EventLoop {
         let Decision { outcome, settlement } = decision;
         let (slot, queue) = (run.slot, run.queue);
         let is_dead = matches!(settlement, Settlement::Bury { .. });
-        self.queues.served(queue).tally.add([outcome.is_success(), has_failed(&outcome), is_dead]);
+        self.queues.served(queue).tally.count([outcome.is_success(), has_failed(&outcome), is_dead]);
+        if let Some(task) = task.filter(|_| outcome.is_success() || has_failed(&outcome)) {
+            task.tally().count_run(outcome.is_success(), run.took);
+        }
         if let Some(source) = &self.source {
             source.meter.ended(&measured(run, message.as_ref(), &outcome, &settlement));
         }

@@ -13,6 +13,7 @@ use crate::protocol::message::Message;
 use crate::runner::Speed;
 use crate::task::handler::Handler;
 use crate::task::{Registration, Registry, States, TaskOptions};
+use crate::worker::queue::tally::TaskTally;
 
 /// A task, and the options of its runs.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(in crate::worker) struct TaskEntry {
     pub(super) limit: Option<LimitName>,
     /// Whether all states that it takes were found ready.
     has_states: AtomicBool,
+    /// How its runs end.
+    tally: Arc<TaskTally>,
 }
 
 /// The index of a task in the table.
@@ -57,11 +60,16 @@ impl TaskEntry {
             limits: task.options.limits.or(config.limits),
             limit: task.options.limit.and_then(|limit| LimitName::parse(limit).ok()),
             has_states: AtomicBool::new(task.states.is_empty()),
+            tally: Arc::default(),
         }
     }
 
     pub(in crate::worker) fn options(&self) -> &TaskOptions {
         &self.task.options
+    }
+
+    pub(in crate::worker) fn tally(&self) -> &TaskTally {
+        &self.tally
     }
 
     /// The limits of a call, sorted, so that every worker asks them in the same order.
@@ -107,6 +115,11 @@ impl TaskTable {
         let table = Self { by_name: names.collect(), entries };
         table.warn_of_limits(config.limits);
         table
+    }
+
+    /// How the runs of each task end, by its path.
+    pub(in crate::worker) fn tallies(&self) -> impl Iterator<Item = (&'static str, Arc<TaskTally>)> {
+        self.entries.iter().map(|entry| (entry.task.name, Arc::clone(&entry.tally)))
     }
 
     /// The names of all tasks, in their places.

@@ -18,7 +18,7 @@ pub(super) mod served;
 mod set_aside;
 mod slots;
 mod supply;
-mod tally;
+pub(super) mod tally;
 mod to_settle;
 mod wait;
 

@@ -9,7 +9,7 @@ use crate::broker::{ForeignLists, LeaseKeys};
 use crate::protocol::keys::{self, QueueKeys};
 use crate::protocol::limit::LimitName;
 use crate::protocol::names::{QueueName, WorkerId};
-use crate::worker::queue::tally::Tally;
+use crate::worker::queue::tally::QueueTally;
 
 /// One queue of a worker, shared by the event loop and the heartbeat thread.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(in crate::worker) struct ServedQueue {
     /// Whether it is paused, as far as the event loop knows.
     is_paused: AtomicBool,
     /// How its calls end.
-    pub(in crate::worker) tally: Tally,
+    pub(in crate::worker) tally: QueueTally,
 }
 
 /// How many slots are allocated at once.
@@ -76,7 +76,7 @@ impl ServedQueue {
             found: AtomicBool::new(true),
             foreign: Mutex::default(),
             is_paused: AtomicBool::new(false),
-            tally: Tally::default(),
+            tally: QueueTally::default(),
             queue,
         }
     }
