@@ -39,6 +39,8 @@ pub use self::pause::{Pause, PauseChange};
 #[cfg(feature = "periodic")]
 pub use self::periodic::{PeriodicRun, PeriodicStatus, PeriodicTick};
 pub use self::queues::{QueueList, QueueStatus};
+#[cfg(feature = "web")]
+pub(crate) use self::workers::WorkerCounts;
 pub use self::workers::{Running, WorkerKind, WorkerStatus};
 pub use crate::protocol::info::{WorkerInfo, WorkerOrder, WorkerPhase};
 pub use crate::protocol::message::FailedAttempt;

@@ -63,6 +63,14 @@ pub struct Running {
     pub message: MessageSummary,
 }
 
+/// How many Rust workers have a lease, and how many one that has ended.
+#[cfg(feature = "web")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WorkerCounts {
+    pub(crate) alive: u64,
+    pub(crate) dead: u64,
+}
+
 impl Inspector {
     /// Returns the workers of `queues`, or of all queues if that is empty, Rust workers first. Arguments are cut at `limit`
     /// characters.
@@ -82,6 +90,20 @@ impl Inspector {
             self.add_owned(queue, limit, &runs, &mut ours, &mut foreign).await?;
         }
         Ok(ours.into_values().chain(foreign.into_values()).collect())
+    }
+
+    /// Counts the workers of these queues by their leases.
+    #[cfg(feature = "web")]
+    pub(crate) async fn worker_counts(&self, queues: &[QueueName]) -> Result<WorkerCounts, Error> {
+        let (now, mut ends) = (self.server_ms().await?, BTreeMap::new());
+        for queue in queues {
+            for (id, end) in self.broker.workers(&QueueKeys::new(queue)).await? {
+                let last: &mut u64 = ends.entry(id).or_default();
+                *last = (*last).max(end);
+            }
+        }
+        let alive = ends.values().filter(|end| **end > now).count();
+        Ok(WorkerCounts { alive: alive as u64, dead: (ends.len() - alive) as u64 })
     }
 
     /// Adds the workers of a queue. Returns their long runs, by wire id.

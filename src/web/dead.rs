@@ -19,8 +19,9 @@ use crate::protocol::names::QueueName;
 
 /// How many dead letters one page shows.
 const PAGE: usize = 50;
-/// How many of the newest of each queue are grouped.
+/// How many of the newest letters are grouped, of all queues together, and at least of each.
 const GROUPED: usize = 2000;
+const LEAST_GROUPED: usize = 100;
 /// How many groups are shown.
 const GROUPS: usize = 50;
 /// How many characters of an error tell two groups apart.
@@ -47,8 +48,9 @@ fn key(letter: &DeadLetter) -> Key {
 
 async fn groups(inspector: &Inspector, queues: &[QueueName]) -> Result<BTreeMap<Key, Group>, Failure> {
     let mut groups = BTreeMap::new();
+    let each = (GROUPED / queues.len().max(1)).max(LEAST_GROUPED);
     for queue in queues {
-        for letter in inspector.newest_dead_letters(queue, None, None, GROUPED, 0).await? {
+        for letter in inspector.newest_dead_letters(queue, None, None, each, 0).await? {
             let group = groups.entry(key(&letter)).or_insert_with(|| Group {
                 count: 0,
                 newest_ms: letter.at_ms,
@@ -131,7 +133,7 @@ async fn grouped(visit: &Visit, inspector: &Inspector, queues: &[QueueName]) -> 
     let heads = ["letters", "queue", "task", "reason", "error", "newest", "actions"];
     Ok(html! {
         h2 { "By task and error" }
-        p.hint { "Of the newest " (number(GROUPED as u64)) " of each queue. Digits in errors count as equal." }
+        p.hint { "Of the newest " (number(GROUPED as u64)) " or so. Digits in errors count as equal." }
         (table("Dead letters by task and error", &heads, &rows, ""))
     })
 }

@@ -15,6 +15,8 @@ pub(super) fn head(base: &str, title: &str) -> Markup {
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="color-scheme" content="light dark";
             title { (title) " · delayed" }
+            // A long table that is shown while it arrives would move.
+            link rel="expect" href="#end" blocking="render";
             link rel="icon" href=(link(base, "/assets/icon.svg", &[])) type="image/svg+xml";
             link rel="stylesheet" href=(link(base, "/assets/style.css", &[("v", STYLE.version())]));
             script src=(link(base, "/assets/app.js", &[("v", SCRIPT.version())])) {}
@@ -33,7 +35,7 @@ pub(super) fn plain(base: &str, title: &str, body: &Markup) -> Markup {
         (DOCTYPE)
         html lang="en" {
             (head(base, title))
-            body.plain { main #content { (body) } }
+            body.plain { main #content { (body) } span #end {} }
         }
     }
 }

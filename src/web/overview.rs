@@ -10,18 +10,17 @@ use super::page::{Section, View, card, count, table};
 use super::queues::{name_cell, oldest_cell};
 use super::text::{counted, now_ms, number};
 use super::visit::Visit;
-use crate::inspect::{History, HistoryBucket, HistorySpan, QueueStatus, WorkerStatus};
+use crate::inspect::{History, HistoryBucket, HistorySpan, QueueStatus, WorkerCounts};
 
 /// How many queues are shown.
 const SHOWN: usize = 20;
 
 pub(super) async fn overview(visit: Arc<Visit>) -> Result<View, Failure> {
     let queues = visit.shared.queues().await?;
-    let workers = visit.shared.workers().await?;
+    let workers = visit.shared.worker_counts().await?;
     let sum = |of: fn(&QueueStatus) -> u64| queues.iter().map(of).sum::<u64>();
     let dead = sum(|queue| queue.dead);
     let oldest = queues.iter().filter_map(|queue| queue.oldest_ms).min();
-    let alive = workers.iter().filter(|worker| worker.alive).count() as u64;
     let card = |name, value: u64, path, class| card(name, &number(value), &visit.link(path, &[]), class);
     let calls = |state| visit.link("/calls", &[("state", state)]);
     let mut shown: Vec<&QueueStatus> = queues.iter().collect();
@@ -44,13 +43,13 @@ pub(super) async fn overview(visit: Arc<Visit>) -> Result<View, Failure> {
         .collect();
     let body = html! {
         h1 { "Overview" }
-        (warnings(&visit, &queues, &workers))
+        (warnings(&visit, &queues, *workers))
         div.cards {
             (super::page::card("waiting", &number(sum(|queue| queue.waiting)), &calls("waiting"), None))
             (super::page::card("running", &number(sum(|queue| queue.owned)), &calls("running"), None))
             (super::page::card("scheduled", &number(sum(|queue| queue.scheduled)), &calls("scheduled"), None))
             (card("dead", dead, "/dead", (dead > 0).then_some("bad")))
-            (card("workers", alive, "/workers", (alive == 0).then_some("bad")))
+            (card("workers", workers.alive, "/workers", (workers.alive == 0).then_some("bad")))
         }
         @if let Some(oldest) = oldest {
             p { "The oldest waiting call was enqueued " (super::text::when(oldest)) "." }
@@ -101,12 +100,11 @@ fn rates(history: &History) -> Markup {
 }
 
 /// What should be looked at.
-fn warnings(visit: &Visit, queues: &[QueueStatus], workers: &[WorkerStatus]) -> Markup {
+fn warnings(visit: &Visit, queues: &[QueueStatus], workers: WorkerCounts) -> Markup {
     let link = |name: &str| visit.link("/queue", &[("queue", name)]);
     let paused = queues.iter().filter(|queue| queue.paused.is_some());
     let idle = queues.iter().filter(|queue| queue.waiting > 0 && queue.workers == 0);
     let broken = queues.iter().filter(|queue| queue.problem.is_some());
-    let dead = workers.iter().filter(|worker| !worker.alive && !worker.running.is_empty()).count() as u64;
     html! {
         ul.warnings {
             @for queue in broken { li.problem { a href=(link(&queue.queue)) { (queue.queue) } " cannot be read." } }
@@ -117,8 +115,8 @@ fn warnings(visit: &Visit, queues: &[QueueStatus], workers: &[WorkerStatus]) -> 
                 }
             }
             @for queue in paused { li { a href=(link(&queue.queue)) { (queue.queue) } " is paused." } }
-            @if dead > 0 {
-                li { (counted(dead, "worker")) " died while running calls: a sweep requeues these." }
+            @if workers.dead > 0 {
+                li { (counted(workers.dead, "worker")) " died: a sweep requeues what they ran." }
             }
         }
     }

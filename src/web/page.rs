@@ -89,6 +89,7 @@ fn page(visit: &Visit, view: &View, notice: Option<&str>, is_live: bool) -> Mark
                 }
                 main #content tabindex="-1" { (view.body) }
                 (help())
+                span #end {}
             }
         }
     }

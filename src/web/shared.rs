@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use tokio::sync::{Mutex, OnceCell, Semaphore, watch};
 
 use super::access::DashboardAccess;
@@ -11,7 +12,7 @@ use super::jobs::Jobs;
 use crate::config::Config;
 use crate::error::Error;
 use crate::gateway::Gateway;
-use crate::inspect::{History, HistorySpan, Inspector, QueueStatus, WorkerStatus};
+use crate::inspect::{History, HistorySpan, Inspector, QueueStatus, WorkerCounts, WorkerStatus};
 use crate::protocol::names::QueueName;
 
 /// How long what was read from Redis is shown to others: queues and workers, and histories.
@@ -19,6 +20,8 @@ const FRESH: Duration = Duration::from_secs(1);
 const HISTORY_FRESH: Duration = Duration::from_secs(10);
 /// How often is looked for queues that are not registered. The whole database is scanned for them.
 const SCAN: Duration = Duration::from_secs(60);
+/// How many queues are read at the same time.
+const TOGETHER: usize = 32;
 /// How many passwords are checked at a time: each takes 19 MiB.
 const LOGINS: usize = 2;
 /// How many characters of arguments are shown in a list.
@@ -38,6 +41,7 @@ pub(super) struct Shared {
     names: Mutex<Option<(Instant, Vec<QueueName>)>>,
     queues: Cached<Vec<QueueStatus>>,
     workers: Cached<Vec<WorkerStatus>>,
+    counts: Cached<WorkerCounts>,
     histories: [Cached<History>; 3],
     pub(super) jobs: Arc<Jobs>,
     pub(super) logins: Semaphore,
@@ -99,6 +103,7 @@ impl Shared {
             names: Mutex::default(),
             queues: Cached::default(),
             workers: Cached::default(),
+            counts: Cached::default(),
             histories: Default::default(),
             jobs: Arc::default(),
             logins: Semaphore::new(LOGINS),
@@ -134,13 +139,22 @@ impl Shared {
         let read = async {
             let inspector = self.inspector().await?;
             let names = self.queue_names().await?;
-            let mut queues = Vec::with_capacity(names.len());
-            for name in &names {
-                queues.push(inspector.queue(name).await?);
-            }
-            Ok(queues)
+            let reads = stream::iter(names.into_iter().map(|name| {
+                let inspector = inspector.clone();
+                async move { inspector.queue(&name).await }
+            }));
+            Ok(reads.buffered(TOGETHER).try_collect().await?)
         };
         self.queues.get(FRESH, read).await
+    }
+
+    /// How many workers are alive, and how many have died and were not swept yet.
+    pub(super) async fn worker_counts(&self) -> Result<Arc<WorkerCounts>, Failure> {
+        let read = async {
+            let names = self.queue_names().await?;
+            Ok(self.inspector().await?.worker_counts(&names).await?)
+        };
+        self.counts.get(FRESH, read).await
     }
 
     /// All workers.
@@ -173,6 +187,7 @@ impl Shared {
     pub(super) async fn refresh(&self) {
         self.queues.clear().await;
         self.workers.clear().await;
+        self.counts.clear().await;
     }
 
     /// Resolves when the dashboard stops.

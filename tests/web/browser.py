@@ -181,7 +181,7 @@ def take_screenshots(browser: Browser, dashboard: str, server: "redis.Redis", di
     for theme in ("light", "dark"):
         context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme=theme)
         page = context.new_page()
-        for name, path in (("overview", "/"), ("dead", "/dead"), ("call", "/call?id=order%3A1")):
+        for name, path in (("overview", "/"), ("dead", "/dead")):
             page.goto(dashboard + path)
             page.screenshot(path=directory / f"{name}-{theme}.png")
         context.close()
