@@ -49,6 +49,7 @@
 //! | accept calls over HTTP | [`Gateway`](gateway), with the feature `gateway` |
 //! | see and operate all of it in a browser | [`Dashboard`](web), with the feature `web` |
 //! | show metrics to Prometheus, answer probes | [`Exporter`], with the feature `metrics` |
+//! | export the spans of calls to OpenTelemetry | [`otel`], with the feature `otel` |
 //! | inspect queues, requeue dead letters | [`Inspector`], [`inspect`] |
 //! | change a setting | [`config`] |
 //! | test a program: its enqueued calls, its tasks, and network failures | `delayed::testing`, with the feature `testing` |
@@ -68,6 +69,7 @@
 //! | `gateway` | no | [`Gateway`]: an HTTP front with axum, and the command `gateway`; includes `client` and `inspect` |
 //! | `web` | no | [`Dashboard`]: pages about queues, calls and workers, and the command `web`; includes `gateway` and `periodic` |
 //! | `metrics` | no | [`Exporter`]: metrics for Prometheus and probes; includes `worker` and `inspect` |
+//! | `otel` | no | [`otel`]: spans of calls, exported over OTLP; includes `client` and `worker` |
 //! | `testing` | no | `delayed::testing`; includes `client`, `worker` and `inspect` |
 //!
 //! A program that only enqueues calls needs: `delayed = { version = "0.1", default-features = false, features = ["macros", "client"] }`.
@@ -145,6 +147,11 @@ mod json;
 #[cfg(feature = "worker")]
 #[cfg_attr(not(feature = "metrics"), allow(dead_code))]
 mod meter;
+#[cfg(feature = "otel")]
+pub mod otel;
+#[cfg(all(any(feature = "client", feature = "worker"), not(feature = "otel")))]
+#[cfg_attr(not(all(feature = "client", feature = "worker")), allow(dead_code, unused_imports))]
+mod otel;
 mod protocol;
 #[cfg(feature = "broker")]
 #[cfg_attr(not(all(feature = "worker", feature = "cli")), allow(dead_code))]

@@ -26,6 +26,7 @@ mod limited;
 mod lua;
 mod lua_headers;
 mod model;
+mod otel;
 mod proxy;
 mod readme;
 mod recipes;

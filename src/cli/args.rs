@@ -237,6 +237,17 @@ impl Command {
         worker.exposed.address().is_some()
     }
 
+    /// Where it sends its spans, if it makes some.
+    #[cfg(feature = "otel")]
+    pub(super) fn otlp(&self) -> Option<&exposed::Otlp> {
+        match self {
+            Self::Worker(worker) | Self::Dev(Dev { worker }) => Some(&worker.otlp),
+            #[cfg(feature = "gateway")]
+            Self::Gateway(Gateway { verb: None, otlp, .. }) => Some(otlp),
+            _ => None,
+        }
+    }
+
     /// What it says of a worker's settings.
     pub(super) fn worker_flags(&self) -> Option<&WorkerFlags> {
         match self {

@@ -7,6 +7,8 @@ mod exit;
 mod health;
 mod lines;
 mod logs;
+#[cfg(feature = "otel")]
+mod otlp;
 mod output;
 mod settings;
 mod suggest;
@@ -124,6 +126,8 @@ fn execute(mut parts: Parts, args: Args) -> Result<ExitCode, Failure> {
     // While the process has one thread, and nothing open that a child must not have.
     let zygote = if args.command.runs_calls() { zygote(&settings, &parts)? } else { None };
     logs::start(&settings, args.command.serves())?;
+    #[cfg(feature = "otel")]
+    let exporter = otlp::start(&args.command)?;
     for suggest::Misspelled { name, meant } in suggest::misspelled_variables() {
         match args.command.serves() {
             true => tracing::warn!(variable = name, did_you_mean = meant, "unknown environment variable"),
@@ -148,6 +152,8 @@ fn execute(mut parts: Parts, args: Args) -> Result<ExitCode, Failure> {
     }
     // A function that blocks may never end; the process does.
     runtime.shutdown_background();
+    #[cfg(feature = "otel")]
+    drop(exporter);
     drop(server);
     result
 }

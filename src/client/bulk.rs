@@ -10,6 +10,7 @@ use crate::client::patience::{Until, is_not_yet};
 use crate::client::schedule::{self, Later};
 use crate::client::{Written, keys};
 use crate::error::Error;
+use crate::otel::SendSpan;
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::names::QueueName;
 
@@ -114,11 +115,16 @@ pub(super) struct Bulk {
     runs: Vec<(QueueName, usize)>,
     /// The calls that are scheduled, have other options or are items of batches, which are sent last.
     later: Vec<Later>,
+    /// End when all calls are sent.
+    spans: Vec<SendSpan>,
 }
 
 impl Bulk {
-    pub(super) fn push(&mut self, written: Written) {
+    pub(super) fn push(&mut self, written: Written, span: SendSpan) {
         let Written { queue, id, due, options, batch, bytes } = written;
+        if span.is_made() {
+            self.spans.push(span);
+        }
         if due.is_none() && options.is_none() && batch.is_none() {
             return self.push_now(queue, &bytes);
         }

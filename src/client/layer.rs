@@ -8,6 +8,7 @@ use crate::client::bulk::{Bulk, BulkError};
 use crate::client::session::Enqueued;
 use crate::client::{Client, Written, write};
 use crate::error::Error;
+use crate::otel::SendSpan;
 use crate::task::{Call, IntoCall};
 
 type Enqueuing = Pin<Box<dyn Future<Output = Result<Enqueued, Error>> + Send>>;
@@ -113,9 +114,10 @@ impl Client {
         let link = Arc::clone(&self.link);
         let last = async move |call| {
             let link = link.here();
-            let written = write(link, call)?;
+            let (written, span) = write(link, call)?;
             let until = link.until();
-            link.session(until).await?.enqueue_written(written, until).await
+            let session = link.session(until).await.map_err(|error| span.note(error))?;
+            session.enqueue_written(written, until).await.map_err(|error| span.note(error))
         };
         self.layers.around(call, last).await
     }
@@ -126,7 +128,8 @@ impl Client {
             let session = ground.session(link.here().until()).await?;
             let last = async move |call| {
                 let link = link.here();
-                session.enqueue_written(write(link, call)?, link.until()).await
+                let (written, span) = write(link, call)?;
+                session.enqueue_written(written, link.until()).await.map_err(|error| span.note(error))
             };
             self.layers.around(call, last).await
         })
@@ -136,18 +139,18 @@ impl Client {
     pub(super) async fn write_layered(&self, calls: Vec<Call>) -> Result<Bulk, BulkError> {
         let mut bulk = Bulk::default();
         for call in calls {
-            let written = Arc::<Mutex<Option<Written>>>::default();
+            let written = Arc::<Mutex<Option<(Written, SendSpan)>>>::default();
             let (link, place) = (Arc::clone(&self.link), Arc::clone(&written));
             let last = async move |call| {
-                let written = write(link.here(), call)?;
+                let (written, span) = write(link.here(), call)?;
                 let enqueued = Enqueued { queue: written.queue.clone(), id: written.id, conflict: None };
-                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
+                *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((written, span));
                 Ok(enqueued)
             };
             self.layers.around(call, last).await.map_err(BulkError::nothing_sent)?;
             // A layer that succeeds has passed a call on: nobody else has an `Enqueued` of this call.
-            if let Some(written) = written.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                bulk.push(written);
+            if let Some((written, span)) = written.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                bulk.push(written, span);
             }
         }
         Ok(bulk)

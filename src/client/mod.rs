@@ -37,6 +37,7 @@ use crate::client::bulk::Bulk;
 use crate::client::link::Link;
 use crate::config::{Config, RedisConfig};
 use crate::error::Error;
+use crate::otel::{self, SendSpan};
 use crate::protocol::batch::BatchName;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::Cancelled;
@@ -190,9 +191,11 @@ impl Client {
         async move {
             let enqueued = match call {
                 Ok(written) => {
-                    let (link, written) = (self.link.here(), written?);
+                    let (link, (written, span)) = (self.link.here(), written?);
                     let until = link.until();
-                    link.session(until).await?.enqueue_written(written, until).await?
+                    // Not in a future of its own, which would hold the call twice.
+                    let session = link.session(until).await.map_err(|error| span.note(error))?;
+                    session.enqueue_written(written, until).await.map_err(|error| span.note(error))?
                 }
                 Err(layered) => layered.await?,
             };
@@ -213,10 +216,11 @@ impl Client {
             return enqueued.map(|enqueued| self.handle(enqueued));
         }
         let link = self.link.here();
-        let written = write(link, call.into_call())?;
+        let (written, span) = write(link, call.into_call())?;
         let (until, ground) = (link.until(), link.ground().map_err(Error::Io)?);
         let enqueue = async { ground.session(until).await?.enqueue_written(written, until).await };
-        ground.handle.block_on(enqueue).map(|enqueued| self.handle(enqueued))
+        let enqueued = ground.handle.block_on(enqueue).map_err(|error| span.note(error))?;
+        Ok(self.handle(enqueued))
     }
 
     fn handle<R>(&self, enqueued: Enqueued) -> Handle<R> {
@@ -341,9 +345,14 @@ fn at(url: &str) -> Config {
     Config { redis: RedisConfig::new(url), ..Config::default() }
 }
 
-fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
+/// Checks and encodes a call. Its span ends when the call is enqueued.
+fn write<R>(link: &Link, call: Call<R>) -> Result<(Written, SendSpan), Error> {
     let call = call.in_current_trace();
     let queue = call.queue_name()?;
+    let (call, span) = match otel::is_on() {
+        true => sending(call, &queue),
+        false => (call, SendSpan::default()),
+    };
     let refused = |source| Error::Encode { task: call.task().to_owned(), source };
     let limit = link.config.client.max_message;
     let check = |size| match size > limit {
@@ -352,7 +361,9 @@ fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
     };
     if let Some(BatchItem { name, batch, bytes }) = call.batch_item().map_err(refused)? {
         check(bytes.len())?;
-        return Ok(Written { queue, id: None, due: None, options: None, batch: Some((name, batch)), bytes });
+        let written =
+            Written { queue, id: None, due: None, options: None, batch: Some((name, batch)), bytes };
+        return Ok((written, span));
     }
     let due = call.due().map_err(refused)?;
     let bound = Bound::new(call.max_waiting(), call.overflow_choice(), &link.config.dead);
@@ -366,13 +377,24 @@ fn write<R>(link: &Link, call: Call<R>) -> Result<Written, Error> {
         let (task, front, period) = (call.task().to_owned(), call.is_front(), call.period());
         Box::new(Options { task, tracking, front, period, bound })
     });
-    Ok(Written { queue, id, due, options, batch: None, bytes })
+    Ok((Written { queue, id, due, options, batch: None, bytes }, span))
+}
+
+/// Begins the span of an enqueue, to whose trace the call then belongs.
+fn sending<R>(call: Call<R>, queue: &QueueName) -> (Call<R>, SendSpan) {
+    let span = SendSpan::start(call.task(), queue.as_str(), &call.trace());
+    let call = match span.trace() {
+        Some(trace) => call.traceparent(trace.parent).tracestate(trace.state),
+        None => call,
+    };
+    (call, span)
 }
 
 fn write_all<C: IntoCall>(link: &Link, calls: impl IntoIterator<Item = C>) -> Result<Bulk, BulkError> {
     let mut bulk = Bulk::default();
     for call in calls {
-        bulk.push(write(link, call.into_call()).map_err(BulkError::nothing_sent)?);
+        let (written, span) = write(link, call.into_call()).map_err(BulkError::nothing_sent)?;
+        bulk.push(written, span);
     }
     Ok(bulk)
 }

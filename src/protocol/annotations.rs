@@ -6,6 +6,7 @@ mod trace;
 
 pub use self::headers::{HeaderError, Headers};
 pub(crate) use self::trace::read as read_trace;
+use self::trace::read_last;
 pub use self::trace::{TraceContext, TraceError};
 
 use crate::protocol::limit::LimitName;
@@ -47,5 +48,17 @@ impl Message<'_> {
     #[must_use]
     pub fn annotations(&self) -> Annotations {
         self.pairs().annotations()
+    }
+
+    /// The trace that the call belongs to.
+    #[cfg_attr(not(feature = "otel"), allow(dead_code))]
+    pub(crate) fn trace(&self) -> Option<TraceContext> {
+        self.pairs().find(b"w").and_then(TraceContext::read)
+    }
+
+    /// The `traceparent` of the run that failed last, if its worker made spans.
+    #[cfg_attr(not(feature = "otel"), allow(dead_code))]
+    pub(crate) fn last_run(&self) -> Option<&str> {
+        self.pairs().find(b"w").and_then(read_last)
     }
 }

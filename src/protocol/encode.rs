@@ -444,6 +444,20 @@ fn trace(out: &mut Vec<u8>, trace: &TraceContext) {
     texts[..count].iter().for_each(|part| text(out, part));
 }
 
+/// The value of `w` for a trace, with the span of the last attempt's run, if there is one.
+#[cfg_attr(not(feature = "otel"), allow(dead_code))]
+pub(crate) fn trace_value(of: &TraceContext, last: Option<&str>) -> Vec<u8> {
+    let mut value = Vec::with_capacity(120);
+    match last {
+        None => trace(&mut value, of),
+        Some(last) => {
+            array_head(&mut value, 3);
+            [&*of.parent, &*of.state, last].into_iter().for_each(|part| text(&mut value, part));
+        }
+    }
+    value
+}
+
 /// A `bin`.
 pub(crate) fn bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     long_head(out, Some(0xc4), 0xc5, bytes.len());

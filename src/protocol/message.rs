@@ -269,7 +269,7 @@ impl<'a> Message<'a> {
 
     /// The bytes of the same message with these pairs in its meta, in place of its own of the same keys. For our form, and
     /// for Go's, which becomes ours.
-    #[cfg_attr(not(feature = "periodic"), allow(dead_code))]
+    #[cfg_attr(not(any(feature = "periodic", feature = "otel")), allow(dead_code))]
     pub(crate) fn with_pairs(&self, pairs: &[meta::Pair<'_>]) -> Vec<u8> {
         let replaced: Vec<&[u8]> = pairs.iter().filter_map(|(key, _)| meta::name(key)).collect();
         let own = self.meta.without(&replaced);

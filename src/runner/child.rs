@@ -12,6 +12,7 @@ use nix::unistd::{Pid, getpid, setpgid};
 use crate::crash;
 use crate::excerpt::{LONGEST, excerpt};
 use crate::isolation::Limits;
+use crate::otel;
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::forward::Forwarder;
@@ -84,6 +85,8 @@ const MOST_KEPT: u64 = 8;
 impl ChildEnvironment {
     /// Takes over the logging of this process.
     pub(super) fn new(registry: Registry, states: States, layers: Layers) -> Self {
+        // The worker makes the spans of runs; nothing here would export them.
+        otel::disable();
         Forwarder::shorten_panics();
         Self { registry, states: Arc::new(states), layers, forwarder: Forwarder::install() }
     }

@@ -11,6 +11,7 @@ use tracing::Span;
 
 use crate::excerpt::shortened;
 use crate::isolation::Limits;
+use crate::otel::RunSpan;
 use crate::protocol::message::Message;
 use crate::protocol::names::{QueueName, WorkerId};
 use crate::runner::forward::Origin;
@@ -32,6 +33,8 @@ pub(crate) struct Done {
     pub(crate) outcome: Option<Outcome>,
     /// Set for a run in its own process that did not succeed.
     pub(crate) stats: Option<Box<ProcessStats>>,
+    /// That of a blocking run, which begins when it has a thread; the worker has those of others.
+    pub(crate) span: RunSpan,
 }
 
 /// A call to run in its own process.
@@ -183,7 +186,7 @@ impl RunState {
         if !self.ended.swap(true, Ordering::AcqRel) && outcome.is_some() {
             let stats = (stats != ProcessStats::default()).then(|| Box::new(stats));
             // If the event loop is gone, it has put this message back.
-            let _ = self.done.send(Done { slot: self.job.slot, outcome, stats });
+            let _ = self.done.send(Done { slot: self.job.slot, outcome, stats, span: RunSpan::default() });
         }
     }
 

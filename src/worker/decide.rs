@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use crate::broker::{Place, cancelled_by};
 use crate::config::{Backoff, Unknown, WorkerConfig};
 use crate::excerpt::shortened;
+use crate::otel::RunSpan;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
 use crate::protocol::flow;
@@ -17,7 +18,7 @@ use crate::runner::{Outcome, ProcessStats};
 use crate::task::return_value::Kept;
 use crate::task::{RetryWhen, TaskOptions};
 use crate::worker::executor::{FinishedRun, RunEnd};
-use crate::worker::settlement::{BuriedCall, Settlement};
+use crate::worker::settlement::{BuriedCall, Part, Settlement};
 
 /// The worker's settings, and the sources of time and randomness.
 #[derive(Debug, Clone, Copy)]
@@ -123,7 +124,30 @@ pub(super) fn decide(
         Outcome::Lost { .. } if info.is_draining => PUT_BACK_FIRST,
         other => settle(run, message, other, stats, info.options, policy),
     };
+    let settlement = if run.span.is_made() { linked(settlement, &run.span) } else { settlement };
     Decision { outcome, settlement }
+}
+
+/// Adds the span of this run to messages that run again, so that the spans of their next runs link to it.
+fn linked(settlement: Settlement, span: &RunSpan) -> Settlement {
+    let linked = |message: Vec<u8>| span.linked(&message).unwrap_or(message);
+    match settlement {
+        Settlement::Retry { message } => Settlement::Retry { message: linked(message) },
+        Settlement::RetryLater { message, id, delay } => {
+            Settlement::RetryLater { message: linked(message), id, delay }
+        }
+        Settlement::Split { parts, call } => {
+            let part = |part| match part {
+                Part::Retry { message } => Part::Retry { message: linked(message) },
+                Part::RetryLater { message, id, delay, is_snoozed } => {
+                    Part::RetryLater { message: linked(message), id, delay, is_snoozed }
+                }
+                buried => buried,
+            };
+            Settlement::Split { parts: parts.into_iter().map(part).collect(), call }
+        }
+        other => other,
+    }
 }
 
 /// Releases a call that is not tracked. If it was cancelled too late, its mark is removed: `marked` is its message.

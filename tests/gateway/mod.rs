@@ -25,7 +25,7 @@ struct Site {
 }
 
 /// Starts a gateway of the test's program. Returns it and where it listens.
-fn gateway(trial: &Trial, words: &[&str]) -> (Program, SocketAddr) {
+pub(crate) fn gateway(trial: &Trial, words: &[&str]) -> (Program, SocketAddr) {
     gateway_of(trial, WORKER, words)
 }
 

@@ -155,7 +155,7 @@ fn trace(ctx: &Context) -> String {
 
 /// Enqueues the rest of a chain, with a trace context of its own if it is given one.
 #[delayed::task(name = "layers.traced")]
-async fn traced(n: u32, own: Option<String>, ctx: Context) -> Result<(), TaskError> {
+pub(crate) async fn traced(n: u32, own: Option<String>, ctx: Context) -> Result<(), TaskError> {
     tracing::info!("inside of a trace");
     note(&format!("{n} {}", trace(&ctx)));
     tokio::task::yield_now().await;

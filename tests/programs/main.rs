@@ -16,6 +16,9 @@ mod periodic;
 mod points;
 #[expect(clippy::print_stderr, reason = "tests read it")]
 mod producer;
+#[cfg(feature = "otel")]
+#[expect(clippy::print_stdout, reason = "tests read it")]
+mod spans;
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "how that fails is what is tried")]
 mod streams;
 #[expect(clippy::print_stdout, reason = "tests read it")]

@@ -63,6 +63,20 @@ pub(crate) fn main(kind: &str) -> ExitCode {
             let call = super::points::collected::call(number).queue(variable("QUEUE"));
             ExitCode::from(u8::from(client.enqueue_blocking(call).is_err()))
         }
+        #[cfg(feature = "otel")]
+        "makes spans" => {
+            let collector = std::env::var("COLLECTOR").expect("COLLECTOR says where spans go");
+            let exporter = delayed::otel::install(&collector).expect("it exports spans");
+            let client = Client::connect_blocking(&url()).expect("it connects");
+            let call = super::layers::traced::call(2, None).queue("q");
+            client.enqueue_blocking(call.clone()).expect("it is enqueued");
+            client.enqueue_many_blocking([call.clone()]).expect("they are enqueued");
+            client.enqueue_blocking(call.max_len(1)).expect_err("the queue is full");
+            exporter.shutdown();
+            ExitCode::SUCCESS
+        }
+        #[cfg(feature = "otel")]
+        "has a provider" => super::spans::main(&url()),
         kind => ExitCode::from(u8::from(run(kind).is_err())),
     }
 }

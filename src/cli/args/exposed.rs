@@ -17,6 +17,17 @@ pub(in crate::cli) struct Exposed {
     pub(in crate::cli) health_file: Option<PathBuf>,
 }
 
+/// Where a process sends its spans.
+#[cfg(feature = "otel")]
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = None::<&str>)]
+pub(in crate::cli) struct Otlp {
+    /// Send spans of calls to this OpenTelemetry collector, such as http://127.0.0.1:4318, over OTLP/HTTP; default:
+    /// OTEL_EXPORTER_OTLP_ENDPOINT
+    #[arg(long = "otlp", value_name = "URL")]
+    pub(in crate::cli) endpoint: Option<String>,
+}
+
 #[cfg(feature = "metrics")]
 impl Exposed {
     pub(in crate::cli) fn address(&self) -> Option<SocketAddr> {

@@ -17,6 +17,9 @@ pub(in crate::cli) struct Gateway {
     pub(in crate::cli) flags: GatewayFlags,
     #[command(flatten)]
     pub(in crate::cli) exposed: Exposed,
+    #[cfg(feature = "otel")]
+    #[command(flatten)]
+    pub(in crate::cli) otlp: crate::cli::args::exposed::Otlp,
     #[command(flatten)]
     pub(in crate::cli) log: JsonLog,
 }

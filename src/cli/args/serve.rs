@@ -30,6 +30,9 @@ pub(in crate::cli) struct Worker {
     pub(in crate::cli) flags: WorkerFlags,
     #[command(flatten)]
     pub(in crate::cli) exposed: Exposed,
+    #[cfg(feature = "otel")]
+    #[command(flatten)]
+    pub(in crate::cli) otlp: crate::cli::args::exposed::Otlp,
     #[command(flatten)]
     pub(in crate::cli) log: JsonLog,
 }

@@ -68,6 +68,15 @@ pub(crate) fn read(value: &[u8]) -> Option<(&str, &str)> {
     Some((parent, state.filter(|state| is_state(state)).unwrap_or_default()))
 }
 
+/// Reads the third element of the value of `w`: the span of the run that failed last.
+#[cfg_attr(not(feature = "otel"), allow(dead_code))]
+pub(crate) fn read_last(value: &[u8]) -> Option<&str> {
+    let mut reader = Reader::new(value);
+    let Ok(Head::Array(3..)) = reader.head() else { return None };
+    (0..2).try_for_each(|_| reader.value().map(drop)).ok()?;
+    text(&mut reader).filter(|last| is_parent(last))
+}
+
 fn text<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
     let Ok(Head::Str(length)) = reader.head() else { return None };
     str::from_utf8(reader.take(length)).ok()
@@ -142,6 +151,27 @@ mod tests {
         ] {
             let read = TraceContext::read(&value).unwrap();
             assert_eq!((&*read.parent, &*read.state), (PARENT, state));
+            assert_eq!(read_last(&value), None);
+        }
+    }
+
+    #[test]
+    fn run_of_the_last_attempt_stands_third() {
+        let parent = [&[0xd9, 55], PARENT.as_bytes()].concat();
+        let last = PARENT.replace("b7", "c8");
+        let encoded = [&[0xd9, 55], last.as_bytes()].concat();
+        for (head, state, behind) in [
+            (0x93, &b"\xa0"[..], &b""[..]),
+            (0x93, b"\xa3a=b", b""),
+            (0x93, b"\x05", b""),
+            (0x94, b"\xa0", b"\x05"),
+        ] {
+            let value = [&[head], &*parent, state, &encoded, behind].concat();
+            assert_eq!(read_last(&value), Some(&*last), "{value:02x?}");
+            assert_eq!(TraceContext::read(&value).unwrap().parent, PARENT);
+        }
+        for bad in [[&[0x92], &*parent, b"\xa0"].concat(), [&[0x93], &*parent, b"\xa0\xa1x"].concat()] {
+            assert_eq!(read_last(&bad), None, "{bad:02x?}");
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use super::Call;
 use crate::protocol::annotations::Annotations;
+#[cfg(feature = "client")]
+use crate::protocol::annotations::TraceContext;
 use crate::protocol::limit::LimitName;
 #[cfg(feature = "client")]
 use crate::task::trace;
@@ -84,6 +86,12 @@ impl<R> Call<R> {
             Some(trace) => self.with_annotations(|annotations| annotations.trace = trace),
             None => self,
         }
+    }
+
+    /// The trace context of the call, which is empty if it has none.
+    #[cfg(feature = "client")]
+    pub(crate) fn trace(&self) -> TraceContext {
+        self.annotations().map(|annotations| annotations.trace.clone()).unwrap_or_default()
     }
 
     /// The value of a header of the call.

@@ -36,6 +36,7 @@ fn end(outcome: Option<Outcome>, message: Vec<u8>, deadline: Option<RunDeadline>
         deadline,
         listens: true,
         tracking: None,
+        span: RunSpan::default(),
     };
     RunEnd { run, outcome, stats: None }
 }

@@ -44,6 +44,9 @@ impl EventLoop {
             let _ = observer.send(EndedRun::new(self.queues.name(run.queue), run, &decision));
         }
         let Decision { outcome, settlement } = decision;
+        if run.span.is_made() {
+            end_span(run, &outcome);
+        }
         let (slot, queue) = (run.slot, run.queue);
         let is_dead = matches!(settlement, Settlement::Bury { .. });
         self.queues.served(queue).tally.count([outcome.is_success(), has_failed(&outcome), is_dead]);
@@ -193,6 +196,15 @@ impl EventLoop {
         } else {
             tracing::warn!(%queue, task, call_id, why, duration = ?elapsed, hint, "timed-out run continues and keeps its slot");
         }
+    }
+}
+
+/// Ends the span of a run.
+fn end_span(run: &FinishedRun, outcome: &Outcome) {
+    match outcome {
+        Outcome::Succeeded(_) | Outcome::Cancelled { .. } => run.span.end(outcome.reason(), None),
+        Outcome::Failed(error) if error.is_snooze() => run.span.end("snoozed", None),
+        other => run.span.end(other.reason(), Some(excerpt(other))),
     }
 }
 

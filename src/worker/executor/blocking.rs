@@ -8,6 +8,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::excerpt::excerpt;
+use crate::isolation::Isolation;
+use crate::otel::RunSpan;
 use crate::protocol::message::Message;
 use crate::runner::{Done, Outcome, Speed, run_blocking};
 use crate::task::progress::Reporter;
@@ -110,10 +112,11 @@ impl BlockingRuns {
         self.state().asked -= 1;
         while let Some(run) = self.next() {
             let began = Instant::now();
-            let outcome = self.run(&run);
+            let mut span = RunSpan::default();
+            let outcome = self.run(&run, &mut span);
             run.speed.learn(began.elapsed());
             // The loop ends only after it has taken back the waiting runs.
-            let _ = self.done.send(Done { slot: run.slot, outcome: Some(outcome), stats: None });
+            let _ = self.done.send(Done { slot: run.slot, outcome: Some(outcome), stats: None, span });
         }
     }
 
@@ -125,10 +128,14 @@ impl BlockingRuns {
         run
     }
 
-    fn run(&self, run: &BlockingRun) -> Outcome {
+    fn run(&self, run: &BlockingRun, span: &mut RunSpan) -> Outcome {
         // The message was decoded before it came here, so decoding succeeds again.
         match Message::decode(&run.message) {
             Ok(message) => {
+                let (queue, worker) = (run.queue.queue.as_str(), run.queue.worker.as_str());
+                *span = RunSpan::start(&message, queue, worker, Isolation::Inline.as_str());
+                let own = span.message(&message);
+                let message = own.as_deref().and_then(|own| Message::decode(own).ok()).unwrap_or(message);
                 let scope = Scope::new(
                     run.task.name,
                     &run.queue.queue,

@@ -284,9 +284,12 @@ impl Executor {
 
     /// Ends the run that a report is about; `None` if its slot was emptied before.
     pub(super) fn finish(&mut self, done: Done) -> Option<RunEnd> {
-        let Done { slot, outcome, stats } = done;
+        let Done { slot, outcome, stats, span } = done;
         let handed_over = self.runs.handed_over();
-        let run = self.take(slot)?;
+        let mut run = self.take(slot)?;
+        if span.is_made() {
+            run.span = span;
+        }
         self.joins |= self.runs.handed_over() < handed_over;
         Some(RunEnd { run, outcome, stats })
     }

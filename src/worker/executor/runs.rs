@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::task::AbortHandle;
 
+use crate::otel::RunSpan;
 use crate::protocol::message::Message;
 use crate::protocol::tracking::Tracking;
 use crate::runner::{Outcome, ProcessStats, RunHandle};
@@ -36,6 +37,7 @@ pub(super) struct Running {
     control: Control,
     /// How its call is tracked; set once it has begun.
     tracking: Option<Box<Tracking>>,
+    span: RunSpan,
 }
 
 /// How a run is controlled while it goes on.
@@ -90,6 +92,8 @@ pub(in crate::worker) struct FinishedRun {
     pub(in crate::worker) listens: bool,
     /// How its call is tracked, if it is.
     pub(in crate::worker) tracking: Option<Box<Tracking>>,
+    /// Its span, if spans are made.
+    pub(in crate::worker) span: RunSpan,
 }
 
 /// A run that has lasted long.
@@ -172,8 +176,9 @@ impl Running {
         self.tracking.as_deref()
     }
 
-    pub(super) fn set_task(&mut self, task: Option<TaskId>, tracking: Option<Box<Tracking>>) {
-        (self.task, self.tracking) = (task, tracking);
+    /// Notes what its message says, and the span of its run.
+    pub(super) fn set_task(&mut self, task: Option<TaskId>, of: Option<Box<Tracking>>, span: RunSpan) {
+        (self.task, self.tracking, self.span) = (task, of, span);
     }
 
     /// Whether it is in progress.
@@ -242,6 +247,7 @@ impl Running {
             deadline: self.control.deadline,
             listens: self.control.cancellation.is_some(),
             tracking: self.tracking,
+            span: self.span,
         }
     }
 }
@@ -309,6 +315,7 @@ impl Runs {
             began: None,
             control: Control::default(),
             tracking: None,
+            span: RunSpan::default(),
         });
         self.running += 1;
         self.alone += usize::from(is_alone);

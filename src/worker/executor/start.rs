@@ -11,6 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::excerpt::excerpt;
 use crate::isolation::Isolation;
+use crate::otel::RunSpan;
 use crate::protocol::limit::LimitName;
 use crate::protocol::message::Message;
 use crate::protocol::tracking::Tracking;
@@ -24,6 +25,7 @@ use crate::worker::executor::deadline::{Allotment, RunDeadline};
 use crate::worker::executor::permit::Permit;
 use crate::worker::executor::runs::{Control, RunEnd, Stop};
 use crate::worker::executor::task_table::{TaskEntry, TaskId};
+use crate::worker::queue::served::ServedQueue;
 
 /// Messages of up to this many bytes are copied for a run that may last long. Longer messages seldom share their memory
 /// with others, and keep less than 40 KB of it.
@@ -67,9 +69,10 @@ impl Executor {
         let Some(running) = self.runs.get(slot) else { return Begun::GoesOn };
         let (queue, bytes, before) = (running.queue(), running.message(), batch.last());
         let is_permitted = running.permit() == Permit::Granted;
-        let (task, tracking, started) = self.start(slot, queue, bytes, is_permitted, batch);
+        let mut span = RunSpan::default();
+        let (task, tracking, started) = self.start(slot, queue, bytes, is_permitted, batch, &mut span);
         if let Some(running) = self.runs.get_mut(slot) {
-            running.set_task(task, tracking);
+            running.set_task(task, tracking, span);
         }
         match started {
             Started::Ended(outcome) => {
@@ -106,6 +109,7 @@ impl Executor {
         bytes: &Bytes,
         is_permitted: bool,
         batch: &mut Batch,
+        span: &mut RunSpan,
     ) -> (Option<TaskId>, Option<Box<Tracking>>, Started) {
         let message = match Message::decode(bytes) {
             Ok(message) => message,
@@ -125,10 +129,10 @@ impl Executor {
             }
         }
         let found = ClaimedCall { slot, queue, entry, bytes, message };
-        (Some(task), message.tracking().map(Box::new), self.start_found(&found, batch))
+        (Some(task), message.tracking().map(Box::new), self.start_found(&found, batch, span))
     }
 
-    fn start_found(&self, found: &ClaimedCall<'_>, batch: &mut Batch) -> Started {
+    fn start_found(&self, found: &ClaimedCall<'_>, batch: &mut Batch, span: &mut RunSpan) -> Started {
         let entry = found.entry;
         let allotment = match Allotment::of(&found.message, entry.timeouts) {
             Ok(allotment) => allotment,
@@ -136,12 +140,13 @@ impl Executor {
         };
         if let (Isolation::Fork | Isolation::Prefork, Some(processes)) = (entry.isolation, &self.processes) {
             let message = apart(found.bytes);
+            *span = found.span(&self.queues[found.queue], entry.isolation);
             let job = Job {
                 slot: found.slot,
                 task: entry.task.name,
                 queue: self.queues[found.queue].queue.clone(),
                 worker: self.queues[found.queue].worker.clone(),
-                message: message.clone(),
+                message: span.message(&found.message).map_or_else(|| message.clone(), Bytes::from),
                 timeout: allotment.timeout,
                 expires: allotment.expires,
                 grace: entry.timeouts.grace(),
@@ -153,7 +158,7 @@ impl Executor {
             return Started::GoesOn { message, stop, control: Control::default() };
         }
         let deadline = RunDeadline::start(allotment, entry.timeouts.grace());
-        self.start_inline(found, deadline, batch)
+        self.start_inline(found, deadline, batch, span)
     }
 
     /// Runs a task in this process.
@@ -162,6 +167,7 @@ impl Executor {
         found: &ClaimedCall<'_>,
         deadline: Option<RunDeadline>,
         batch: &mut Batch,
+        span: &mut RunSpan,
     ) -> Started {
         let ClaimedCall { slot, entry, bytes, message, .. } = found;
         let queue = &self.queues[found.queue];
@@ -178,16 +184,22 @@ impl Executor {
             };
             return Started::Blocking { run, control: Control { cancellation, deadline } };
         }
+        // A blocking run gets its span when it has a thread.
+        *span = found.span(queue, Isolation::Inline);
+        let own = span.message(message).map(Bytes::from);
+        let own_message = own.as_ref().and_then(|own| Message::decode(own).ok());
         let heard = cancellation.as_ref().unwrap_or(&self.shared.unheard);
         if !entry.has_states(&self.shared.states) {
             let message = apart(bytes);
             let Shared { states, layers, reporter, .. } = &self.shared;
             let shared = (Arc::clone(states), layers.clone(), reporter.clone());
             let (name, place) = (queue.queue.clone(), (queue.worker.clone(), *slot));
-            let run = start_with_states(entry.task, message.clone(), name, shared, heard.clone(), place);
+            let own = own.clone().unwrap_or_else(|| message.clone());
+            let run = start_with_states(entry.task, own, name, shared, heard.clone(), place);
             let stop = self.spawn(*slot, run, None);
             return Started::GoesOn { message, stop, control: Control { cancellation, deadline } };
         }
+        let message = own_message.as_ref().unwrap_or(message);
         let scope = Scope::new(entry.task.name, &queue.queue, &self.shared.states, heard)
             .message(message)
             .reporter(self.shared.reporter.as_ref())
@@ -221,6 +233,14 @@ impl Executor {
             cancellation.set_deadline(deadline);
         }
         cancellation
+    }
+}
+
+impl ClaimedCall<'_> {
+    /// The span of its run, which begins.
+    #[inline]
+    fn span(&self, queue: &ServedQueue, isolation: Isolation) -> RunSpan {
+        RunSpan::start(&self.message, queue.queue.as_str(), queue.worker.as_str(), isolation.as_str())
     }
 }
 
@@ -265,7 +285,7 @@ impl Report {
     fn make(&mut self, outcome: Option<Outcome>) {
         if !std::mem::replace(&mut self.is_made, true) {
             // The loop ends only after it has put this message back.
-            let _ = self.done.send(Done { slot: self.slot, outcome, stats: None });
+            let _ = self.done.send(Done { slot: self.slot, outcome, stats: None, span: RunSpan::default() });
         }
     }
 }

@@ -20,7 +20,7 @@ from programs import arguments, connect
 
 OPTIONS = (
     *("retry", "max_attempts", "backoff", "timeout", "expires", "expires_at", "after", "at", "id"),
-    *("keep", "unique", "unique_key", "front", "max_len", "overflow"),
+    *("keep", "unique", "unique_key", "front", "max_len", "overflow", "traceparent", "tracestate"),
 )
 
 
