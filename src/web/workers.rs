@@ -9,23 +9,23 @@ use super::failure::Failure;
 use super::form::{Done, Wanted, button};
 use super::page::{Section, View, table};
 use super::shared::SHORT;
-use super::text::{counted, cut, duration, now_ms, when, when_or_dash};
+use super::text::{counted, cut, duration, now_ms, number, when, when_or_dash};
 use super::visit::Visit;
 use crate::inspect::{Running, WorkerKind, WorkerOrder, WorkerPhase, WorkerStatus};
 
-/// How many runs of a worker are shown.
-const RUNS: usize = 100;
+/// How many runs are shown.
+const RUNS: usize = 200;
 
 pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
     let workers = visit.shared.workers().await?;
     let rows: Vec<Markup> = workers.iter().map(|worker| row(&visit, worker)).collect();
-    let mut runs: Vec<(&WorkerStatus, &Running)> = workers
-        .iter()
-        .flat_map(|worker| worker.running.iter().take(RUNS).map(move |run| (worker, run)))
-        .collect();
+    let mut runs: Vec<(&WorkerStatus, &Running)> =
+        workers.iter().flat_map(|worker| worker.running.iter().map(move |run| (worker, run))).collect();
+    let count = runs.len();
     // The longest first; those that have just begun have no time yet.
     runs.sort_by_key(|(_, run)| run.started_ms.unwrap_or(u64::MAX));
-    let runs: Vec<Markup> = runs.into_iter().map(|(worker, run)| running(&visit, worker, run)).collect();
+    let runs: Vec<Markup> =
+        runs.into_iter().take(RUNS).map(|(worker, run)| running(&visit, worker, run)).collect();
     let alive = workers.iter().filter(|worker| worker.alive).count() as u64;
     let body = html! {
         h1 { "Workers" }
@@ -38,6 +38,7 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
         ))
         h2 { "Running calls" }
         (table("Running calls", &["runs for", "call", "queue", "slot", "actions"], &runs, "Nothing runs."))
+        @if count > RUNS { p.hint { "The longest " (RUNS) " of " (number(count as u64)) "." } }
     };
     Ok(View { title: "Workers".to_owned(), section: Section::Workers, body })
 }
