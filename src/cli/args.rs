@@ -16,7 +16,6 @@ mod web;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::builder::StyledStr;
 use clap::error::ErrorKind;
@@ -100,17 +99,6 @@ pub(super) struct Json {
     /// Print JSON; docs/cli.md lists its fields
     #[arg(long)]
     pub(super) json: bool,
-}
-
-/// How often a command shows something again.
-#[derive(Debug, Clone, Copy, clap::Args)]
-#[command(next_help_heading = None::<&str>)]
-pub(super) struct Watch {
-    /// Show it again and again, with this pause; default of the pause: 2s
-    #[arg(
-        long = "watch", value_name = "PAUSE", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = crate::json::words::positive
-    )]
-    pub(super) pause: Option<Duration>,
 }
 
 /// The commands.

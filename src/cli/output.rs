@@ -40,11 +40,6 @@ pub(super) fn json(value: &impl Serialize) -> Result<(), Failure> {
     print(&text)
 }
 
-/// Prints a text that may move the cursor.
-pub(super) fn print_as_is(text: &str) -> Result<(), Failure> {
-    write(text)
-}
-
 fn write(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())

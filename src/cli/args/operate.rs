@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use crate::cli::args::{Json, SweeperFlags, Watch, WorkerFlags};
+use crate::cli::args::{Json, SweeperFlags, WorkerFlags};
 use crate::inspect::is_letter_id;
 use crate::json::words::positive;
 use crate::protocol::names::QueueName;
@@ -86,8 +86,6 @@ pub(in crate::cli) struct Queues {
     #[arg(long)]
     pub(in crate::cli) scan: bool,
     #[command(flatten)]
-    pub(in crate::cli) watch: Watch,
-    #[command(flatten)]
     pub(in crate::cli) output: Json,
 }
 
@@ -132,8 +130,6 @@ pub(in crate::cli) struct Workers {
     /// A queue; may be repeated; default: all
     #[arg(long = "queue", value_name = "QUEUE")]
     pub(in crate::cli) queues: Vec<QueueName>,
-    #[command(flatten)]
-    pub(in crate::cli) watch: Watch,
     #[command(flatten)]
     pub(in crate::cli) output: Json,
 }
@@ -190,8 +186,6 @@ pub(in crate::cli) struct DeadList {
     /// Only dead letters after this one: the last id of the previous page
     #[arg(long, value_name = "ID", value_parser = letter_id)]
     pub(in crate::cli) after: Option<String>,
-    #[command(flatten)]
-    pub(in crate::cli) watch: Watch,
     #[command(flatten)]
     pub(in crate::cli) output: Json,
 }

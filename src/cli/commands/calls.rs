@@ -12,7 +12,6 @@ use self::find::{found, queues};
 pub(super) use self::wait::{conclude, outcome};
 use crate::cli::Program;
 use crate::cli::args::{Calls, CallsList, CallsRun, CallsShow};
-use crate::cli::commands::watch::repeat;
 use crate::cli::commands::{call, inspector, limit};
 use crate::cli::exit::Failure;
 use crate::cli::output;
@@ -22,7 +21,7 @@ use crate::protocol::call_state::CallState;
 
 pub(super) async fn run(program: &Program, verb: Calls) -> Result<(), Failure> {
     match verb {
-        Calls::List(args) => repeat(args.watch, args.output, async || list(program, &args).await).await,
+        Calls::List(args) => list(program, &args).await,
         Calls::Show(args) => show(program, &args).await,
         Calls::Cancel(args) => cancel::run(program, &args).await,
         Calls::Run(args) => run_now(program, &args).await,

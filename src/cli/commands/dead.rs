@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cli::Program;
 use crate::cli::args::{Dead, DeadDelete, DeadList, DeadMove, DeadShow};
-use crate::cli::commands::watch::repeat;
 use crate::cli::commands::{LONG, call, check_queue, inspector, limit, or_dash, time};
 use crate::cli::exit::{Code, Failure};
 use crate::cli::{output, suggest};
@@ -14,7 +13,7 @@ use crate::protocol::names::QueueName;
 
 pub(super) async fn run(program: &Program, verb: Dead) -> Result<(), Failure> {
     match verb {
-        Dead::List(args) => repeat(args.watch, args.output, async || list(program, &args).await).await,
+        Dead::List(args) => list(program, &args).await,
         Dead::Show(args) => show(program, &args).await,
         Dead::Requeue(args) => handle(program, &args, "requeued").await,
         Dead::Delete(args) => delete(program, &args).await,

@@ -23,7 +23,6 @@ mod purge;
 mod queues;
 mod sweeper;
 mod tasks;
-mod watch;
 #[cfg(feature = "web")]
 mod web;
 mod worker;
@@ -36,7 +35,6 @@ use std::process::ExitCode;
 pub use self::enqueue::json_message;
 use crate::cli::Program;
 use crate::cli::args::{Command, Queues, Tasks, TasksVerb};
-use crate::cli::commands::watch::repeat;
 use crate::cli::exit::Failure;
 use crate::cli::{output, suggest};
 use crate::error::Error;
@@ -56,12 +54,8 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Tasks(Tasks { verb: Some(TasksVerb::Kill(args)), .. }) => kill::run(&program, &args).await?,
         Command::Tasks(Tasks { verb: None, output }) => tasks::run(output)?,
         Command::Queues(Queues { verb: Some(verb), .. }) => pause::run(&program, &verb).await?,
-        Command::Queues(args) => {
-            repeat(args.watch, args.output, async || queues::run(&program, &args).await).await?;
-        }
-        Command::Workers(args) => {
-            repeat(args.watch, args.output, async || workers::run(&program, &args).await).await?;
-        }
+        Command::Queues(args) => queues::run(&program, args).await?,
+        Command::Workers(args) => workers::run(&program, &args).await?,
         Command::Peek(args) => peek::run(&program, &args).await?,
         Command::Limits(verb) => limits::run(&program, &verb).await?,
         Command::Periodic(verb) => periodic::run(&program, &verb).await?,

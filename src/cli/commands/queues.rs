@@ -12,7 +12,7 @@ use crate::inspect::{QueueList, QueueStatus};
 /// How long is looked for queues that nobody registered, unless all are asked for.
 const SCAN: Duration = Duration::from_millis(250);
 
-pub(super) async fn run(program: &Program, args: &Queues) -> Result<(), Failure> {
+pub(super) async fn run(program: &Program, args: Queues) -> Result<(), Failure> {
     let scan = if args.scan { None } else { Some(SCAN) };
     let QueueList { queues, is_complete, .. } = inspector(program).await?.list_queues(scan).await?;
     if !is_complete {
