@@ -31,6 +31,8 @@ mod startup;
 mod support;
 #[path = "cli/terminal.rs"]
 mod terminal;
+#[path = "cli/watch.rs"]
+mod watch;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

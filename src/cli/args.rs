@@ -16,6 +16,7 @@ mod web;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::builder::StyledStr;
 use clap::error::ErrorKind;
@@ -42,6 +43,7 @@ pub(super) use self::serve::{Dev, Enqueue, Language, Sweeper, SweeperFlags, Work
 pub(super) use self::web::{Web, WebFlags, WebRole, WebUser, WebVerb};
 use crate::cli::exit::CODES;
 use crate::cli::settings::default_of;
+use crate::json::words::positive;
 
 /// Stands in texts for the name of the program.
 const PROGRAM: &str = "{program}";
@@ -99,6 +101,17 @@ pub(super) struct Json {
     /// Print JSON; docs/cli.md lists its fields
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// Whether a command is repeated.
+#[derive(Debug, Clone, Copy, clap::Args)]
+#[command(next_help_heading = None::<&str>)]
+pub(super) struct Watch {
+    /// Repeat it with this pause (2s if none is given) until Ctrl-C: in place on a terminal
+    #[arg(
+        long, value_name = "PAUSE", num_args = 0..=1, require_equals = true, default_missing_value = "2s", value_parser = positive
+    )]
+    pub(super) watch: Option<Duration>,
 }
 
 /// The commands.

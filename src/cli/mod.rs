@@ -13,6 +13,7 @@ mod output;
 mod settings;
 mod suggest;
 mod text;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

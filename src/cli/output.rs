@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::cli::exit::Failure;
+use crate::cli::watch;
 use crate::protocol::names::is_hidden;
 use crate::sys::terminal::terminal_width;
 
@@ -29,18 +30,27 @@ pub(super) fn print(text: &str) -> Result<(), Failure> {
 
 /// Says something that is no part of what was asked for.
 pub(super) fn note(text: &str) {
+    // It would be drawn over.
+    if std::io::stdout().is_terminal() && watch::add(&format!("{text}\n")) {
+        return;
+    }
     // Where nobody reads it, it is not missed.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Prints a value as JSON.
+/// Prints a value as JSON, with `--watch` on one line.
 pub(super) fn json(value: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Failure::new(crate::cli::exit::Code::Failed, error.to_string()))?;
+    let text =
+        if watch::is_round() { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };
+    let text = text.map_err(|error| Failure::new(crate::cli::exit::Code::Failed, error.to_string()))?;
     print(&text)
 }
 
-fn write(text: &str) -> Result<(), Failure> {
+/// Writes a text as it is, or adds it to the output of a round of `--watch`.
+pub(super) fn write(text: &str) -> Result<(), Failure> {
+    if watch::add(text) {
+        return Ok(());
+    }
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
@@ -149,7 +159,7 @@ fn has_color() -> bool {
 }
 
 /// Whether the terminal shows control sequences as they are.
-fn is_dumb() -> bool {
+pub(super) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb")
 }
 

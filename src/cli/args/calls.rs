@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use super::operate::at_least_one;
 use super::serve::call_id;
-use crate::cli::args::Json;
+use crate::cli::args::{Json, Watch};
 use crate::json::words::positive;
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
@@ -36,6 +36,7 @@ Examples:
   {program} calls list
   {program} calls list --queue mail --task my_crate::tasks::add
   {program} calls list --state retrying --json
+  {program} calls list --state running --watch
   {program} calls list --state succeeded,cancelled --count 100")]
 pub(in crate::cli) struct CallsList {
     /// The queue; default: all
@@ -53,6 +54,8 @@ pub(in crate::cli) struct CallsList {
     /// Maximum number of calls
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = at_least_one)]
     pub(in crate::cli) count: u64,
+    #[command(flatten)]
+    pub(in crate::cli) watch: Watch,
     #[command(flatten)]
     pub(in crate::cli) output: Json,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use crate::cli::args::{Json, SweeperFlags, WorkerFlags};
+use crate::cli::args::{Json, SweeperFlags, Watch, WorkerFlags};
 use crate::inspect::is_letter_id;
 use crate::json::words::positive;
 use crate::protocol::names::QueueName;
@@ -77,6 +77,7 @@ SUSPECTS are messages that took workers down and are not buried yet (see `sweepe
 Examples:
   {program} queues
   {program} queues --redis redis://127.0.0.1:6379 --json
+  {program} queues --watch
   {program} queues pause mail
   {program} queues resume mail")]
 pub(in crate::cli) struct Queues {
@@ -85,6 +86,8 @@ pub(in crate::cli) struct Queues {
     /// Scan all keys of the database for unregistered queues, however long that takes
     #[arg(long)]
     pub(in crate::cli) scan: bool,
+    #[command(flatten)]
+    pub(in crate::cli) watch: Watch,
     #[command(flatten)]
     pub(in crate::cli) output: Json,
 }
@@ -125,11 +128,14 @@ pub(in crate::cli) struct PauseQueue {
 #[command(after_help = "\
 Examples:
   {program} workers
+  {program} workers --watch=5s
   {program} workers --queue mail --json")]
 pub(in crate::cli) struct Workers {
     /// A queue; may be repeated; default: all
     #[arg(long = "queue", value_name = "QUEUE")]
     pub(in crate::cli) queues: Vec<QueueName>,
+    #[command(flatten)]
+    pub(in crate::cli) watch: Watch,
     #[command(flatten)]
     pub(in crate::cli) output: Json,
 }
@@ -171,6 +177,7 @@ pub(in crate::cli) enum Dead {
 #[command(after_help = "\
 Examples:
   {program} dead list --queue default --json
+  {program} dead list --watch
   {program} dead list --task my_crate::tasks::add --count 10
   {program} dead list --after 1700000000000-0")]
 pub(in crate::cli) struct DeadList {
@@ -186,6 +193,8 @@ pub(in crate::cli) struct DeadList {
     /// Only dead letters after this one: the last id of the previous page
     #[arg(long, value_name = "ID", value_parser = letter_id)]
     pub(in crate::cli) after: Option<String>,
+    #[command(flatten)]
+    pub(in crate::cli) watch: Watch,
     #[command(flatten)]
     pub(in crate::cli) output: Json,
 }

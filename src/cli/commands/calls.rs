@@ -15,13 +15,14 @@ use crate::cli::args::{Calls, CallsList, CallsRun, CallsShow};
 use crate::cli::commands::{call, inspector, limit};
 use crate::cli::exit::Failure;
 use crate::cli::output;
+use crate::cli::watch::watch;
 use crate::inspect::{CallFilter, CallRecord};
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
 
 pub(super) async fn run(program: &Program, verb: Calls) -> Result<(), Failure> {
     match verb {
-        Calls::List(args) => list(program, &args).await,
+        Calls::List(args) => watch(&args.watch, args.output.json, async || list(program, &args).await).await,
         Calls::Show(args) => show(program, &args).await,
         Calls::Cancel(args) => cancel::run(program, &args).await,
         Calls::Run(args) => run_now(program, &args).await,

@@ -6,6 +6,7 @@ use crate::cli::Program;
 use crate::cli::args::{Dead, DeadDelete, DeadList, DeadMove, DeadShow};
 use crate::cli::commands::{LONG, call, check_queue, inspector, limit, or_dash, time};
 use crate::cli::exit::{Code, Failure};
+use crate::cli::watch::watch;
 use crate::cli::{output, suggest};
 use crate::error::Error;
 use crate::inspect::{DeadLetter, Handled, Inspector, Selection, order};
@@ -13,7 +14,7 @@ use crate::protocol::names::QueueName;
 
 pub(super) async fn run(program: &Program, verb: Dead) -> Result<(), Failure> {
     match verb {
-        Dead::List(args) => list(program, &args).await,
+        Dead::List(args) => watch(&args.watch, args.output.json, async || list(program, &args).await).await,
         Dead::Show(args) => show(program, &args).await,
         Dead::Requeue(args) => handle(program, &args, "requeued").await,
         Dead::Delete(args) => delete(program, &args).await,

@@ -1,11 +1,13 @@
 //! `doctor`: what is wrong, and how to put it right.
 
+use std::convert::Infallible;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use crate::cli::Program;
 use crate::cli::args::Doctor;
 use crate::cli::exit::{Code, Failure};
-use crate::cli::output;
+use crate::cli::{output, watch};
 use crate::error::Error;
 use crate::inspect::{Finding, Inspector, Level};
 
@@ -20,6 +22,11 @@ pub(super) async fn run(program: &Program, args: &Doctor) -> Result<ExitCode, Fa
         let problem = findings.iter().any(|finding| finding.level == Level::Problem);
         return Ok(if problem { ExitCode::from(Code::Failed as u8) } else { ExitCode::SUCCESS });
     };
+    watch::until_interrupted(watch_findings(program, pause, args.output.json)).await
+}
+
+/// Prints what has changed, again and again.
+async fn watch_findings(program: &Program, pause: Duration, json: bool) -> Result<Infallible, Failure> {
     let mut last: Vec<Finding> = Vec::new();
     loop {
         // While watching, an unreachable Redis is a finding like any other, since it may come back.
@@ -31,7 +38,7 @@ pub(super) async fn run(program: &Program, args: &Doctor) -> Result<ExitCode, Fa
             |finding: &Finding, others: &[Finding]| others.iter().any(|other| is_same(finding, other));
         let came: Vec<&Finding> = found.iter().filter(|finding| !is_among(finding, &last)).collect();
         let went: Vec<&Finding> = last.iter().filter(|finding| !is_among(finding, &found)).collect();
-        if args.output.json {
+        if json {
             if !came.is_empty() || !went.is_empty() {
                 output::print(&serde_json::json!(found).to_string())?;
             }

@@ -7,12 +7,17 @@ use crate::cli::args::Queues;
 use crate::cli::commands::inspector;
 use crate::cli::exit::Failure;
 use crate::cli::output::{self, Cell};
+use crate::cli::watch::watch;
 use crate::inspect::{QueueList, QueueStatus};
 
 /// How long is looked for queues that nobody registered, unless all are asked for.
 const SCAN: Duration = Duration::from_millis(250);
 
-pub(super) async fn run(program: &Program, args: Queues) -> Result<(), Failure> {
+pub(super) async fn run(program: &Program, args: &Queues) -> Result<(), Failure> {
+    watch(&args.watch, args.output.json, async || show(program, args).await).await
+}
+
+async fn show(program: &Program, args: &Queues) -> Result<(), Failure> {
     let scan = if args.scan { None } else { Some(SCAN) };
     let QueueList { queues, is_complete, .. } = inspector(program).await?.list_queues(scan).await?;
     if !is_complete {

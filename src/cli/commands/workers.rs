@@ -5,9 +5,14 @@ use crate::cli::args::Workers;
 use crate::cli::commands::{call, check_queue, inspector, limit};
 use crate::cli::exit::Failure;
 use crate::cli::output::{self, Cell};
+use crate::cli::watch::watch;
 use crate::inspect::{WorkerInfo, WorkerKind, WorkerPhase, WorkerStatus};
 
 pub(super) async fn run(program: &Program, args: &Workers) -> Result<(), Failure> {
+    watch(&args.watch, args.output.json, async || show(program, args).await).await
+}
+
+async fn show(program: &Program, args: &Workers) -> Result<(), Failure> {
     let json = args.output.json;
     let inspector = inspector(program).await?;
     for queue in &args.queues {
