@@ -6,7 +6,8 @@ use super::{path, shutdown, succeed, text};
 use crate::support::directory;
 use crate::support::process::DELAYED;
 
-const UNITS: [&str; 3] = ["delayed-worker@.service", "delayed-sweeper.service", "delayed-gateway.service"];
+const UNITS: [&str; 4] =
+    ["delayed-worker@.service", "delayed-sweeper.service", "delayed-gateway.service", "delayed-web.service"];
 
 /// The most that `systemd-analyze security` may find, of 100.
 const EXPOSURE: &str = "--threshold=40";

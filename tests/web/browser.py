@@ -38,7 +38,9 @@ PAGES = [
 SIZES = {"phone": (360, 740), "desktop": (1280, 800), "large": (3840, 2160)}
 # In which sizes and themes accessibility is checked.
 CHECKED = {("phone", "light"), ("desktop", "dark"), ("desktop", "light")}
-STANDARDS = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}}
+STANDARDS = {
+    "runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
+}
 SHIFTS = """
 () => new Promise((done) => {
   let sum = 0;
@@ -58,19 +60,25 @@ def watch(page: Page, where: str) -> None:
     def note(message: str) -> None:
         problems.append(f"{where}: {message}")
 
-    page.on("console", lambda message: note(message.text) if message.type in ("error", "warning") else None)
+    page.on(
+        "console",
+        lambda message: note(message.text) if message.type in ("error", "warning") else None,
+    )
     page.on("pageerror", lambda error: note(str(error)))
     page.on("dialog", lambda dialog: (note("a dialog: something was executed"), dialog.dismiss()))
 
 
 def look(browser: Browser, dashboard: str) -> None:
+    """Looks at every page in every size and theme."""
     axe = Axe()
     for size, (width, height) in SIZES.items():
         for theme in ("light", "dark"):
-            # The checks of accessibility are a script of their own, which the pages would not allow.
+            # The checks of accessibility are a script, which the pages would not allow.
             is_checked = (size, theme) in CHECKED
             context = browser.new_context(
-                viewport={"width": width, "height": height}, color_scheme=theme, bypass_csp=is_checked
+                viewport={"width": width, "height": height},
+                color_scheme=theme,
+                bypass_csp=is_checked,
             )
             page = context.new_page()
             for path in PAGES:
@@ -91,6 +99,7 @@ def look(browser: Browser, dashboard: str) -> None:
 
 
 def use_keyboard(page: Page, dashboard: str) -> None:
+    """Uses the keys."""
     page.goto(dashboard + "/")
     page.keyboard.press("/")
     expect(page.locator("#search")).to_be_focused()
@@ -116,6 +125,7 @@ def use_keyboard(page: Page, dashboard: str) -> None:
 
 
 def act(page: Page, dashboard: str, server: "redis.Redis") -> None:
+    """Does what an operator does, and looks into Redis for it."""
     notice = page.locator(".notice")
     page.goto(dashboard + "/queues")
     page.get_by_role("button", name="Pause").click()
@@ -171,13 +181,18 @@ def act(page: Page, dashboard: str, server: "redis.Redis") -> None:
     assert server.llen("q") == 0
 
 
-def take_screenshots(browser: Browser, dashboard: str, server: "redis.Redis", directory: Path) -> None:
+def take_screenshots(
+    browser: Browser, dashboard: str, server: "redis.Redis", directory: Path
+) -> None:
+    """Makes the pictures of the documents."""
     # An hour of sample counts, which would take an hour to come about.
     minute = int(time.time()) // 60
     for n in range(60):
         succeeded = int(900 + 500 * math.sin(n / 9) + 90 * math.sin(n * 2.1))
         server.hset("delayed_history:q", f"1:{minute - n}:s", succeeded)
-        server.hset("delayed_history:q", f"1:{minute - n}:f", succeeded // (4 if 20 < n < 26 else 40))
+        server.hset(
+            "delayed_history:q", f"1:{minute - n}:f", succeeded // (4 if 20 < n < 26 else 40)
+        )
     for theme in ("light", "dark"):
         context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme=theme)
         page = context.new_page()
@@ -188,12 +203,17 @@ def take_screenshots(browser: Browser, dashboard: str, server: "redis.Redis", di
 
 
 def main() -> None:
+    """Does all of it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--dashboard", required=True)
     parser.add_argument("--redis", required=True, help="its socket")
     parser.add_argument("--screenshots", type=Path)
     given = parser.parse_args()
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if chromium is None:
         sys.exit("expected chromium: `scripts/install --tools` installs it")
     server = redis.Redis(unix_socket_path=given.redis)

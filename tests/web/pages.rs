@@ -126,12 +126,19 @@ fn open_page_is_sent_again_when_it_changes() {
     site.trial.server.kill();
     let trouble = event(&mut stream, "trouble");
     assert!(trouble.contains("Redis cannot be used"), "{trouble}");
-    let page = text(site.get("/queues").expect(503));
-    assert!(page.contains("Redis cannot be used") && page.contains("<nav"), "{page}");
+    for path in PAGES.into_iter().filter(|path| *path != "/enqueue") {
+        // What was read within the last second may still be shown.
+        wait::until(path, PATIENCE, || site.get(path).status == 503);
+        let page = text(site.get(path).expect(503));
+        assert!(page.contains("Redis cannot be used") && page.contains("<nav"), "{path}: {page}");
+    }
     site.get("/readyz").expect(503);
     site.trial.server.restart();
     event(&mut stream, "page");
     site.get("/readyz").expect(200);
+    for path in PAGES {
+        wait::until(path, PATIENCE, || site.get(path).status == 200);
+    }
 }
 
 /// The data of the next event of this kind.
