@@ -34,7 +34,10 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
         Some(CallState::Scheduled) => vec![CallState::Scheduled, CallState::Retrying],
         Some(state) => vec![state],
     };
-    let start = visit.number("start").unwrap_or(0);
+    let is_counted = matches!(state, Some(CallState::Waiting | CallState::Scheduled | CallState::Running));
+    // Of others, all that is left out is read.
+    let last = if is_counted && takes_all(&visit) { usize::MAX / 2 } else { SEARCHED };
+    let start = visit.number("start").unwrap_or(0).min(last);
     let id = visit.get("id");
     let filter_by = CallFilter {
         states: if id.is_some() && states.is_empty() { CallState::ALL.to_vec() } else { states },
@@ -74,7 +77,7 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
         }))
         (table("Calls", &["id", "queue", "state", "when", "failed", "call"], &rows, "There are no such calls."))
         (pager((start > 0).then(|| to(start.saturating_sub(PAGE))), has_more.then(|| to(start + PAGE))))
-        @if ["text", "task", "id", "from", "until"].into_iter().any(|name| visit.get(name).is_some()) {
+        @if !takes_all(&visit) {
             p.hint { "The first " (number(SEARCHED as u64)) " calls of each state are searched." }
         }
         p.hint {
@@ -85,6 +88,11 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
     Ok(View { title: "Calls".to_owned(), section: Section::Calls, body })
 }
 
+/// Whether calls are shown whatever they are.
+fn takes_all(visit: &Visit) -> bool {
+    ["task", "id", "text", "from", "until"].into_iter().all(|name| visit.get(name).is_none())
+}
+
 /// The calls of one page, and one more if there are more.
 async fn find(
     visit: &Visit,
@@ -93,7 +101,7 @@ async fn find(
 ) -> Result<Vec<CallRecord>, Failure> {
     let (mut calls, mut left) = (Vec::new(), wanted.start);
     let (inspector, lengths) = (visit.inspector().await?, visit.shared.queues().await?);
-    let takes_all = ["task", "id", "text", "from", "until"].into_iter().all(|name| visit.get(name).is_none());
+    let takes_all = takes_all(visit);
     for queue in visit.queues().await? {
         // All that a queue has of this state may be left out.
         let status = lengths.iter().find(|status| status.queue == queue.as_str()).filter(|_| takes_all);

@@ -188,6 +188,10 @@ fn long_lists_are_shown_in_pages() {
         assert_eq!(page.contains("rel=\"next\""), start < 1200, "{start}");
         assert_eq!(page.contains("rel=\"prev\""), start > 0, "{start}");
     }
+    for odd in ["18446744073709551615", "99999999999999999999", "-1", "x"] {
+        site.page(&format!("/calls?state=waiting&start={odd}"));
+        site.page(&format!("/calls?start={odd}"));
+    }
     let all = site.page("/calls?start=1200");
     assert!(all.contains("n1202."), "{all}");
 }
