@@ -33,6 +33,8 @@ impl Broker {
     ) -> Result<(), BrokerError> {
         let key = history(queue);
         let mut pipe = redis::pipe();
+        // A field that cannot be added to must not let the others be added again.
+        pipe.ignore_errors();
         for resolution in RESOLUTIONS {
             for (kind, count) in KINDS.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
                 pipe.cmd("HINCRBY")
@@ -90,6 +92,7 @@ impl Broker {
     ) -> Result<(), BrokerError> {
         let key = task_history(task);
         let mut pipe = redis::pipe();
+        pipe.ignore_errors();
         for (what, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             pipe.cmd("HINCRBY").arg(&key).arg(task_field(hour(now_ms), what)).arg(count);
         }
@@ -103,8 +106,9 @@ impl Broker {
     pub(crate) async fn trim_task_history(&self, task: &str, now_ms: u64) -> Result<(), BrokerError> {
         let key = task_history(task);
         let fields: Vec<String> = self.read_own("trim_task_history", redis::cmd("HKEYS").arg(&key)).await?;
-        let is_old =
-            |field: &String| read_task_field(field).is_some_and(|(of, _)| of + TASK_HOURS < hour(now_ms));
+        let is_old = |field: &String| {
+            read_task_field(field).is_some_and(|(of, _)| of.saturating_add(TASK_HOURS) < hour(now_ms))
+        };
         let old: Vec<String> = fields.into_iter().filter(is_old).collect();
         if old.is_empty() {
             return Ok(());
@@ -133,13 +137,13 @@ impl Broker {
             .await
             .map_err(|error| BrokerError::from_redis("task_counts", &error))?;
         let read = |reply: Value| {
-            let fields: HashMap<String, u64> = redis::from_redis_value(reply).unwrap_or_default();
-            let mut counts = [0; 2 + DURATIONS];
+            let fields: HashMap<String, String> = redis::from_redis_value(reply).unwrap_or_default();
+            let mut counts = [0_u64; 2 + DURATIONS];
             for (field, count) in fields {
-                if let Some((_, what)) =
-                    read_task_field(&field).filter(|(of, _)| of + TASK_HOURS > hour(now_ms))
-                {
-                    counts[what] += count;
+                let found =
+                    read_task_field(&field).filter(|(of, _)| of.saturating_add(TASK_HOURS) > hour(now_ms));
+                if let (Some((_, what)), Ok(count)) = (found, count.parse::<u64>()) {
+                    counts[what] = counts[what].saturating_add(count);
                 }
             }
             counts

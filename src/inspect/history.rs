@@ -77,11 +77,11 @@ pub struct TaskHistory {
 impl TaskHistory {
     fn of(counts: &[u64; 2 + DURATIONS]) -> Self {
         let [succeeded, failed, classes @ ..] = counts;
-        let all: u64 = classes.iter().sum();
+        let all = classes.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
         let less_than = |percent: u64| {
-            let (mut sum, least) = (0, (all * percent).div_ceil(100));
+            let (mut sum, least) = (0_u64, all.saturating_mul(percent).div_ceil(100));
             let found = classes.iter().position(|count| {
-                sum += count;
+                sum = sum.saturating_add(*count);
                 sum >= least
             });
             found.filter(|_| all > 0).map(class_end_micros)
@@ -121,9 +121,9 @@ impl Inspector {
         for queue in queues {
             let (counts, marks) = self.broker.ended_calls(queue, now, resolution).await?;
             for (bucket, [succeeded, failed, dead]) in buckets.iter_mut().zip(counts) {
-                bucket.succeeded += succeeded;
-                bucket.failed += failed;
-                bucket.dead += dead;
+                bucket.succeeded = bucket.succeeded.saturating_add(succeeded);
+                bucket.failed = bucket.failed.saturating_add(failed);
+                bucket.dead = bucket.dead.saturating_add(dead);
             }
             let recent = read_marks(&marks).filter(|(at_ms, _)| *at_ms >= begins_ms(0));
             // A worker marks all of its queues.

@@ -52,7 +52,7 @@ pub(crate) fn is_old(field: &str, now_ms: u64) -> bool {
     let mut parts = field.split(':').map(str::parse::<u64>);
     let (Some(Ok(minutes)), Some(Ok(bucket))) = (parts.next(), parts.next()) else { return false };
     let resolution = RESOLUTIONS.into_iter().find(|resolution| resolution.minutes == minutes);
-    resolution.is_some_and(|resolution| bucket + resolution.count < resolution.bucket(now_ms))
+    resolution.is_some_and(|resolution| bucket.saturating_add(resolution.count) < resolution.bucket(now_ms))
 }
 
 /// The class of a duration: the number of binary digits of its microseconds.
@@ -96,7 +96,7 @@ pub(crate) fn read_task_field(field: &str) -> Option<(u64, usize)> {
 pub(crate) fn with_mark(marks: &str, now_ms: u64, version: &str) -> String {
     let version: String = version.chars().filter(|character| !character.is_control()).take(100).collect();
     let mut lines: Vec<String> = read_marks(marks)
-        .filter(|(ms, _)| ms + MARKED_MS > now_ms)
+        .filter(|(ms, _)| ms.saturating_add(MARKED_MS) > now_ms)
         .map(|(ms, version)| format!("{ms} {version}"))
         .collect();
     lines.push(format!("{now_ms} {version}"));

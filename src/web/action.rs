@@ -1,6 +1,7 @@
 //! Does what an operator wants, once it is sure, and writes it into the audit log.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use axum::Form;
 use axum::extract::rejection::FormRejection;
@@ -37,6 +38,23 @@ pub(super) async fn run(
     {
         return answer(&visit, Ok(confirmation(&visit, &wanted, &question)), None, false);
     }
+    let (visit, wanted) = (Arc::new(visit), Arc::new(wanted));
+    // Carried out as a whole, also if the browser goes away.
+    let whole = tokio::spawn(carry_out(Arc::clone(&visit), Arc::clone(&wanted)));
+    let done =
+        whole.await.unwrap_or_else(|_| Err(Failure::conflict("The action has panicked: see the log.")));
+    match done {
+        Ok(done) => {
+            let to = done.to.unwrap_or_else(|| format!("{}{}", visit.base, wanted.back()));
+            with_notice(Redirect::to(&to).into_response(), &visit.base, &done.text)
+        }
+        Err(failure) => answer(&visit, Err(failure), None, false),
+    }
+}
+
+/// Does it, and writes it into the audit log.
+async fn carry_out(visit: Arc<Visit>, wanted: Arc<Wanted>) -> Result<Done, Failure> {
+    let verb = wanted.need("verb")?;
     let done = act(&visit, verb, &wanted).await;
     visit.shared.refresh().await;
     let result = match &done {
@@ -51,13 +69,7 @@ pub(super) async fn run(
             "action not written into the audit log"
         );
     }
-    match done {
-        Ok(done) => {
-            let to = done.to.unwrap_or_else(|| format!("{}{}", visit.base, wanted.back()));
-            with_notice(Redirect::to(&to).into_response(), &visit.base, &done.text)
-        }
-        Err(failure) => answer(&visit, Err(failure), None, false),
-    }
+    done
 }
 
 fn allowed<'a>(visit: &Visit, wanted: &'a Wanted) -> Result<&'a str, Failure> {

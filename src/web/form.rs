@@ -10,6 +10,10 @@ use super::visit::Visit;
 use crate::protocol::call_id::CallId;
 use crate::protocol::names::QueueName;
 
+/// What cannot be undone, and is shown so.
+const DANGEROUS: [&str; 8] =
+    ["purge", "cancel", "kill", "delete", "periodic-remove", "limit-remove", "flow-cancel", "worker-stop"];
+
 /// A form, as it was sent.
 #[derive(Debug)]
 pub(super) struct Wanted(HashMap<String, String>);
@@ -75,9 +79,7 @@ impl Wanted {
 
 /// A button that does something, for those who may.
 pub(super) fn button(visit: &Visit, verb: &str, title: &str, fields: &[(&str, &str)]) -> Markup {
-    let is_dangerous =
-        matches!(verb, "purge" | "cancel" | "kill" | "delete" | "periodic-remove" | "limit-remove")
-            || verb == "flow-cancel";
+    let is_dangerous = DANGEROUS.contains(&verb);
     html! {
         @if visit.can_act() {
             form.act method="post" action=(visit.link("/action", &[])) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Form;
 use axum::extract::{OriginalUri, Query, State};
-use axum::http::{StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 
@@ -34,6 +34,7 @@ pub(super) async fn form(
 pub(super) async fn begin(
     State(shared): State<Arc<Shared>>,
     OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
     Form(mut form): Form<Pairs>,
 ) -> Response {
     let base = base(&uri);
@@ -50,7 +51,7 @@ pub(super) async fn begin(
         tokio::task::spawn_blocking(check).await
     };
     let cookie = match checked {
-        Ok(true) => session::begin(&users, &name, &base),
+        Ok(true) => session::begin(&users, &name, &base, is_encrypted(&headers)),
         _ => None,
     };
     let Some(cookie) = cookie else {
@@ -62,16 +63,21 @@ pub(super) async fn begin(
     response
 }
 
+/// Whether the browser has sent this over TLS, as a proxy says.
+fn is_encrypted(headers: &HeaderMap) -> bool {
+    headers.get("x-forwarded-proto").is_some_and(|scheme| scheme == "https")
+}
+
 /// Ends the session.
 pub(super) async fn end(OriginalUri(uri): OriginalUri) -> Response {
-    let base = uri.path().trim_end_matches("/logout").to_owned();
+    let base = uri.path().strip_suffix("/logout").unwrap_or_default().to_owned();
     let mut response = Redirect::to(&format!("{base}/login")).into_response();
     add_cookie(&mut response, &session::end(&base));
     response
 }
 
 fn base(uri: &Uri) -> String {
-    uri.path().trim_end_matches("/login").to_owned()
+    uri.path().strip_suffix("/login").unwrap_or_default().to_owned()
 }
 
 /// The page of this dashboard to go to.

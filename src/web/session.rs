@@ -32,12 +32,13 @@ pub(super) fn name_of(headers: &HeaderMap, users: &DashboardUsers) -> Option<Str
     (!is_over).then_some(name)
 }
 
-/// The cookie of a user who has logged in, for pages below this path.
-pub(super) fn begin(users: &DashboardUsers, name: &str, base: &str) -> Option<String> {
+/// The cookie of a user who has logged in, for pages below this path, and for encrypted connections only if it came over one.
+pub(super) fn begin(users: &DashboardUsers, name: &str, base: &str, is_encrypted: bool) -> Option<String> {
     let signed = format!("{}.{}", percent_encoded(name), now() + LASTS.as_secs());
     let signature = mac(users, name, &signed)?.finalize().into_bytes();
     let signature: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(set(COOKIE, &format!("{signed}.{signature}"), base, LASTS.as_secs()))
+    let cookie = set(COOKIE, &format!("{signed}.{signature}"), base, LASTS.as_secs());
+    Some(if is_encrypted { cookie + "; Secure" } else { cookie })
 }
 
 /// A cookie that takes the session away.
@@ -74,7 +75,7 @@ mod tests {
     fn session_is_the_users_until_the_password_changes() {
         let line = |password| DashboardUsers::line("änn.b", Role::Viewer, password).unwrap();
         let users = DashboardUsers::parse(&line("one")).unwrap();
-        let cookie = begin(&users, "änn.b", "/x").unwrap();
+        let cookie = begin(&users, "änn.b", "/x", false).unwrap();
         let value = cookie.split(';').next().unwrap();
         let name = |cookie: &str, users: &DashboardUsers| {
             let mut headers = HeaderMap::new();

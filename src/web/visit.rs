@@ -71,7 +71,10 @@ pub(super) fn base(parts: &Parts) -> String {
 }
 
 fn below(original: &Uri, inner: &Uri) -> String {
-    original.path().strip_suffix(inner.path()).unwrap_or_default().trim_end_matches('/').to_owned()
+    let (original, inner) = (original.path(), inner.path());
+    // The place itself, without a slash behind it.
+    let place = (inner == "/" && !original.ends_with('/')).then_some(original);
+    place.or_else(|| original.strip_suffix(inner)).unwrap_or_default().trim_end_matches('/').to_owned()
 }
 
 fn peer(parts: &Parts) -> Option<IpAddr> {
@@ -164,7 +167,8 @@ mod tests {
         assert_eq!(base("/queues", "/queues"), "");
         assert_eq!(base("/admin/delayed/queues?a=b", "/queues?a=b"), "/admin/delayed");
         assert_eq!(base("/delayed/", "/"), "/delayed");
-        assert_eq!(base("/delayed", "/"), "");
+        assert_eq!(base("/delayed", "/"), "/delayed");
+        assert_eq!(base("/", "/"), "");
     }
 
     #[test]

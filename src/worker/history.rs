@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::broker::{Broker, BrokerError};
-use crate::meter::now_ms;
 use crate::protocol::history::{DURATIONS, KINDS};
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::queue::tally::{Tally, TaskTally};
@@ -67,12 +66,7 @@ impl History {
 
     /// Writes until it is dropped.
     pub(super) async fn keep(self: Arc<Self>) {
-        for served in self.queues.iter().map(|counted| &counted.what) {
-            let version = self.version.as_deref().unwrap_or_default();
-            if let Err(error) = self.broker.mark_version(&served.queue, now_ms(), version).await {
-                tracing::debug!(%error, "history not written");
-            }
-        }
+        self.mark().await;
         for round in 0_u64.. {
             if round.is_multiple_of(TRIM_EVERY) {
                 self.trim().await;
@@ -82,31 +76,58 @@ impl History {
         }
     }
 
-    async fn trim(&self) {
-        for served in self.queues.iter().map(|counted| &counted.what) {
-            if let Err(error) = self.broker.trim_history(&served.queue, now_ms()).await {
+    /// The time of Redis, by which all workers count.
+    async fn now_ms(&self) -> Option<u64> {
+        match self.broker.server_time().await {
+            Ok(now) => u64::try_from(now.as_millis()).ok(),
+            Err(error) => {
                 tracing::debug!(%error, "history not written");
+                None
             }
         }
-        for (task, _) in self.tasks.iter().map(|counted| &counted.what) {
-            if let Err(error) = self.broker.trim_task_history(task, now_ms()).await {
+    }
+
+    async fn mark(&self) {
+        let Some(now_ms) = self.now_ms().await else { return };
+        let version = self.version.as_deref().unwrap_or_default();
+        for served in self.queues.iter().map(|counted| &counted.what) {
+            if let Err(error) = self.broker.mark_version(&served.queue, now_ms, version).await {
                 tracing::debug!(%error, "history not written");
             }
         }
     }
 
-    /// Writes what was counted since the last time.
-    pub(super) async fn write(&self) {
-        for counted in &self.queues {
-            if let Some((new, now)) = counted.new_counts(&counted.what.tally) {
-                counted.settle(now, self.broker.count(&counted.what.queue, now_ms(), new).await);
+    async fn trim(&self) {
+        let Some(now_ms) = self.now_ms().await else { return };
+        for served in self.queues.iter().map(|counted| &counted.what) {
+            if let Err(error) = self.broker.trim_history(&served.queue, now_ms).await {
+                tracing::debug!(%error, "history not written");
             }
         }
-        for counted in &self.tasks {
-            let (task, tally) = &counted.what;
-            if let Some((new, now)) = counted.new_counts(tally) {
-                counted.settle(now, self.broker.count_task(task, now_ms(), &new).await);
+        for (task, _) in self.tasks.iter().map(|counted| &counted.what) {
+            if let Err(error) = self.broker.trim_task_history(task, now_ms).await {
+                tracing::debug!(%error, "history not written");
             }
+        }
+    }
+
+    /// Writes what was counted since the last time. What was counted during an outage counts for the minute after it.
+    pub(super) async fn write(&self) {
+        let queues: Vec<_> = (self.queues.iter())
+            .filter_map(|counted| Some((counted, counted.new_counts(&counted.what.tally)?)))
+            .collect();
+        let tasks: Vec<_> = (self.tasks.iter())
+            .filter_map(|counted| Some((counted, counted.new_counts(&counted.what.1)?)))
+            .collect();
+        if queues.is_empty() && tasks.is_empty() {
+            return;
+        }
+        let Some(now_ms) = self.now_ms().await else { return };
+        for (counted, (new, now)) in queues {
+            counted.settle(now, self.broker.count(&counted.what.queue, now_ms, new).await);
+        }
+        for (counted, (new, now)) in tasks {
+            counted.settle(now, self.broker.count_task(counted.what.0, now_ms, &new).await);
         }
     }
 }

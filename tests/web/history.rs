@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::Commands;
@@ -19,11 +20,8 @@ fn ended_calls_are_counted_across_restarts() {
         // What was counted is written at the end at the latest.
         site.trial.stop(&mut worker);
         let mut redis = site.trial.server.connection();
-        let all: Vec<(String, String)> = redis
-            .hgetall::<_, std::collections::BTreeMap<String, String>>("delayed_history:q")
-            .unwrap()
-            .into_iter()
-            .collect();
+        let all: Vec<(String, String)> =
+            redis.hgetall::<_, BTreeMap<String, String>>("delayed_history:q").unwrap().into_iter().collect();
         for resolution in ["1:", "10:", "60:"] {
             for (kind, expected) in [(":s", 3 * round), (":f", round), (":d", round)] {
                 let of =
@@ -87,4 +85,29 @@ fn runs_of_a_task_are_counted_with_their_durations() {
     assert!(row("trial%2Efails").contains("1 (100.0 %)"), "{}", row("trial%2Efails"));
     let one = site.page("/task?task=trial.fails");
     assert!(one.contains("0 succeeded, 1 (100.0 %) failed") && one.contains("99 %"), "{one}");
+}
+
+#[test]
+fn field_that_is_no_number_lets_the_others_count_once() {
+    let mut site = Site::new(&[]);
+    let mut redis = site.trial.server.connection();
+    let hours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 3600;
+    for hour in [hours, hours + 1] {
+        let () = redis.hset("delayed_history:q", format!("60:{hour}:s"), "x").unwrap();
+        let () = redis.hset("delayed_task_history:trial.mark", format!("{hour}:f"), "-1").unwrap();
+    }
+    let mut worker = site.trial.worker(&[]);
+    site.trial.push(&marks(3));
+    site.trial.wait_runs(3);
+    let mut sum = || {
+        let all: BTreeMap<String, String> = redis.hgetall("delayed_history:q").unwrap();
+        let minutes = all.iter().filter(|(field, _)| field.starts_with("1:") && field.ends_with(":s"));
+        minutes.map(|(_, count)| count.parse::<u64>().unwrap()).sum::<u64>()
+    };
+    wait::until("the runs to be counted", PATIENCE, || sum() == 3);
+    // It writes once more when it ends.
+    site.trial.stop(&mut worker);
+    assert_eq!(sum(), 3);
+    let page = site.page("/task?task=trial.mark");
+    assert!(page.contains("3 succeeded, 0 failed"), "{page}");
 }
