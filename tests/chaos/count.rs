@@ -260,7 +260,9 @@ pub(crate) fn stray_keys(fleet: &Fleet) -> Vec<String> {
     {
         let expires = redis.pttl::<_, i64>(&key).expect("Redis is there") != -1;
         let foreign = key.len() <= 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let expires = expires && (foreign || [MIXED, OURS, SMALL].iter().any(|queue| key.starts_with(queue)));
+        let history = key.starts_with("delayed_history:") || key.starts_with("delayed_task_history:");
+        let of_queue = [MIXED, OURS, SMALL].iter().any(|queue| key.starts_with(queue));
+        let expires = expires && (foreign || history || of_queue);
         let lists = [MIXED, OURS, SMALL].iter().any(|queue| {
             [*queue, &format!("{queue}_noti"), &format!("{queue}_processing"), &format!("{queue}_dead")]
                 .contains(&key.as_str())
