@@ -67,6 +67,7 @@
 //! | `tls` | yes | addresses that begin with `rediss://` |
 //! | `inspect` | with `cli` | [`Inspector`] |
 //! | `gateway` | no | [`Gateway`]: an HTTP front with axum, and the command `gateway`; includes `client` and `inspect` |
+//! | `top` | no | the command `top`; includes `cli` |
 //! | `web` | no | [`Dashboard`]: pages about queues, calls and workers, and the command `web`; includes `gateway` and `periodic` |
 //! | `metrics` | no | [`Exporter`]: metrics for Prometheus and probes; includes `worker` and `inspect` |
 //! | `otel` | no | [`otel`]: spans of calls, exported over OTLP; includes `client` and `worker` |

@@ -31,6 +31,10 @@ mod startup;
 mod support;
 #[path = "cli/terminal.rs"]
 mod terminal;
+#[path = "cli/tmux.rs"]
+mod tmux;
+#[path = "cli/top.rs"]
+mod top;
 #[path = "cli/watch.rs"]
 mod watch;
 

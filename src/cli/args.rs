@@ -11,6 +11,8 @@ mod operate;
 mod periodic;
 mod refused;
 mod serve;
+#[cfg(feature = "top")]
+mod top;
 #[cfg(feature = "web")]
 mod web;
 
@@ -39,6 +41,8 @@ pub(super) use self::periodic::{Periodic, PeriodicAdd, PeriodicName};
 #[cfg(any(feature = "gateway", feature = "metrics"))]
 pub(super) use self::serve::JsonLog;
 pub(super) use self::serve::{Dev, Enqueue, Language, Sweeper, SweeperFlags, Worker, WorkerFlags};
+#[cfg(feature = "top")]
+pub(super) use self::top::Top;
 #[cfg(feature = "web")]
 pub(super) use self::web::{Web, WebFlags, WebRole, WebUser, WebVerb};
 use crate::cli::exit::CODES;
@@ -193,6 +197,13 @@ Examples:
     /// Show metrics of the queues to Prometheus, for fleets without a Rust worker
     #[cfg(feature = "metrics")]
     Exporter(Exporter),
+    /// Show rates, queues, workers, running calls and dead letters live in the terminal, and act on them
+    #[cfg(feature = "top")]
+    #[command(after_help = "\
+Examples:
+  {program} top
+  {program} top --pause 5s")]
+    Top(Top),
     /// Drop all waiting messages of a queue
     Purge(Purge),
     /// Find problems of Redis and the queues

@@ -1,15 +1,12 @@
 //! Does `--watch` repeat a command: in a pipe, and in place on a real terminal?
 
-use std::path::PathBuf;
-use std::process::Command;
-
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
+use super::tmux::Tmux;
 use super::{DELAYED, PATIENCE, command};
 use crate::support::process::Program;
 use crate::support::redis::{Options, TestRedis};
-use crate::support::wait;
 
 /// What can be watched.
 const WATCHED: [&[&str]; 4] = [&["queues"], &["workers"], &["calls", "list"], &["dead", "list"]];
@@ -17,59 +14,6 @@ const WATCHED: [&[&str]; 4] = [&["queues"], &["workers"], &["calls", "list"], &[
 fn watch(redis: &TestRedis, words: &[&str]) -> Program {
     let mut command = command(DELAYED, redis.directory(), words);
     Program::spawn(command.env("DELAYED_REDIS_URL", redis.url()))
-}
-
-/// A terminal that runs one command, and then shows its exit code.
-struct Tmux {
-    socket: PathBuf,
-}
-
-impl Tmux {
-    fn start(redis: &TestRedis, (width, height): (u16, u16), words: &str) -> Self {
-        let tmux = Self { socket: redis.directory().join("tmux.sock") };
-        let size = [width, height].map(|number| number.to_string());
-        // Ctrl-C is sent to the shell too.
-        let script = format!("trap : INT; {DELAYED} {words}; echo \"exit code $?\"; exec cat");
-        let mut start = command("tmux", redis.directory(), &["-f", "/dev/null", "-S"]);
-        start.arg(&tmux.socket).args([
-            "new-session",
-            "-d",
-            "-x",
-            &size[0],
-            "-y",
-            &size[1],
-            "sh",
-            "-c",
-            &script,
-        ]);
-        start.args([";", "set", "-g", "status", "off"]);
-        start.env("DELAYED_REDIS_URL", redis.url()).env("LC_ALL", "C.UTF-8").env_remove("TMUX");
-        assert!(start.status().expect("tmux is installed").success());
-        tmux
-    }
-
-    fn tell(&self, words: &[&str]) -> String {
-        let output = Command::new("tmux").arg("-S").arg(&self.socket).args(words).output().unwrap();
-        String::from_utf8(output.stdout).expect("expected UTF-8")
-    }
-
-    fn screen(&self) -> String {
-        self.tell(&["capture-pane", "-p"])
-    }
-
-    /// Waits until the screen is as it must be.
-    fn wait(&self, what: &str, is_right: impl Fn(&str) -> bool) -> String {
-        wait::until_ok(PATIENCE, || {
-            let screen = self.screen();
-            if is_right(&screen) { Ok(screen) } else { Err(format!("expected {what} in\n{screen}")) }
-        })
-    }
-}
-
-impl Drop for Tmux {
-    fn drop(&mut self) {
-        self.tell(&["kill-server"]);
-    }
 }
 
 #[test]

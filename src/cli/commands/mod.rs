@@ -23,6 +23,8 @@ mod purge;
 mod queues;
 mod sweeper;
 mod tasks;
+#[cfg(feature = "top")]
+mod top;
 #[cfg(feature = "web")]
 mod web;
 mod worker;
@@ -67,6 +69,8 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Gateway(args) => gateway::run(program, args).await?,
         #[cfg(feature = "web")]
         Command::Web(args) => web::run(program, args).await?,
+        #[cfg(feature = "top")]
+        Command::Top(args) => top::run(&program, &args).await?,
         Command::Purge(args) => purge::run(&program, &args).await?,
         Command::Doctor(args) => return doctor::run(&program, &args).await,
         Command::Config(args) => config::run(&program.settings, args.output)?,
