@@ -79,6 +79,8 @@ struct Letter {
 
 /// The name of a process that waits for its only run.
 const SPARE: &str = "delayed-spare";
+/// The name of a process that was forked just now, and has none of its own yet.
+const ZYGOTE: &str = "delayed-zygote";
 
 /// A trial whose worker runs tasks in processes of their own, and the processes that are there in any case.
 struct Case {
@@ -118,7 +120,7 @@ impl Case {
     fn children(&self) -> Vec<Process> {
         let mut all = self.everybody();
         all.retain(|process| {
-            process.parent == self.zygote().pid && process.is_alive() && process.name != SPARE
+            process.parent == self.zygote().pid && process.is_alive() && ![SPARE, ZYGOTE].contains(&&*process.name)
         });
         all
     }

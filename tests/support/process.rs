@@ -20,6 +20,9 @@ pub(crate) const DELAYED: &str = env!("CARGO_BIN_EXE_delayed");
 /// How long a line may keep us waiting, on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a program that has ended may take to be read to its end.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
 /// A running program, in a process group of its own.
 #[derive(Debug)]
 pub(crate) struct Program {
@@ -129,12 +132,15 @@ impl Program {
     /// Waits for its end.
     #[track_caller]
     pub(crate) fn wait_exit(&mut self, deadline: Duration) -> ExitStatus {
-        wait::until_ok(deadline, || {
+        let status = wait::until_ok(deadline, || {
             let ended = self.has_ended();
             self.ended.filter(|_| ended).ok_or_else(|| {
                 format!("the end of {} (pid {}), which printed:\n{}", self.name, self.pid(), self.printed())
             })
-        })
+        });
+        // What it printed last may still be read. What it started may hold the pipes for longer.
+        let _ = wait::or_last(LAST_WORDS, || (self.output.over.load(SeqCst) == 2).then_some(()).ok_or(()));
+        status
     }
 }
 
