@@ -26,6 +26,9 @@ pub(crate) use self::timetable::Timetable;
 
 /// The name of a sweep in the log.
 pub(crate) const SWEEP: &str = "sweep";
+
+/// What it calls reading the names of queues.
+const NAMES: &str = "names of queues";
 /// The name of a scan for unregistered queues in the log.
 const SCAN: &str = "scan for queues";
 /// How many dead slots one script call empties, in a millisecond or two of Redis's time.
@@ -283,7 +286,7 @@ impl Sweeper {
             self.in_use(&queues).await.inspect_err(|error| self.broker.outage().failed(SWEEP, "", error))?;
         self.broker.outage().succeeded(SWEEP, "");
         for keys in in_use {
-            match async { self.sweep_queue(&keys, self.broker.server_time().await?).await }.await {
+            match async { self.sweep_queue(&keys, self.broker.server_time(&keys).await?).await }.await {
                 Ok(report) => {
                     total.add(report);
                     self.broker.outage().succeeded(SWEEP, &keys.queue);
@@ -327,6 +330,7 @@ impl Sweeper {
     async fn names(&mut self) -> Result<Option<Vec<String>>, BrokerError> {
         match self.broker.registered_queues().await {
             Ok(names) => {
+                self.broker.outage().succeeded(NAMES, "");
                 if self.nameless.take().is_some() {
                     tracing::info!(key = QUEUES, "queue names can be read again");
                 }
@@ -343,6 +347,11 @@ impl Sweeper {
                     );
                 }
                 self.nameless = Some(error);
+                Ok(None)
+            }
+            // The names are on one node of a Cluster: the queues of the others are swept.
+            Err(error) if error.is_of_server() && self.broker.is_of_cluster() => {
+                self.broker.outage().failed(NAMES, "", &error);
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -12,6 +12,7 @@ mod chaos_ends;
 #[allow(dead_code, reason = "the chaos counts with it")]
 mod chaos_spans;
 mod client;
+mod cluster;
 mod conventions;
 mod deploy;
 mod exporter;

@@ -107,17 +107,6 @@ fn check_words(config: &RedisConfig) -> Result<(), BrokerError> {
     let Some((scheme, rest)) = config.url.split_once("://") else { return Ok(()) };
     let scheme = scheme.trim().to_ascii_lowercase();
     let refuse = |problem: &str| Err(refused(config, problem.to_owned()));
-    if scheme.contains("sentinel") {
-        return refuse(
-            "Sentinel is not supported yet: use the address of the master, or a name that always resolves to it",
-        );
-    }
-    if scheme.contains("cluster") {
-        return refuse(
-            "the address of a whole Redis Cluster is not supported: use the address of the master with redis://; a \
-            Cluster of several shards is not supported either",
-        );
-    }
     if scheme.contains("socket") {
         return refuse("a socket is written as unix:///path");
     }
@@ -128,7 +117,10 @@ fn check_words(config: &RedisConfig) -> Result<(), BrokerError> {
         return refuse(&encoding_of(rest));
     }
     if authority.contains(',') && !authority.contains('@') {
-        return refuse("it names several hosts: use one of them");
+        return refuse(
+            "it names several hosts: begin it with redis+cluster:// for a Cluster or redis-sentinel:// for Sentinels, or \
+            use one of them",
+        );
     }
     match behind.split_once('#') {
         None | Some((_, "insecure")) => Ok(()),
@@ -256,11 +248,6 @@ mod tests {
             ("redis://u:p@cr/et@h", "%40"),
             ("redis://h#x", "after a #"),
             ("redis://h1:1,h2:2", "several hosts"),
-            ("redis+sentinel://:cret@h:26379/mymaster", "Sentinel is not supported yet"),
-            ("redis-sentinel://h", "Sentinel is not supported yet"),
-            ("rediss+sentinel://h", "Sentinel is not supported yet"),
-            ("redis+cluster://h", "the master with redis://"),
-            ("redis-cluster://h", "the master with redis://"),
             ("redis+socket:///s", "unix:///path"),
             ("http://h", "cannot be parsed"),
             ("nonsense", "cannot be parsed"),

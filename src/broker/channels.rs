@@ -36,7 +36,7 @@ impl Broker {
     pub(crate) async fn listen(&self, channels: &Channels) -> Result<Listener, BrokerError> {
         let timeout = self.target.timeout;
         let subscribe = async {
-            let mut connection = self.target.client().get_async_pubsub().await?;
+            let mut connection = self.target.master().await?.client().get_async_pubsub().await?;
             match channels {
                 Channels::Named(names) => connection.subscribe(names).await?,
                 Channels::Matching(pattern) => connection.psubscribe(pattern).await?,

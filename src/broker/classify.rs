@@ -27,7 +27,7 @@ enum Origin {
 type Text = (Origin, &'static str, Kind, Option<&'static str>);
 
 /// All known texts. The first one that an error contains counts.
-const TEXTS: [Text; 20] = [
+const TEXTS: [Text; 22] = [
     (Origin::Reply, "STALE", Kind::Stale, None),
     (Origin::Reply, "OOM", Kind::Full, None),
     (Origin::Reply, "WRONGTYPE", Kind::WrongType, None),
@@ -44,6 +44,8 @@ const TEXTS: [Text; 20] = [
     (Origin::Reply, "MASTERDOWN", Kind::NotReady, None),
     (Origin::Reply, "BUSY", Kind::NotReady, None),
     (Origin::Reply, "CLUSTERDOWN", Kind::NotReady, None),
+    (Origin::Reply, UNREACHABLE, Kind::Unreachable, None),
+    (Origin::Reply, UNCERTAIN, Kind::Uncertain, None),
     (
         Origin::Greeting,
         "DENIED",
@@ -73,6 +75,10 @@ const TEXTS: [Text; 20] = [
     (Origin::Library, "uthentication", Kind::Denied, Some(LOGIN)),
 ];
 
+/// What stands for the reply of one node of a Cluster that cannot be reached, or does not answer.
+pub(super) const UNREACHABLE: &str = "UNREACHABLE";
+pub(super) const UNCERTAIN: &str = "UNCERTAIN";
+
 /// The reply to a wrong user or password.
 const WRONGPASS: &str = "WRONGPASS";
 
@@ -84,12 +90,12 @@ const LOGIN: &str = "Redis rejected the user or the password: check both in `red
 const READONLY: &str = "READONLY";
 
 /// The advice for keys of a Redis Cluster that have no slot in common.
-const HASH_TAG: &str = "in a Redis Cluster the name of a queue needs a hash tag, such as `{mail}`, and all queues of \
-    a worker need the same one: rename the queue, or use a Redis that is not a Cluster";
+const HASH_TAG: &str = "in a Redis Cluster the name of a queue needs a hash tag, such as `{mail}`: rename the queue, \
+    or use a Redis that is not a Cluster";
 
 /// The advice for keys that are on another node of a Redis Cluster.
-const ONE_SHARD: &str = "this node of a Redis Cluster does not serve all keys: connect to the master of a Cluster of \
-    one shard (several shards are not supported), or use a Redis that is not a Cluster";
+const ELSEWHERE: &str = "the Redis Cluster moves the keys of this queue, or its nodes disagree about them: try again \
+    later, and check `redis-cli --cluster check` if this lasts";
 
 fn find(origins: &[Origin], code: Option<&str>, text: &str) -> Option<&'static Text> {
     let says = |words: &str| code == Some(words) || text.contains(words);
@@ -169,8 +175,7 @@ impl BrokerError {
             ErrorKind::AuthenticationFailed => of_kind(Kind::Denied).advised(LOGIN),
             ErrorKind::InvalidClientConfig => of_kind(Kind::Address),
             ErrorKind::Server(CrossSlot) => of_kind(Kind::Unsupported).advised(HASH_TAG),
-            ErrorKind::Server(Moved | Ask) => of_kind(Kind::Unsupported).advised(ONE_SHARD),
-            ErrorKind::Server(TryAgain) => of_kind(Kind::NotReady),
+            ErrorKind::Server(Moved | Ask | TryAgain) => of_kind(Kind::NotReady).advised(ELSEWHERE),
             ErrorKind::Server(_) | ErrorKind::Extension => {
                 let found = find(&[Origin::Reply, Origin::Script], error.code(), &text);
                 Self::by_text(op, error, text, found)

@@ -1,273 +1,363 @@
-//! The connection for commands: accepts only the reply to its request, and reconnects when it is unusable.
+//! Sends requests to the server that has their keys.
 //!
-//! Replies come in the order of the requests and have no names. If one were lost or duplicated, a request would get the reply to
-//! another, and a worker would release messages that it never ran. So each script call is followed by an `ECHO` of a unique
-//! number; if the number does not come back, the outcome of the call is unknown, as when the connection breaks. A transaction
-//! contains that `ECHO`, and so does a read that decides about a write. Other requests only read, or do no harm.
-//!
-//! The number of a worker's script call (`seq`) cannot replace the `ECHO`: a script could return it, but an error reply has none,
-//! so an error of another call, such as `STALE` or `OOM`, would be accepted. The `ECHO` costs one more command, but no round
-//! trip.
+//! A Cluster moves keys while it is in use. A node that does not have a key replies `MOVED` with the address of the one that
+//! does, or `ASK` and `TRYAGAIN` while a slot moves; then it has executed nothing, so the request is sent again. While a slot
+//! moves, requests with several keys wait until it has: its keys are on two nodes.
 
-use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
+use futures_util::future::join_all;
 use redis::aio::ConnectionLike;
-use redis::{
-    Cmd, Connection, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, ServerErrorKind, Value,
-};
-use tokio::time::timeout_at;
+use redis::{Cmd, Pipeline, RedisError, RedisFuture, RedisResult, ServerErrorKind, Value};
 
 use crate::broker::cause::NotSent;
-use crate::broker::classify;
-use crate::broker::socket::{self, SharedConnection};
+use crate::broker::classify::{UNCERTAIN, UNREACHABLE};
+use crate::broker::cluster::Cluster;
+use crate::broker::link::Link;
+use crate::broker::node::Node;
+use crate::broker::numbered::{Calls, Numbered, Transaction, key_of};
 use crate::broker::target::Target;
+use crate::protocol::slot::{SLOTS, slot};
 
-/// How often it reconnects while Redis accepts no writes.
-const LOOK_FOR_MASTER: Duration = Duration::from_secs(1);
+/// How often a request follows `MOVED` before the nodes are asked who is right.
+const MOVES: u32 = 3;
 
-/// How often a request is resent because the connection was closed before anything was written.
-const ATTEMPTS: u32 = 3;
+/// The first and the longest pause before a request is sent again.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
-/// A connection that all clones share. It is replaced on the next request if it was closed, does not answer, is out of
-/// step, or leads to a server that no longer accepts writes.
+/// Connections to the servers of a target, one for each, which all clones share.
 ///
-/// A request, including connecting, takes no longer than the timeout of the target. If it fails before a byte of it was written,
-/// it is sent again on a new connection, or fails with [`NotSent`].
+/// A request, including connecting, takes no longer than the timeout of the target.
 #[derive(Clone)]
 pub(super) struct Commands {
     target: Arc<Target>,
-    current: Arc<Mutex<Current>>,
+    /// To the master; in a Cluster, to any node.
+    one: Link,
+    /// In a Cluster, to each node, by its address.
+    each: Arc<Mutex<HashMap<String, Link>>>,
+    /// Whether all requests go to one server.
+    is_fixed: bool,
     /// The deadline of all requests; `None` if each has the timeout of the target.
     deadline: Option<Instant>,
 }
 
-struct Current {
-    state: State,
-    /// The number of the connection, so that it is replaced once when many requests find it unusable.
-    generation: u64,
-    /// When connecting began.
-    made: Instant,
-}
-
-enum State {
-    Absent,
-    Connecting(Connecting),
-    Connected(SharedConnection),
-}
-
-type Connecting = Shared<BoxFuture<'static, RedisResult<SharedConnection>>>;
-
-/// Any connection, with a check of its replies.
-pub(super) struct Checked<C>(pub(super) C);
-
-/// A script call, or a read on which a write depends, followed by the `ECHO` of a number that is unique in this process.
-pub(super) struct Numbered {
-    requests: Pipeline,
-    number: String,
-}
-
-/// A transaction that contains the `ECHO` of such a number.
-pub(super) struct Transaction {
-    requests: Pipeline,
-    number: String,
-}
-
-/// A connection that can call scripts.
-pub(super) trait Calls: Send {
-    /// Sends a call and returns its own reply.
-    fn call(&mut self, call: &Numbered) -> impl Future<Output = RedisResult<Value>> + Send;
-}
-
-/// Commands that are written together.
-#[derive(Clone, Copy)]
-enum Request<'a> {
-    One(&'a Cmd),
-    /// Commands, and which replies to return: this many, from this index on.
-    Many(&'a Pipeline, usize, usize),
-}
-
-impl Request<'_> {
-    async fn send(self, live: &mut SharedConnection) -> RedisResult<Vec<Value>> {
-        match self {
-            Self::One(command) => live.connection.send_packed_command(command).await.map(|reply| vec![reply]),
-            Self::Many(pipeline, offset, count) => {
-                live.connection.send_packed_commands(pipeline, offset, count).await
-            }
-        }
-    }
+/// What to do about a request that a node of a Cluster has not executed.
+enum Detour {
+    /// Another node has the slot.
+    Moved(u16, String),
+    /// The slot moves, or nobody serves it now.
+    Wait,
+    /// Its node cannot be reached.
+    Lost,
 }
 
 impl Commands {
-    /// Creates the connection to a target without connecting.
+    /// Creates the connections to a target without connecting.
     pub(super) fn new(target: Arc<Target>) -> Self {
-        let current = Current { state: State::Absent, generation: 0, made: Instant::now() };
-        Self { target, current: Arc::new(Mutex::new(current)), deadline: None }
+        let one = Link::new(Arc::clone(&target), None);
+        Self { target, one, each: Arc::default(), is_fixed: false, deadline: None }
     }
 
-    /// The same connection for requests with this deadline; with `None`, each has the timeout of the target.
+    /// The same connections for requests with this deadline; with `None`, each has the timeout of the target.
     pub(super) fn by(&self, deadline: Option<Instant>) -> Self {
-        Self { target: Arc::clone(&self.target), current: Arc::clone(&self.current), deadline }
+        Self { deadline, one: self.one.by(deadline), ..self.clone() }
+    }
+
+    /// The same for requests that all go to one server.
+    pub(super) fn to(&self, node: &Arc<Node>) -> Self {
+        Self { one: self.link(node), is_fixed: true, ..self.clone() }
+    }
+
+    /// The same for requests that all go to the server with this key.
+    pub(super) async fn beside(&self, key: &str) -> RedisResult<Self> {
+        match self.cluster() {
+            Some(cluster) => cluster.node(key.as_bytes()).await.map(|node| self.to(&node)),
+            None => Ok(self.clone()),
+        }
+    }
+
+    /// The same for each master of a Cluster, by address; otherwise these.
+    pub(super) async fn to_each(&self) -> RedisResult<Vec<Self>> {
+        match self.cluster() {
+            Some(cluster) => Ok(cluster.masters().await?.iter().map(|node| self.to(node)).collect()),
+            None => Ok(vec![self.clone()]),
+        }
+    }
+
+    /// The address of the server, if all requests go to the same one of several.
+    pub(super) fn server(&self) -> Option<&str> {
+        self.one.node().map(|node| node.address())
     }
 
     /// Connects, unless it is connected.
     pub(super) async fn connect(&self) -> RedisResult<()> {
-        self.live(self.until()).await.map(drop)
+        match self.cluster() {
+            Some(cluster) => cluster.masters().await.map(drop),
+            None => self.one.connect().await,
+        }
     }
 
     /// Sends a transaction and returns the replies to its commands, which may be errors. If the transaction itself fails,
     /// nothing was done, or its outcome is unknown.
     pub(super) async fn transact(&self, transaction: &Transaction) -> RedisResult<Vec<Value>> {
-        let Transaction { requests, number } = transaction;
-        let (replies, generation) = self.exchange(Request::Many(requests, 0, requests.len())).await;
-        let result = replies.and_then(|replies| check_transaction(replies, number));
-        self.mind(generation, &result, |replies| replies.iter().any(is_refused_by_replica));
+        let Some(cluster) = self.cluster() else {
+            let requests = transaction.requests();
+            let check = |replies| transaction.check(replies);
+            return self.one.many_checked(requests, 0, requests.len(), check).await;
+        };
+        let mut keys = transaction.keys();
+        let first = keys.next().unwrap_or_default();
+        if keys.any(|key| slot(key) != slot(first)) {
+            return Err(across_slots());
+        }
+        let send = |link: Link, attempt| async move {
+            let again;
+            let transaction = if attempt == 0 {
+                transaction
+            } else {
+                again = transaction.again();
+                &again
+            };
+            let requests = transaction.requests();
+            link.many_checked(requests, 0, requests.len(), |replies| transaction.check(replies)).await
+        };
+        Box::pin(self.routed(cluster, first, send)).await
+    }
+
+    /// Sends a request to the node of a key until one executes it, or the time is over.
+    async fn routed<T, F: Future<Output = RedisResult<T>>>(
+        &self,
+        cluster: &Arc<Cluster>,
+        key: &[u8],
+        send: impl Fn(Link, u32) -> F,
+    ) -> RedisResult<T> {
+        let until = self.deadline.unwrap_or_else(|| Instant::now() + self.target.timeout);
+        let (mut moves, mut pause) = (0, PAUSES.0);
+        for attempt in 0.. {
+            let node = cluster.node(key).await.map_err(NotSent::wrap)?;
+            let result = send(self.link(&node), attempt).await;
+            let Err(error) = &result else { return result };
+            let Some(detour) = Detour::of(error) else { return result };
+            let (slot, address) = match detour {
+                Detour::Moved(slot, address) if moves < MOVES => (slot, address),
+                detour => {
+                    // The nodes may disagree for a while, or elect another.
+                    let known = cluster.refresh().await;
+                    let is_elsewhere =
+                        cluster.known(key).is_some_and(|other| other.address() != node.address());
+                    if matches!(detour, Detour::Lost) && (known.is_err() || !is_elsewhere) {
+                        return result;
+                    }
+                    if Instant::now() + pause > until {
+                        return result;
+                    }
+                    tokio::time::sleep(pause).await;
+                    (moves, pause) = (0, (pause * 2).min(PAUSES.1));
+                    continue;
+                }
+            };
+            moves += 1;
+            cluster.moved(slot, &address)?;
+        }
+        unreachable!("it is sent until there is a reply or no time")
+    }
+
+    /// Sends one command.
+    async fn single(&self, command: &Cmd) -> RedisResult<Value> {
+        let Some(cluster) = self.cluster() else { return self.one.one(command).await };
+        let Some(key) = key_of(command) else {
+            return self.anywhere(cluster, |link| async move { link.one(command).await }).await;
+        };
+        let send = |link: Link, _| async move { executed(link.one(command).await?) };
+        self.routed(cluster, key, send).await
+    }
+
+    /// Sends commands, each to the node that has its key.
+    async fn spread(
+        &self,
+        cluster: &Arc<Cluster>,
+        pipeline: &Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisResult<Vec<Value>> {
+        let mut nodes = Vec::with_capacity(pipeline.len());
+        for command in pipeline.cmd_iter() {
+            nodes.push(match key_of(command) {
+                Some(key) => Some(cluster.node(key).await.map_err(NotSent::wrap)?),
+                None => None,
+            });
+        }
+        let Some(first) = nodes.iter().flatten().next() else {
+            let send = |link: Link| async move { link.many(pipeline, offset, count).await };
+            return self.anywhere(cluster, send).await;
+        };
+        let is_one = nodes.iter().flatten().all(|node| Arc::ptr_eq(node, first));
+        // A transaction, of which only the last reply is wanted, has one slot.
+        if offset > 0 {
+            let key = pipeline.cmd_iter().find_map(key_of).unwrap_or_default();
+            let send = |link: Link, _| async move {
+                let replies = link.many(pipeline, offset, count).await?;
+                replies.into_iter().map(executed).collect()
+            };
+            return self.routed(cluster, key, send).await;
+        }
+        let mut replies = vec![Value::Nil; nodes.len()];
+        if is_one {
+            replies = self.link(first).many(pipeline, offset, count).await?;
+        } else {
+            let mut parts = HashMap::<&str, (Link, Vec<usize>, Pipeline)>::new();
+            for ((place, command), node) in pipeline.cmd_iter().enumerate().zip(&nodes) {
+                let node = node.as_ref().unwrap_or(first);
+                let part = parts
+                    .entry(node.address())
+                    .or_insert_with(|| (self.link(node), Vec::new(), redis::pipe()));
+                part.1.push(place);
+                part.2.add_command(command.clone());
+            }
+            let sent = parts.into_values().map(|(link, places, part)| async move {
+                // What a node does not answer is no reason to lose the replies of the others.
+                let replies = link.many(&part, 0, part.len()).await;
+                let replies = replies.unwrap_or_else(|error| vec![silent(&error); part.len()]);
+                (places, replies)
+            });
+            for (places, part) in join_all(sent).await {
+                places.into_iter().zip(part).for_each(|(place, reply)| replies[place] = reply);
+            }
+        }
+        for (command, reply) in pipeline.cmd_iter().zip(&mut replies) {
+            if Detour::is_told(reply) {
+                *reply = self.single(command).await?;
+            }
+        }
+        Ok(replies)
+    }
+
+    /// Sends a request to the first node that can be reached.
+    async fn anywhere<T, F: Future<Output = RedisResult<T>>>(
+        &self,
+        cluster: &Arc<Cluster>,
+        send: impl Fn(Link) -> F,
+    ) -> RedisResult<T> {
+        let masters = cluster.masters().await.map_err(NotSent::wrap)?;
+        let mut result = Err(NotSent::wrap(cluster.unreachable()));
+        for node in &masters {
+            result = send(self.link(node)).await;
+            if !result.as_ref().is_err_and(|error| NotSent::inside(error).is_some()) {
+                break;
+            }
+        }
         result
     }
 
-    /// Sends a request. Returns its replies and the number of the connection.
-    async fn exchange(&self, request: Request<'_>) -> (RedisResult<Vec<Value>>, u64) {
-        let until = self.until();
-        for _ in 0..ATTEMPTS {
-            let (mut live, generation) = match self.live(until).await {
-                Ok(live) => live,
-                Err(error) => return (Err(NotSent::wrap(error)), 0),
-            };
-            let traffic = Arc::clone(&live.traffic);
-            let under_way = traffic.begin();
-            let replies = match timeout_at(until.into(), request.send(&mut live)).await {
-                Ok(replies) => replies,
-                Err(elapsed) => Err(io::Error::from(elapsed).into()),
-            };
-            let has_ended = replies.as_ref().is_err_and(|error| error.is_io_error() && !error.is_timeout());
-            if !has_ended || !under_way.is_unwritten() {
-                return (replies, generation);
+    /// A key like this one on the server to which all requests go.
+    pub(super) fn key_there(&self, key: &str) -> String {
+        let (Some(node), Some(cluster)) = (self.one.node(), self.target.cluster()) else {
+            return key.to_owned();
+        };
+        let is_there = |key: &String| {
+            cluster.known(key.as_bytes()).is_some_and(|owner| owner.address() == node.address())
+        };
+        let mut keys = (0..SLOTS).map(|number| format!("{key}:{number}"));
+        keys.find(is_there).unwrap_or_else(|| key.to_owned())
+    }
+
+    /// The connection to a node.
+    fn link(&self, node: &Arc<Node>) -> Link {
+        let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
+        let link = match each.get(node.address()) {
+            Some(link) => link,
+            None => each
+                .entry(node.address().to_owned())
+                .or_insert_with(|| Link::new(Arc::clone(&self.target), Some(Arc::clone(node)))),
+        };
+        link.by(self.deadline)
+    }
+
+    /// The Cluster in which requests are to find their way.
+    fn cluster(&self) -> Option<&Arc<Cluster>> {
+        if self.is_fixed { None } else { self.target.cluster() }
+    }
+}
+
+/// The reply of a node that has executed the request.
+fn executed(reply: Value) -> RedisResult<Value> {
+    if Detour::is_told(&reply) { reply.extract_error() } else { Ok(reply) }
+}
+
+/// What stands for the reply of a node that gives none.
+fn silent(error: &RedisError) -> Value {
+    let code = if NotSent::inside(error).is_some() { UNREACHABLE } else { UNCERTAIN };
+    let text = error.to_string().replace(['\r', '\n'], " ");
+    let reply = redis::parse_redis_value(format!("-{code} {text}\r\n").as_bytes());
+    reply.unwrap_or(Value::Nil)
+}
+
+/// As Redis replies to a request with keys of several slots.
+fn across_slots() -> RedisError {
+    let reply = redis::parse_redis_value(b"-CROSSSLOT the keys are in several hash slots\r\n");
+    reply.and_then(Value::extract_error).expect_err("it is an error")
+}
+
+impl Detour {
+    /// Whether a node has not executed a request, and what to do about it.
+    fn of(error: &RedisError) -> Option<Self> {
+        use ServerErrorKind::{Ask, ClusterDown, Moved, TryAgain};
+        if NotSent::inside(error).is_some() {
+            return Some(Self::Lost);
+        }
+        match error.kind() {
+            redis::ErrorKind::Server(Moved) => {
+                let (address, slot) = error.redirect_node()?;
+                Some(Self::Moved(slot, address.to_owned()))
             }
-            // It was closed before anything was written: retry on a new one.
-            self.drop_connection(generation);
-        }
-        let closed =
-            io::Error::new(io::ErrorKind::ConnectionAborted, "each connection is closed immediately");
-        (Err(NotSent::wrap(closed.into())), 0)
-    }
-
-    /// The connection, which is made if there is none.
-    async fn live(&self, until: Instant) -> RedisResult<(SharedConnection, u64)> {
-        let (connecting, generation) = {
-            let mut current = self.current();
-            match &current.state {
-                State::Connected(live) if !live.traffic.is_closed() => {
-                    return Ok((live.clone(), current.generation));
-                }
-                // Connecting makes no progress while nobody awaits it.
-                State::Connecting(connecting) if current.made.elapsed() < self.target.timeout => {
-                    (connecting.clone(), current.generation)
-                }
-                _ => {
-                    let connecting = connect(Arc::clone(&self.target)).boxed().shared();
-                    current.replace(State::Connecting(connecting.clone()));
-                    (connecting, current.generation)
-                }
-            }
-        };
-        let connected = match timeout_at(until.into(), connecting).await {
-            Ok(connected) => connected,
-            Err(elapsed) => Err(io::Error::from(elapsed).into()),
-        };
-        let mut current = self.current();
-        let is_ours = current.generation == generation && matches!(current.state, State::Connecting(_));
-        if is_ours {
-            current.state = connected.as_ref().map_or(State::Absent, |live| State::Connected(live.clone()));
-        }
-        connected.map(|live| (live, generation))
-    }
-
-    fn drop_connection(&self, generation: u64) {
-        let mut current = self.current();
-        if current.generation == generation {
-            current.replace(State::Absent);
+            redis::ErrorKind::Server(Ask | TryAgain | ClusterDown) => Some(Self::Wait),
+            _ => None,
         }
     }
 
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether a reply says so.
+    fn is_told(reply: &Value) -> bool {
+        use ServerErrorKind::{Ask, ClusterDown, Moved, TryAgain};
+        matches!(reply, Value::ServerError(error)
+            if matches!(error.kind(), Some(Ask | ClusterDown | Moved | TryAgain)))
     }
-
-    fn until(&self) -> Instant {
-        self.deadline.unwrap_or_else(|| Instant::now() + self.target.timeout)
-    }
-
-    /// Switches to a new connection after an error that the old one may survive. Requests in flight on the old one
-    /// continue.
-    fn mind<T>(
-        &self,
-        generation: u64,
-        result: &RedisResult<T>,
-        is_refused_by_replica: impl FnOnce(&T) -> bool,
-    ) {
-        let (is_useless, may_be_demoted) = match result {
-            Ok(replies) => (false, is_refused_by_replica(replies)),
-            Err(error) => (outlives(error), error.code().is_some_and(classify::is_word_of_replica)),
-        };
-        if !is_useless && !may_be_demoted {
-            return;
-        }
-        let mut current = self.current();
-        let is_known = current.generation != generation;
-        if !is_known && (is_useless || current.made.elapsed() >= LOOK_FOR_MASTER) {
-            current.replace(State::Absent);
-        }
-    }
-}
-
-impl Current {
-    fn replace(&mut self, state: State) {
-        *self = Self { state, generation: self.generation + 1, made: Instant::now() };
-    }
-}
-
-async fn connect(target: Arc<Target>) -> RedisResult<SharedConnection> {
-    match tokio::time::timeout(target.timeout, socket::open(&target)).await {
-        Ok(connected) => connected,
-        Err(elapsed) => Err(io::Error::from(elapsed).into()),
-    }
-}
-
-/// Whether the connection stays open after this error but is unusable.
-fn outlives(error: &RedisError) -> bool {
-    match error.kind() {
-        // A closed connection is replaced when that is noticed.
-        ErrorKind::Io => error.is_timeout(),
-        ErrorKind::Server(_) => false,
-        _ => true,
-    }
-}
-
-fn is_refused_by_replica(reply: &Value) -> bool {
-    matches!(reply, Value::ServerError(error) if classify::is_refused_by_replica(error))
 }
 
 impl Calls for Commands {
     async fn call(&mut self, call: &Numbered) -> RedisResult<Value> {
-        let (replies, generation) = Box::pin(self.exchange(Request::Many(&call.requests, 0, 2))).await;
-        let result = replies.and_then(|replies| check(replies, &call.number));
-        self.mind(generation, &result, is_refused_by_replica);
-        result
+        let Some(cluster) = self.cluster() else {
+            return Box::pin(self.one.many_checked(call.requests(), 0, 2, |replies| call.check(replies)))
+                .await;
+        };
+        let Some(key) = call.key() else {
+            let send = |link: Link| async move {
+                link.many_checked(call.requests(), 0, 2, |replies| call.check(replies)).await
+            };
+            return Box::pin(self.anywhere(cluster, send)).await;
+        };
+        let send = |link: Link, attempt| async move {
+            let again;
+            let call = if attempt == 0 {
+                call
+            } else {
+                again = call.again();
+                &again
+            };
+            executed(link.many_checked(call.requests(), 0, 2, |replies| call.check(replies)).await?)
+        };
+        Box::pin(self.routed(cluster, key, send)).await
+    }
+
+    fn is_of_cluster(&self) -> bool {
+        self.target.cluster().is_some()
     }
 }
 
 impl ConnectionLike for Commands {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        Box::pin(async move {
-            let (replies, generation) = self.exchange(Request::One(command)).await;
-            let result = replies.map(|mut replies| replies.remove(0));
-            self.mind(generation, &result, is_refused_by_replica);
-            result
-        })
+        Box::pin(self.single(command))
     }
 
     fn req_packed_commands<'a>(
@@ -277,132 +367,14 @@ impl ConnectionLike for Commands {
         count: usize,
     ) -> RedisFuture<'a, Vec<Value>> {
         Box::pin(async move {
-            let (result, generation) = self.exchange(Request::Many(pipeline, offset, count)).await;
-            self.mind(generation, &result, |replies| replies.iter().any(is_refused_by_replica));
-            result
+            match self.cluster() {
+                None => self.one.many(pipeline, offset, count).await,
+                Some(cluster) => self.spread(cluster, pipeline, offset, count).await,
+            }
         })
     }
 
     fn get_db(&self) -> i64 {
-        self.target.client().get_connection_info().redis_settings().db()
+        self.target.db()
     }
 }
-
-impl<C: ConnectionLike + Send> Calls for Checked<C> {
-    async fn call(&mut self, call: &Numbered) -> RedisResult<Value> {
-        let replies = self.0.req_packed_commands(&call.requests, 0, 2).await?;
-        check(replies, &call.number)
-    }
-}
-
-/// Calls a script on a blocking connection, which must not be used after an error.
-pub(super) fn call_blocking(connection: &mut Connection, command: &Cmd) -> RedisResult<Value> {
-    let call = Numbered::new(command.clone());
-    connection.send_packed_command(&call.requests.get_packed_pipeline())?;
-    let replies = vec![connection.recv_response()?, connection.recv_response()?];
-    check(replies, &call.number)
-}
-
-impl Numbered {
-    pub(super) fn new(command: Cmd) -> Self {
-        let (number, echo) = numbered_echo();
-        let mut requests = Pipeline::with_capacity(2);
-        requests.add_command(command).add_command(echo);
-        Self { requests, number }
-    }
-
-    /// The same call with a new number, for a retry.
-    pub(super) fn again(&self) -> Self {
-        Self::new(self.command().clone())
-    }
-
-    /// The call itself.
-    pub(super) fn command(&self) -> &Cmd {
-        self.requests.cmd_iter().next().expect("the call stands first")
-    }
-}
-
-impl Transaction {
-    pub(super) fn new(commands: impl IntoIterator<Item = Cmd>) -> Self {
-        let commands = commands.into_iter();
-        let (number, echo) = numbered_echo();
-        let mut requests = Pipeline::with_capacity(commands.size_hint().0 + 3);
-        requests.cmd("MULTI");
-        for command in commands {
-            requests.add_command(command);
-        }
-        requests.add_command(echo).cmd("EXEC");
-        Self { requests, number }
-    }
-}
-
-/// A number that is unique in this process, and the `ECHO` of it.
-fn numbered_echo() -> (String, Cmd) {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
-    let mut echo = Cmd::with_capacity(2, 32);
-    echo.arg("ECHO").arg(&number);
-    (number, echo)
-}
-
-/// The first of two replies, if the second says that they belong to the call.
-fn check(replies: Vec<Value>, number: &str) -> RedisResult<Value> {
-    let [reply, echo] = <[Value; 2]>::try_from(replies).map_err(|replies| misplaced(&replies))?;
-    match (&reply, &echo) {
-        (_, Value::BulkString(bytes)) if bytes == number.as_bytes() => Ok(reply),
-        // Redis executes nothing now, for lack of a password or while a script runs, so there is no echo.
-        (Value::ServerError(refused), Value::ServerError(too)) if refused.code() == too.code() => Ok(reply),
-        _ => Err(misplaced(&[echo])),
-    }
-}
-
-/// The replies to the commands of a transaction, if they contain its number.
-fn check_transaction(replies: Vec<Value>, number: &str) -> RedisResult<Vec<Value>> {
-    let mut replies = replies.into_iter();
-    let done = replies.next_back();
-    match done {
-        // One for each command between `MULTI` and `EXEC`.
-        Some(Value::Array(mut results)) if results.len() + 1 == replies.len() => match results.pop() {
-            Some(Value::BulkString(echo)) if echo == number.as_bytes() => Ok(results),
-            other => Err(misplaced(other.as_slice())),
-        },
-        // Redis executes none of it if it rejects one of the commands, or all of them.
-        Some(Value::ServerError(end)) => {
-            let (refused, taken): (Vec<Value>, Vec<Value>) =
-                replies.partition(|reply| matches!(reply, Value::ServerError(_)));
-            match refused.into_iter().next() {
-                Some(first) if end.code() == "EXECABORT" || taken.is_empty() => {
-                    first.extract_error().map(|_| Vec::new())
-                }
-                // It queued the commands and rejects them now, because it has meanwhile become full or a replica.
-                None if end.code() == "EXECABORT" && end.details().is_some_and(|why| why.contains(": ")) => {
-                    Value::ServerError(end).extract_error().map(|_| Vec::new())
-                }
-                // A Redis Cluster checks only at the end whether all keys are in one slot; if not, it executes nothing.
-                None if end.kind().is_some_and(is_of_cluster) => {
-                    Value::ServerError(end).extract_error().map(|_| Vec::new())
-                }
-                first => {
-                    Err(misplaced(&first.into_iter().chain([Value::ServerError(end)]).collect::<Vec<_>>()))
-                }
-            }
-        }
-        other => Err(misplaced(other.as_slice())),
-    }
-}
-
-/// An error that only a node of a Redis Cluster sends: nothing was executed.
-fn is_of_cluster(kind: ServerErrorKind) -> bool {
-    use ServerErrorKind::{Ask, ClusterDown, CrossSlot, Moved, TryAgain};
-    matches!(kind, Ask | ClusterDown | CrossSlot | Moved | TryAgain)
-}
-
-/// An error as for a malformed reply: the connection is unusable. The reply may be a whole claim, so only its beginning is shown.
-fn misplaced(came: &[Value]) -> RedisError {
-    let came = format!("{came:?}");
-    let detail = format!("expected its echo, got {came:.200}");
-    (ErrorKind::Parse, "the reply belongs to another request", detail).into()
-}
-
-#[cfg(test)]
-mod tests;

@@ -15,13 +15,11 @@ use crate::broker::server::ServerFacts;
 use crate::broker::target::Target;
 use crate::config::RedisConfig;
 
-/// A handle to Redis. Cheap to clone; all clones share one connection.
+/// A handle to Redis. Cheap to clone; all clones share their connections.
 #[derive(Clone)]
 pub(crate) struct Broker {
     pub(super) commands: Commands,
     pub(super) target: Arc<Target>,
-    /// Whether the server is a node of a Redis Cluster.
-    pub(super) is_cluster: bool,
 }
 
 impl Broker {
@@ -49,24 +47,40 @@ impl Broker {
 
     async fn connect_to(target: Arc<Target>, end: Option<Instant>) -> Result<Self, BrokerError> {
         let commands = Commands::new(Arc::clone(&target));
-        let greeting = commands.by(end);
-        greeting.connect().await.map_err(|error| target.not_connected("connect", &error))?;
-        let greeting = Self { commands: greeting, target: Arc::clone(&target), is_cluster: false };
-        let is_cluster = greeting.greet().await.map_err(BrokerError::without_effect)?.is_cluster();
-        Ok(Self { commands, target, is_cluster })
+        let greeting = Self { commands: commands.by(end), target: Arc::clone(&target) };
+        greeting.commands.connect().await.map_err(|error| target.not_connected("connect", &error))?;
+        let facts = greeting.greet().await.map_err(BrokerError::without_effect)?;
+        if facts.is_cluster() {
+            target.is_cluster();
+            // The nodes are asked at once, so that an address that leads to none of them is noticed here.
+            let nodes = greeting.commands.connect().await;
+            nodes.map_err(|error| target.not_connected("connect", &error))?;
+        }
+        Ok(Self { commands, target })
     }
 
-    /// The same connection, for requests with this deadline.
+    /// The same connections, for requests with this deadline.
     pub(crate) fn by(&self, deadline: Instant) -> Self {
-        let commands = self.commands.by(Some(deadline));
-        Self { commands, target: Arc::clone(&self.target), is_cluster: self.is_cluster }
+        Self { commands: self.commands.by(Some(deadline)), target: Arc::clone(&self.target) }
     }
 
-    /// The same handle with a separate connection, which is made at its first request.
+    /// The same handle with separate connections, which are made at their first requests.
     #[cfg(feature = "client")]
     pub(crate) fn apart(&self) -> Self {
-        let commands = Commands::new(Arc::clone(&self.target));
-        Self { commands, target: Arc::clone(&self.target), is_cluster: self.is_cluster }
+        Self { commands: Commands::new(Arc::clone(&self.target)), target: Arc::clone(&self.target) }
+    }
+
+    /// The address of the server, if this handle is of one of several.
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.commands.server()
+    }
+
+    /// A handle for each master of a Cluster, whose requests all go there; otherwise this one.
+    pub(crate) async fn masters(&self) -> Result<Vec<Self>, BrokerError> {
+        let to = |commands| Self { commands, target: Arc::clone(&self.target) };
+        let all =
+            self.commands.to_each().await.map_err(|error| BrokerError::connecting("connect", &error))?;
+        Ok(all.into_iter().map(to).collect())
     }
 
     /// Connects if necessary. If this fails, nothing was sent.

@@ -34,7 +34,7 @@ pub enum BrokerErrorKind {
     Unreachable,
     /// The connection broke, or no reply came in time: the call may have been applied.
     Uncertain,
-    /// Redis is loading its data, or its master is down: it will answer later.
+    /// Redis is loading its data, or its master is down, or a Cluster moves the keys: it will answer later.
     NotReady,
     /// Redis has no memory left (`OOM command not allowed`).
     Full,
@@ -47,7 +47,7 @@ pub enum BrokerErrorKind {
     WrongType,
     /// This call was not applied, because a later call of the same worker was.
     Stale,
-    /// The server is older than Redis 6.2, or it is a Redis Cluster in which related keys have no node in common.
+    /// The server is older than Redis 6.2, or it is a Redis Cluster and the name of a queue has no hash tag.
     Unsupported,
     /// The address is not valid.
     Address,
@@ -117,6 +117,16 @@ impl BrokerError {
         );
         let detail = "its first element is not a notification";
         Self { advice: advice.into(), ..Self::new(op, BrokerErrorKind::WrongType, detail) }
+    }
+
+    /// The keys of a queue with this name are in several hash slots of a Redis Cluster.
+    pub(super) fn without_tag(queue: &str) -> Self {
+        let advice = format!(
+            "in a Redis Cluster the name of a queue needs a hash tag, so that all of its keys are on one node: call \
+            it `{{{queue}}}` instead of `{queue}`"
+        );
+        Self { advice: advice.into(), ..Self::new("check_slot", BrokerErrorKind::Unsupported, "no hash tag") }
+            .unsent()
     }
 
     /// The same, naming the queue of which one key has a wrong type, if that is the problem.

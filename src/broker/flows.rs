@@ -5,9 +5,9 @@ use std::time::Duration;
 use redis::Value;
 
 use crate::broker::Broker;
-use crate::broker::commands::Transaction;
 use crate::broker::error::BrokerError;
 use crate::broker::flow_keys::FlowKeys;
+use crate::broker::numbered::Transaction;
 use crate::broker::script::milliseconds;
 use crate::broker::transitions::ToDo;
 use crate::broker::wrong_key;

@@ -1,6 +1,7 @@
 //! The only room that knows Redis: one method for each transition and read, with the order of keys of its script.
 
 mod address;
+mod addresses;
 #[cfg(feature = "web")]
 mod audit;
 mod batches;
@@ -8,6 +9,7 @@ mod cancellation;
 mod cause;
 mod channels;
 mod classify;
+mod cluster;
 mod commands;
 mod connection;
 mod error;
@@ -22,6 +24,9 @@ mod key_kind;
 mod kill_requests;
 mod lease;
 mod limits;
+mod link;
+mod node;
+mod numbered;
 mod outage;
 #[cfg(feature = "periodic")]
 mod periodic;
@@ -34,6 +39,7 @@ mod record;
 mod reply;
 mod scan;
 mod script;
+mod sentinel;
 mod server;
 mod socket;
 mod sweep;
@@ -67,7 +73,7 @@ pub(crate) use self::limits::LimitState;
 pub(crate) use self::periodic::{PutTask, StoredTask};
 pub(crate) use self::read::StreamEntry;
 pub(crate) use self::record::{Record, RecordEnd, RecordEnds, RecordListener};
-pub(crate) use self::scan::{Pace, ScannedQueues};
+pub(crate) use self::scan::{Pace, ScanCursor, ScannedQueues};
 #[cfg(feature = "testing")]
 pub(crate) use self::script::digest_of;
 pub use self::script::script_text;

@@ -135,7 +135,7 @@ impl Broker {
             let late: Vec<usize> =
                 (0..tasks.len()).filter(|index| changed[*index] == Changed::Late).collect();
             for part in late.chunks(MAX_DEFINED) {
-                let now = self.server_time().await?.as_millis() as u64;
+                let now = self.server_time(keys).await?.as_millis() as u64;
                 let due = |index: &usize| {
                     let PutTask { name, text, schedule, .. } = &tasks[*index];
                     // There are dates until the year 5000.

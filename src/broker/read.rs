@@ -1,16 +1,18 @@
 //! Reads that change nothing, and the few single commands of operators.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::{Arg, Cmd, Pipeline, RedisError, RedisResult, Value};
 
 use crate::broker::Broker;
-use crate::broker::commands::{Calls, Numbered};
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::numbered::{Calls, Numbered};
 use crate::broker::server::ServerFacts;
 use crate::crash;
 use crate::protocol::keys::{QUEUES, QueueKeys};
+use crate::protocol::slot::hash_tag;
 
 /// The last possible id of a stream entry. Redis accepts no position after it.
 const LAST_ID: &str = "18446744073709551615-18446744073709551615";
@@ -75,13 +77,26 @@ impl Broker {
         self.read("info", &redis::cmd("INFO")).await.map(|text: String| ServerFacts::parse(&text))
     }
 
+    /// What a node of a Cluster knows of it: the reply to `CLUSTER INFO`.
+    pub(crate) async fn cluster_facts(&self) -> Result<HashMap<String, String>, BrokerError> {
+        let told: String = self.read("cluster_info", redis::cmd("CLUSTER").arg("INFO")).await?;
+        Ok(ServerFacts::parse(&told).fields)
+    }
+
     /// Settings of the server by pattern; empty if `CONFIG` is not allowed.
     pub(crate) async fn server_config(&self, pattern: &str) -> Result<HashMap<String, String>, BrokerError> {
         self.read("config", redis::cmd("CONFIG").arg("GET").arg(pattern)).await
     }
 
-    /// The server's clock: the time since 1970.
-    pub(crate) async fn server_time(&self) -> Result<Duration, BrokerError> {
+    /// The clock of the server of a queue: the time since 1970.
+    pub(crate) async fn server_time(&self, keys: &QueueKeys) -> Result<Duration, BrokerError> {
+        let commands = self.commands.beside(&keys.queue).await;
+        let commands = commands.map_err(|error| BrokerError::connecting("time", &error))?;
+        Self { commands, target: Arc::clone(&self.target) }.time().await
+    }
+
+    /// The clock of the server, or of any node of a Cluster: the time since 1970.
+    pub(crate) async fn time(&self) -> Result<Duration, BrokerError> {
         let (seconds, micros): (u64, u64) = self.read("time", &redis::cmd("TIME")).await?;
         Ok(Duration::from_secs(seconds) + Duration::from_micros(micros))
     }
@@ -89,7 +104,7 @@ impl Broker {
     /// Checks that the server accepts writes, including those that need memory. The write is empty: it changes no key,
     /// whatever its type, and creates none.
     pub(crate) async fn write_nothing(&self) -> Result<(), BrokerError> {
-        let command = redis::cmd("SETRANGE").arg(QUEUES).arg(0).arg("").to_owned();
+        let command = redis::cmd("SETRANGE").arg(self.commands.key_there(QUEUES)).arg(0).arg("").to_owned();
         match self.read::<Value>("write", &command).await {
             // The key holds a set, as it should. Redis checks its type only after it has allowed the write itself.
             Err(error) if error.kind() == BrokerErrorKind::WrongType => Ok(()),
@@ -97,25 +112,31 @@ impl Broker {
         }
     }
 
-    /// Checks that these queues can be used together. In a Redis Cluster, fails if their keys have no slot in common or are
-    /// on another node.
-    pub(crate) async fn check_slot<'a>(
-        &self,
-        queues: impl IntoIterator<Item = &'a QueueKeys>,
-    ) -> Result<(), BrokerError> {
-        if !self.is_cluster {
+    /// Checks that a queue can be used: in a Redis Cluster, all of its keys must be in one hash slot.
+    pub(crate) fn check_slot(&self, keys: &QueueKeys) -> Result<(), BrokerError> {
+        if self.target.cluster().is_none() || hash_tag(keys.queue.as_bytes()).is_some() {
             return Ok(());
         }
-        let mut command = redis::cmd("EXISTS");
-        for keys in queues {
-            command.arg(&keys.queue).arg(&keys.notifications);
-        }
-        self.read::<Value>("check_slot", &command).await.map(drop)
+        Err(BrokerError::without_tag(&keys.queue))
     }
 
     /// Registers a queue, so that sweepers find it.
+    ///
+    /// The names are on one node of a Cluster. If that is down, other queues are used all the same: sweepers find them by
+    /// their keys.
     pub(crate) async fn register_queue(&self, queue: &str) -> Result<(), BrokerError> {
-        self.read::<Value>("register_queue", redis::cmd("SADD").arg(QUEUES).arg(queue)).await.map(drop)
+        match self.read::<Value>("register_queue", redis::cmd("SADD").arg(QUEUES).arg(queue)).await {
+            Err(error) if error.is_of_server() && self.is_of_cluster() => {
+                tracing::warn!(queue, %error, "queue not registered");
+                Ok(())
+            }
+            registered => registered.map(drop),
+        }
+    }
+
+    /// Whether it is a Redis Cluster.
+    pub(crate) fn is_of_cluster(&self) -> bool {
+        self.target.cluster().is_some()
     }
 
     /// The queues that workers or clients have registered. Skips entries that are not text, which another program put

@@ -10,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::broker::error::BrokerError;
+use crate::broker::node::Node;
+use crate::broker::numbered::{Calls, Numbered};
 use crate::broker::raw_connection::{RawConnection, Stream};
 use crate::broker::socket::{self, SharedConnection};
 use crate::broker::target::Target;
@@ -18,6 +20,8 @@ use crate::broker::target::Target;
 #[derive(Clone)]
 pub(super) struct Reader {
     connection: Connection,
+    node: Arc<Node>,
+    is_of_cluster: bool,
     db: i64,
 }
 
@@ -28,34 +32,45 @@ enum Connection {
 }
 
 impl Reader {
-    /// Connects for requests that block on the server for up to `longest`.
-    pub(super) async fn open(target: &Target, longest: Duration) -> Result<Self, BrokerError> {
-        Self::connect(target, longest + target.timeout)
-            .await
-            .map_err(|error| target.not_connected("wait", &error))
+    /// Connects to the server with this key, for requests that block there. A reply may take `longest`.
+    pub(super) async fn open(target: &Target, key: &str, longest: Duration) -> Result<Self, BrokerError> {
+        let connected = match tokio::time::timeout(target.timeout, Self::connect(target, key, longest)).await
+        {
+            Ok(connected) => connected,
+            Err(elapsed) => Err(io::Error::from(elapsed).into()),
+        };
+        connected.map_err(|error| target.not_connected("wait", &error))
     }
 
-    /// Connects within the timeout of the target; a reply may take `longest`.
-    async fn connect(target: &Target, longest: Duration) -> RedisResult<Self> {
-        let info = target.client().get_connection_info();
-        let connect = async {
-            Ok(match info.addr() {
-                ConnectionAddr::Tcp(..) | ConnectionAddr::Unix(_) => {
-                    Connection::Raw(Arc::new(connect_raw(target.client(), longest).await?))
-                }
-                _ => {
-                    let mut live = socket::open(target).await?;
-                    live.connection.set_response_timeout(longest);
-                    Connection::Shared(live)
-                }
-            })
-        };
-        match tokio::time::timeout(target.timeout, connect).await {
-            Ok(connection) => {
-                connection.map(|connection| Self { connection, db: info.redis_settings().db() })
+    async fn connect(target: &Target, key: &str, longest: Duration) -> RedisResult<Self> {
+        let node = target.node_of(key).await?;
+        let connection = match node.client().get_connection_info().addr() {
+            ConnectionAddr::Tcp(..) | ConnectionAddr::Unix(_) => {
+                Connection::Raw(Arc::new(connect_raw(node.client(), longest).await?))
             }
-            Err(elapsed) => Err(io::Error::from(elapsed).into()),
-        }
+            _ => {
+                let mut live = socket::open(&node).await?;
+                live.connection.set_response_timeout(longest);
+                Connection::Shared(live)
+            }
+        };
+        Ok(Self { connection, node, is_of_cluster: target.cluster().is_some(), db: target.db() })
+    }
+
+    /// The server.
+    pub(super) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+}
+
+impl Calls for Reader {
+    async fn call(&mut self, call: &Numbered) -> RedisResult<Value> {
+        let replies = self.req_packed_commands(call.requests(), 0, 2).await?;
+        call.check(replies)
+    }
+
+    fn is_of_cluster(&self) -> bool {
+        self.is_of_cluster
     }
 }
 

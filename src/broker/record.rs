@@ -152,7 +152,9 @@ impl Broker {
     /// Opens a connection that receives the ends of calls.
     pub(crate) async fn listen_to_records(&self) -> Result<(RecordListener, RecordEnds), BrokerError> {
         let timeout = self.target.timeout;
-        let connected = tokio::time::timeout(timeout, self.target.client().get_async_pubsub()).await;
+        // A Cluster passes on what is published to all of its nodes.
+        let connect = async { self.target.master().await?.client().get_async_pubsub().await };
+        let connected = tokio::time::timeout(timeout, connect).await;
         let late = |_| {
             BrokerError::new(
                 "subscribe",

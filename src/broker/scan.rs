@@ -28,6 +28,13 @@ pub(crate) enum Pace {
     Within(Duration),
 }
 
+/// Where a scan is: the node of a Cluster, and the cursor there. It begins and ends with the default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ScanCursor {
+    node: usize,
+    at: u64,
+}
+
 /// What a scan has found.
 #[derive(Debug, Default)]
 pub(crate) struct ScannedQueues {
@@ -76,7 +83,8 @@ impl Broker {
         beside: &[KeyKind],
         pace: Pace,
     ) -> Result<ScannedQueues, BrokerError> {
-        let (mut found, mut cursor, began) = (ScannedQueues::default(), 0, Instant::now());
+        let (mut found, mut cursor, began) =
+            (ScannedQueues::default(), ScanCursor::default(), Instant::now());
         let (pattern, mut times) = (pattern(beside), StepTimes::default());
         loop {
             let step = Instant::now();
@@ -85,7 +93,7 @@ impl Broker {
             self.look_into(&keys, beside, &mut found).await?;
             found.steps += 1;
             cursor = next;
-            found.is_complete = cursor == 0;
+            found.is_complete = cursor == ScanCursor::default();
             match pace {
                 _ if found.is_complete => return Ok(found),
                 Pace::Gentle => tokio::time::sleep((took * RESTS).min(LONGEST_REST)).await,
@@ -124,16 +132,25 @@ impl Broker {
     /// Runs one step of a scan. Returns the next cursor and the matching keys, restricted to a type if one is given.
     pub(crate) async fn scan_step(
         &self,
-        cursor: u64,
+        cursor: ScanCursor,
         pattern: &str,
         kind: Option<&str>,
-    ) -> Result<(u64, Vec<Vec<u8>>), BrokerError> {
+    ) -> Result<(ScanCursor, Vec<Vec<u8>>), BrokerError> {
         let mut command = redis::cmd("SCAN");
-        command.arg(cursor).arg("MATCH").arg(pattern).arg("COUNT").arg(KEYS);
+        command.arg(cursor.at).arg("MATCH").arg(pattern).arg("COUNT").arg(KEYS);
         if let Some(kind) = kind {
             command.arg("TYPE").arg(kind);
         }
-        self.read("scan_keys", &command).await
+        let masters = self.masters().await?;
+        // There may be fewer than a moment ago.
+        let Some(master) = masters.get(cursor.node) else { return Ok((ScanCursor::default(), Vec::new())) };
+        let (at, keys): (u64, _) = master.read("scan_keys", &command).await?;
+        let next = match at {
+            0 if cursor.node + 1 < masters.len() => ScanCursor { node: cursor.node + 1, at },
+            0 => ScanCursor::default(),
+            _ => ScanCursor { node: cursor.node, at },
+        };
+        Ok((next, keys))
     }
 }
 

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
-use crate::broker::commands::{Calls, Numbered, call_blocking};
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::numbered::{Calls, Numbered, key_of};
 use crate::broker::wrong_key::{expected_type, named};
 use crate::crash;
 use crate::protocol::names::SUFFIXES;
+use crate::protocol::slot::hash_tag;
 
 /// A Lua script of `lua/`.
 pub(super) struct Script {
@@ -47,6 +48,9 @@ const SHARED: [(&str, &str); 12] = [
 /// without waiting for its reply, so a longer script would turn "wrong password" into a broken connection.
 #[cfg(test)]
 const LARGEST_BULK: usize = 16_384;
+
+/// The scripts that take any number of keys, and use no others.
+const NAMING_ALL: [&str; 2] = ["beat", "resign"];
 
 macro_rules! scripts {
     ($($constant:ident = $name:literal;)*) => {
@@ -163,13 +167,13 @@ impl Script {
 
     /// Runs a call that [`Self::command`] created.
     pub(super) async fn run<C: Calls>(&self, connection: &mut C, command: Cmd) -> Result<Value, BrokerError> {
-        let call = Numbered::new(command);
+        let call = Numbered::new(if connection.is_of_cluster() { self.guarded(command) } else { command });
         crash::point(self.name, "before");
         let mut result = connection.call(&call).await;
         if is_unknown_script(&result) {
             // Redis refused it before anything ran, so it is safe to send it again.
             let load = redis::cmd("SCRIPT").arg("LOAD").arg(&self.loaded.text).to_owned();
-            result = match connection.call(&Numbered::new(load)).await {
+            result = match connection.call(&Numbered::beside(load, &call)).await {
                 Ok(_) => connection.call(&call.again()).await,
                 Err(error) => Err(error),
             };
@@ -187,20 +191,27 @@ impl Script {
         Err(named(error, &keys, connection).await)
     }
 
-    /// Runs a call on a connection that blocks its thread.
-    pub(super) fn run_blocking(
-        &self,
-        connection: &mut redis::Connection,
-        command: &Cmd,
-    ) -> Result<Value, BrokerError> {
-        crash::point(self.name, "before");
-        let mut result = call_blocking(connection, command);
-        if is_unknown_script(&result) {
-            let load = redis::cmd("SCRIPT").arg("LOAD").arg(&self.loaded.text).to_owned();
-            result = call_blocking(connection, &load).and_then(|_| call_blocking(connection, command));
+    /// The same call with one more key, which does not exist.
+    ///
+    /// While a Cluster moves a slot, the keys of a queue are on two nodes. Redis runs no script then of which a named key is
+    /// missing, but it would stop one halfway that uses a missing key without naming it, as those of records. With this key
+    /// one is always missing. The scripts with a list of keys name all of theirs.
+    fn guarded(&self, command: Cmd) -> Cmd {
+        let guard = key_of(&command).and_then(hash_tag).map(|tag| [b"{", tag, b"}!"].concat());
+        let Some(guard) = guard.filter(|_| !NAMING_ALL.contains(&self.name)) else { return command };
+        let keys = keys_of(&command).count();
+        let mut guarded = Cmd::new();
+        for (place, word) in command.args_iter().enumerate() {
+            match word {
+                _ if place == 2 => guarded.arg(keys + 1),
+                Arg::Simple(bytes) => guarded.arg(bytes),
+                _ => unreachable!("a script has no other arguments"),
+            };
+            if place == 2 + keys {
+                guarded.arg(&guard);
+            }
         }
-        crash::point(self.name, "replied");
-        result.and_then(Value::extract_error).map_err(|error| self.failed(command, &error))
+        guarded
     }
 
     fn failed(&self, command: &Cmd, error: &RedisError) -> BrokerError {

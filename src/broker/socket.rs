@@ -16,11 +16,11 @@ use futures_util::future::select_ok;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::SockRef;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ErrorKind, RedisResult};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ErrorKind, Pipeline, RedisResult, Value};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 
-use crate::broker::target::Target;
+use crate::broker::node::Node;
 #[cfg(feature = "tls")]
 use crate::broker::tls::Secure;
 
@@ -35,6 +35,8 @@ const QUIET: Duration = Duration::from_micros(20);
 pub(super) struct SharedConnection {
     pub(super) connection: MultiplexedConnection,
     pub(super) traffic: Arc<Traffic>,
+    /// The server at the other end.
+    pub(super) node: Arc<Node>,
     _driver: Arc<Driver>,
 }
 
@@ -73,15 +75,15 @@ enum Stream {
 }
 
 /// Connects, including the handshake. The caller limits how long that may take.
-pub(super) async fn open(target: &Target) -> RedisResult<SharedConnection> {
-    let info = target.client().get_connection_info();
+pub(super) async fn open(node: &Arc<Node>) -> RedisResult<SharedConnection> {
+    let info = node.client().get_connection_info();
     let stream = match info.addr() {
         ConnectionAddr::Tcp(host, port) => Stream::Tcp(tcp(host, *port, info.tcp_settings()).await?),
         ConnectionAddr::Unix(path) => Stream::Unix(UnixStream::connect(path).await?),
         #[cfg(feature = "tls")]
         ConnectionAddr::TcpTls { host, port, .. } => {
             let stream = tcp(host, *port, info.tcp_settings()).await?;
-            Stream::Tls(Box::new(target.tls()?.connect(host, stream).await?))
+            Stream::Tls(Box::new(node.tls()?.connect(host, stream).await?))
         }
         _ => return Err(io::Error::from(io::ErrorKind::Unsupported).into()),
     };
@@ -92,7 +94,19 @@ pub(super) async fn open(target: &Target) -> RedisResult<SharedConnection> {
     let (connection, driver) =
         MultiplexedConnection::new_with_config(info.redis_settings(), socket, settings).await?;
     let driver = Arc::new(Driver(tokio::spawn(driver).abort_handle()));
-    Ok(SharedConnection { connection, traffic, _driver: driver })
+    Ok(SharedConnection { connection, traffic, node: Arc::clone(node), _driver: driver })
+}
+
+/// Connects, sends requests, and returns the replies, all within that time.
+pub(super) async fn ask(node: &Arc<Node>, requests: &Pipeline, within: Duration) -> RedisResult<Vec<Value>> {
+    let ask = async {
+        let mut live = open(node).await?;
+        live.connection.send_packed_commands(requests, 0, requests.len()).await
+    };
+    match tokio::time::timeout(within, ask).await {
+        Ok(replies) => replies,
+        Err(elapsed) => Err(io::Error::from(elapsed).into()),
+    }
 }
 
 /// Connects to the first address of a host that accepts.

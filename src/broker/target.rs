@@ -1,32 +1,31 @@
-//! The address of Redis, its timeout, and why a connection to it failed.
+//! What the address of Redis names: a server, a Cluster, or the master that Sentinels watch.
 
-#[cfg(feature = "tls")]
-use std::io;
-use std::io::Read;
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use redis::{Client, ConnectionAddr, ErrorKind, RedisError};
+use redis::{RedisError, RedisResult};
 
-use crate::broker::address;
-use crate::broker::cause;
-use crate::broker::classify::is_login_refused;
-use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::addresses::{self, Address};
+use crate::broker::cluster::Cluster;
+use crate::broker::error::BrokerError;
+use crate::broker::node::Node;
 use crate::broker::outage::Outage;
-#[cfg(feature = "tls")]
-use crate::broker::tls;
+use crate::broker::sentinel::Sentinels;
 use crate::config::RedisConfig;
 
-/// How long a server may take to send why it closes a connection.
-const SHORT: Duration = Duration::from_millis(200);
+/// How long a wait on the server lasts: long enough to cost nothing, short enough to notice a peer that has vanished.
+const WAIT: Duration = Duration::from_secs(5);
 
-/// The address of Redis, and its timeout.
+/// The same where another server may take over, and how late the reply may come.
+const WAIT_FOR_HEIR: Duration = Duration::from_secs(1);
+
+/// What the address of Redis names, and the timeout of requests.
 pub(crate) struct Target {
-    client: Client,
-    #[cfg(feature = "tls")]
-    tls: Option<tls::Connector>,
+    /// The servers that the address names.
+    seeds: Vec<Arc<Node>>,
+    sentinels: Option<Sentinels>,
+    /// Known once a node of it has answered.
+    cluster: OnceLock<Arc<Cluster>>,
     pub(super) timeout: Duration,
     /// The failures at this address, shared by all connections.
     pub(crate) outage: Outage,
@@ -35,103 +34,103 @@ pub(crate) struct Target {
 impl Target {
     /// Reads the settings without connecting.
     pub(crate) fn new(config: &RedisConfig) -> Result<Arc<Self>, BrokerError> {
-        let client = address::client(config)?;
-        Ok(Arc::new(Self {
-            #[cfg(feature = "tls")]
-            tls: match client.get_connection_info().addr() {
-                ConnectionAddr::TcpTls { .. } => Some(tls::Connector::new(config)?),
-                _ => None,
-            },
-            outage: Outage::at(address_of(&client)),
-            client,
+        let (seeds, sentinels, is_cluster) = match addresses::read(config)? {
+            Address::Server(node) => (vec![Arc::new(node)], None, false),
+            Address::Cluster(nodes) => (nodes.into_iter().map(Arc::new).collect(), None, true),
+            Address::Sentinels { sentinels, name, master } => {
+                let sentinels = Sentinels::new(sentinels, name);
+                (vec![Arc::new(master)], Some(sentinels), false)
+            }
+        };
+        let shown = match &sentinels {
+            Some(sentinels) => sentinels.to_string(),
+            None => seeds.iter().map(|seed| seed.address()).collect::<Vec<_>>().join(","),
+        };
+        let target = Self {
+            seeds,
+            sentinels,
+            cluster: OnceLock::new(),
             timeout: config.timeout,
-        }))
+            outage: Outage::at(shown),
+        };
+        if is_cluster {
+            target.is_cluster();
+        }
+        Ok(Arc::new(target))
     }
 
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    /// Notes that the server is a node of a Cluster.
+    pub(super) fn is_cluster(&self) {
+        self.cluster.get_or_init(|| Arc::new(Cluster::new(self.seeds.clone())));
     }
 
-    /// The TLS connector, if the address asks for TLS.
-    #[cfg(feature = "tls")]
-    pub(super) fn tls(&self) -> io::Result<&tls::Connector> {
-        self.tls.as_ref().ok_or_else(|| io::ErrorKind::Unsupported.into())
+    /// The Cluster, if it is one.
+    pub(super) fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.get()
     }
 
-    /// The reason why connecting failed. Which of the two sides speaks TLS can only be guessed from the error.
-    pub(super) fn not_connected(&self, op: &'static str, error: &RedisError) -> BrokerError {
-        let found = BrokerError::connecting(op, error).at(&self.address());
-        let info = self.client.get_connection_info();
-        match info.addr() {
-            _ if is_login_refused(error) => BrokerError::connecting(op, error)
-                .login_refused(info.redis_settings().username(), &self.address()),
-            ConnectionAddr::TcpTls { .. } if error.kind() == ErrorKind::InvalidClientConfig => {
-                BrokerError::new(op, BrokerErrorKind::Tls, error.to_string()).because_of(cause::of(error))
-            }
-            ConnectionAddr::TcpTls { .. } if error.is_timeout() => found.advised(
-                "Redis does not respond: check that it is running, and that it uses TLS at this port, or use \
-                redis://",
-            ),
-            address if error.is_connection_dropped() && !error.is_connection_refusal() => {
-                match (first_words(address), address) {
-                    (Some(words), _) => BrokerError::turned_away(op, &words).at(&self.address()),
-                    (None, ConnectionAddr::Tcp(..)) => found.advised(
-                        "the server closed the connection immediately: if it uses TLS, begin the address with \
-                        rediss://",
-                    ),
-                    _ => found,
-                }
-            }
-            _ => found,
+    /// The server that accepts writes; in a Cluster, any of its nodes.
+    pub(super) async fn master(&self) -> RedisResult<Arc<Node>> {
+        match (&self.sentinels, self.cluster()) {
+            (Some(sentinels), _) => sentinels.master(&self.seeds[0]).await,
+            (None, Some(cluster)) => cluster.any().await,
+            (None, None) => Ok(Arc::clone(&self.seeds[0])),
         }
     }
 
-    /// A blocking connection, which waits for up to `longest` at a time.
-    pub(super) fn connect_blocking(&self, longest: Duration) -> Result<redis::Connection, BrokerError> {
-        let timeout = self.timeout.min(longest);
-        let connect = || {
-            let connection = self.client.get_connection_with_timeout(timeout)?;
-            connection.set_read_timeout(Some(timeout))?;
-            connection.set_write_timeout(Some(timeout))?;
-            Ok(connection)
-        };
-        connect().map_err(|error| self.not_connected("beat", &error))
+    /// The server with this key.
+    pub(super) async fn node_of(&self, key: &str) -> RedisResult<Arc<Node>> {
+        match self.cluster() {
+            Some(cluster) => cluster.node(key.as_bytes()).await,
+            None => self.master().await,
+        }
+    }
+
+    /// Whether another server may take the place of one.
+    pub(super) fn has_heirs(&self) -> bool {
+        self.sentinels.is_some() || self.cluster().is_some()
+    }
+
+    /// Whether another server has taken the place of this one.
+    pub(super) async fn is_replaced(&self, node: &Node) -> bool {
+        match (&self.sentinels, self.cluster()) {
+            (Some(sentinels), _) => {
+                let master = sentinels.master(&self.seeds[0]).await;
+                master.is_ok_and(|master| master.address() != node.address())
+            }
+            (None, Some(cluster)) => cluster.is_replaced(node).await,
+            (None, None) => false,
+        }
+    }
+
+    /// Whether Sentinels say where the master is.
+    pub(super) fn has_sentinels(&self) -> bool {
+        self.sentinels.is_some()
+    }
+
+    /// How long a wait on the server lasts, and how long its reply may take.
+    pub(super) fn wait(&self) -> (Duration, Duration) {
+        if self.has_heirs() { (WAIT_FOR_HEIR, WAIT_FOR_HEIR * 2) } else { (WAIT, WAIT + self.timeout) }
+    }
+
+    /// The reason why connecting to it failed.
+    pub(super) fn not_connected(&self, op: &'static str, error: &RedisError) -> BrokerError {
+        match &self.sentinels {
+            None if self.cluster().is_none() => self.seeds[0].not_connected(op, error),
+            _ => BrokerError::connecting(op, error).at(&self.address()),
+        }
+    }
+
+    /// The database.
+    pub(super) fn db(&self) -> i64 {
+        self.seeds[0].client().get_connection_info().redis_settings().db()
     }
 
     /// The address, without user and password.
     pub(super) fn address(&self) -> String {
-        address_of(&self.client)
-    }
-}
-
-fn address_of(client: &Client) -> String {
-    match client.get_connection_info().addr() {
-        ConnectionAddr::Tcp(host, port) => format!("{host}:{port}"),
-        ConnectionAddr::TcpTls { host, port, .. } => format!("{host}:{port} (TLS)"),
-        ConnectionAddr::Unix(path) => path.display().to_string(),
-        _ => "elsewhere".to_owned(),
-    }
-}
-
-/// The error that a server sends before it closes a new connection, because it has too many connections or is in protected
-/// mode. The library discards errors that arrive during its handshake.
-fn first_words(address: &ConnectionAddr) -> Option<String> {
-    let mut words = [0; 2048];
-    let length = match address {
-        ConnectionAddr::Tcp(host, port) => {
-            let mut addresses = (host.as_str(), *port).to_socket_addrs().ok()?;
-            let mut stream =
-                addresses.find_map(|address| TcpStream::connect_timeout(&address, SHORT).ok())?;
-            stream.set_read_timeout(Some(SHORT)).ok()?;
-            stream.read(&mut words).ok()?
+        match &self.sentinels {
+            Some(sentinels) => sentinels.to_string(),
+            None => self.seeds.iter().map(|seed| seed.address()).collect::<Vec<_>>().join(","),
         }
-        ConnectionAddr::Unix(path) => {
-            let mut stream = UnixStream::connect(path).ok()?;
-            stream.set_read_timeout(Some(SHORT)).ok()?;
-            stream.read(&mut words).ok()?
-        }
-        _ => return None,
-    };
-    let words = String::from_utf8_lossy(&words[..length]);
-    words.strip_prefix('-').map(|words| words.trim_end().to_owned())
+    }
 }

@@ -9,36 +9,38 @@ use redis::aio::ConnectionLike;
 use redis::{Cmd, RedisError, Value};
 
 use crate::broker::Broker;
-use crate::broker::commands::Checked;
+use crate::broker::commands::Commands;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::broker::reader::Reader;
 use crate::broker::token::{TOKEN, Token};
 use crate::broker::transitions::{Claimed, PickUpRequest, pick_up};
 use crate::crash;
 use crate::protocol::keys::QueueKeys;
-
-/// How long one wait blocks: long enough to cost nothing, short enough to notice a peer that has vanished.
-const BLOCK: Duration = Duration::from_secs(5);
+use crate::protocol::slot::slot;
 
 /// A separate connection that waits for a token. Clones share it: Redis runs the request of one clone after the wait of
 /// another has ended.
 #[derive(Clone)]
 pub(crate) struct Waiter {
     connection: Reader,
+    /// To the same server.
+    commands: Commands,
     client_id: u64,
+    /// How long a wait blocks.
+    block: Duration,
     /// A claim did not get its own reply, so the next wait may not, either.
     broken: Arc<AtomicBool>,
 }
 
 impl Waiter {
     /// Waits until a queue has a token, and moves it to `Q_hand`. Returns whether a token came. None did if the wait timed
-    /// out, after at most `lasts`, or if [`Broker::unblock`] was called.
+    /// out, after at most `lasts`, or if [`Self::unblock`] was called.
     ///
     /// A dropped future may have moved a token; the next claim that checks `Q_hand` takes it. A full Redis rejects this
     /// command, unlike [`wait_any`](Self::wait_any).
     pub(crate) async fn wait(&mut self, keys: &QueueKeys, lasts: Duration) -> Result<bool, BrokerError> {
         let mut command = redis::cmd("BLMOVE");
-        let seconds = lasts.min(BLOCK).as_secs_f64();
+        let seconds = lasts.min(self.block).as_secs_f64();
         command.arg(&keys.notifications).arg(&keys.hand).arg("LEFT").arg("RIGHT").arg(seconds);
         crash::point("wait", "before");
         self.check()?;
@@ -58,7 +60,7 @@ impl Waiter {
     }
 
     /// Waits until one of `notifications` (keys, in order of preference) has a token, and pops it. Returns its index among
-    /// the keys, or `None` if the wait timed out or [`Broker::unblock`] was called.
+    /// the keys, or `None` if the wait timed out or [`Self::unblock`] was called.
     ///
     /// Not cancel-safe: a dropped future may have popped a token, which is then lost until a sweeper
     /// balances the queue. Call `unblock` and await it instead.
@@ -67,7 +69,7 @@ impl Waiter {
         for key in notifications {
             command.arg(*key);
         }
-        command.arg(BLOCK.as_secs());
+        command.arg(self.block.as_secs());
         crash::point("wait_any", "before");
         self.check()?;
         let reply: Option<(String, Value)> = match command.query_async(&mut self.connection).await {
@@ -105,7 +107,7 @@ impl Waiter {
         keys: &QueueKeys,
         ask: &PickUpRequest<'_>,
     ) -> Result<Claimed, BrokerError> {
-        let claimed = pick_up(keys, ask, &mut Checked(self.connection.clone())).await;
+        let claimed = pick_up(keys, ask, &mut self.connection.clone()).await;
         if claimed.as_ref().is_err_and(|error| error.kind() == BrokerErrorKind::Uncertain) {
             self.broken.store(true, Ordering::Relaxed);
         }
@@ -124,9 +126,15 @@ impl Waiter {
         Ok(())
     }
 
-    /// The client id that [`Broker::unblock`] needs.
-    pub(crate) fn client_id(&self) -> u64 {
-        self.client_id
+    /// Makes a wait return at once, without losing a token.
+    pub(crate) async fn unblock(&self) -> Result<(), BrokerError> {
+        redis::cmd("CLIENT")
+            .arg("UNBLOCK")
+            .arg(self.client_id)
+            .query_async::<Value>(&mut self.commands.clone())
+            .await
+            .map(drop)
+            .map_err(|error| BrokerError::from_redis("unblock", &error))
     }
 }
 
@@ -137,26 +145,25 @@ impl fmt::Debug for Waiter {
 }
 
 impl Broker {
-    /// Opens a separate connection for waiting.
-    pub(crate) async fn waiter(&self) -> Result<Waiter, BrokerError> {
-        let mut connection = Reader::open(&self.target, BLOCK).await?;
+    /// Queues of one group can be waited for together: in a Cluster, those of one hash slot.
+    pub(crate) fn wait_group(&self, keys: &QueueKeys) -> u16 {
+        if self.target.cluster().is_some() { slot(keys.queue.as_bytes()) } else { 0 }
+    }
+
+    /// Opens a separate connection for waiting, to the server of this queue.
+    pub(crate) async fn waiter(&self, keys: &QueueKeys) -> Result<Waiter, BrokerError> {
+        let (block, longest) = self.target.wait();
+        let mut connection = Reader::open(&self.target, &keys.queue, longest).await?;
         let client_id = redis::cmd("CLIENT")
             .arg("ID")
             .query_async(&mut connection)
             .await
             .map_err(|error| BrokerError::connecting("wait", &error))?;
-        Ok(Waiter { connection, client_id, broken: Arc::default() })
-    }
-
-    /// Makes a wait return at once, without losing a token.
-    pub(crate) async fn unblock(&self, client_id: u64) -> Result<(), BrokerError> {
-        redis::cmd("CLIENT")
-            .arg("UNBLOCK")
-            .arg(client_id)
-            .query_async::<Value>(&mut self.commands.clone())
-            .await
-            .map(drop)
-            .map_err(|error| BrokerError::from_redis("unblock", &error))
+        let commands = match self.target.cluster() {
+            Some(_) => self.commands.to(connection.node()),
+            None => self.commands.clone(),
+        };
+        Ok(Waiter { connection, commands, client_id, block, broken: Arc::default() })
     }
 
     /// Returns a token that this worker cannot use, so that another worker wakes, unless the message was taken meanwhile.

@@ -2,8 +2,8 @@
 
 use redis::Value;
 
-use crate::broker::commands::{Calls, Numbered};
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::numbered::{Calls, Numbered};
 
 /// The types of the keys beside a queue, by their suffixes.
 const TYPES: [(&str, &str); 18] = [

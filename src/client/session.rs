@@ -183,7 +183,7 @@ impl Session {
     async fn make_known(&self, queue: &QueueName, is_new: bool, until: Until) -> Result<(), Error> {
         let (keys, broker) = (&keys(queue), |end| self.broker.by(end));
         if is_new {
-            until.repeat(|end| async move { broker(end).check_slot([keys]).await }).await?;
+            self.broker.check_slot(keys)?;
             until.repeat(|end| async move { broker(end).register_queue(queue.as_str()).await }).await?;
             self.registered().insert(queue.clone(), false);
         }

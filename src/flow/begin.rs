@@ -32,7 +32,7 @@ impl Flows {
             self.write(keys, plan).await?;
             let FlatPlan { steps, on_error, .. } = *plan;
             let info = FlowInfo { keep_ms, steps, on_error, ..FlowInfo::default() };
-            self.broker.begin_flow(keys, &info, lock, self.broker.server_time().await?).await?;
+            self.broker.begin_flow(keys, &info, lock, self.broker.server_time(&keys.home).await?).await?;
         }
         self.carry_out(keys, vec![ToDo { flow: keys.id, kind: ToDoKind::Open, number: 0 }]).await?;
         Ok(())

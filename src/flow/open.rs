@@ -76,7 +76,7 @@ impl Flows {
     ) -> Result<Vec<ToDo>, BrokerError> {
         let numbers: Vec<u32> = steps.iter().map(|(number, _)| *number).collect();
         let encoded = self.broker.steps(keys, &numbers).await?;
-        let now = self.broker.server_time().await?;
+        let now = self.broker.server_time(&keys.home).await?;
         let mut refused = Vec::new();
         let mut by_queue: BTreeMap<(QueueName, Option<u64>), Vec<ReadyStep>> = BTreeMap::new();
         for ((number, state), encoded) in steps.into_iter().zip(encoded) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::broker::{Broker, BrokerError, BrokerErrorKind, KeyKind, Paused};
+use crate::broker::{Broker, BrokerError, BrokerErrorKind, KeyKind, Paused, ScanCursor};
 use crate::error::Error;
 use crate::inspect::health::plural;
 use crate::inspect::{Finding, Inspector, WorkerKind, WorkerStatus};
@@ -65,7 +65,8 @@ impl Inspector {
 
     /// The live keys of slots of ours, by queue, as far as they are found within a while.
     async fn live_keys(&self) -> Result<BTreeMap<String, Vec<String>>, BrokerError> {
-        let (mut found, mut cursor, began) = (BTreeMap::<_, Vec<_>>::new(), 0, Instant::now());
+        let (mut found, mut cursor, began) =
+            (BTreeMap::<_, Vec<_>>::new(), ScanCursor::default(), Instant::now());
         let pattern = format!("*:{}:*", "?".repeat(WorkerId::LENGTH));
         loop {
             let (next, keys) = self.broker.scan_step(cursor, &pattern, Some("string")).await?;
@@ -78,7 +79,7 @@ impl Inspector {
                 }
             }
             cursor = next;
-            if cursor == 0 || began.elapsed() >= SCAN {
+            if cursor == ScanCursor::default() || began.elapsed() >= SCAN {
                 return Ok(found);
             }
         }

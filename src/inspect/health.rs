@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::broker::{BrokerError, BrokerErrorKind, ServerFacts};
+use crate::broker::{BrokerError, BrokerErrorKind};
 use crate::error::Error;
 use crate::inspect::Inspector;
 
@@ -35,8 +35,8 @@ pub enum Level {
 pub struct Finding {
     /// How bad it is.
     pub level: Level,
-    /// What was looked at: `access`, `version`, `eviction`, `persistence`, `memory`, `writes`, `clock`, `latency`,
-    /// `keys`, `foreign`, `names`, `unfound`, `locks`, `tokens`, `owners`, `live_keys`, `options`, `workers`, `versions`, `paused`,
+    /// What was looked at: `access`, `cluster`, `version`, `eviction`, `persistence`, `memory`, `writes`, `replicas`,
+    /// `clock`, `latency`, `keys`, `foreign`, `names`, `unfound`, `locks`, `tokens`, `owners`, `live_keys`, `options`, `workers`, `versions`, `paused`,
     /// `outbox`, `dead` or `limits`.
     pub check: &'static str,
     /// The queue, where it is one's.
@@ -69,7 +69,10 @@ impl Finding {
     }
 
     /// A finding, or what the server refused while it was looked for.
-    fn or_refused(check: &'static str, found: Result<Self, BrokerError>) -> Result<Self, BrokerError> {
+    pub(super) fn or_refused(
+        check: &'static str,
+        found: Result<Self, BrokerError>,
+    ) -> Result<Self, BrokerError> {
         found.or_else(|error| Self::refused(check, &error).ok_or(error))
     }
 }
@@ -81,7 +84,7 @@ impl Inspector {
     /// Redis cannot be reached or used.
     pub async fn ping(&self) -> Result<Duration, Error> {
         let began = Instant::now();
-        self.broker.server_time().await?;
+        self.broker.time().await?;
         Ok(began.elapsed())
     }
 
@@ -90,10 +93,7 @@ impl Inspector {
     /// # Errors
     /// Redis cannot be reached, or does not say what it is.
     pub async fn check(&self) -> Result<Vec<Finding>, Error> {
-        let facts = self.broker.server_facts().await?;
-        let mut findings = vec![version(&facts), eviction(&facts), memory(&facts)];
-        findings.push(self.persistence(&facts).await);
-        findings.push(self.writes().await?);
+        let mut findings = self.check_servers().await?;
         findings.push(Finding::or_refused("clock", self.clock().await)?);
         findings.push(Finding::or_refused("latency", self.latency().await)?);
         findings.extend(self.check_queues().await.or_else(|error| match &error {
@@ -104,46 +104,6 @@ impl Inspector {
         })?);
         findings.extend(self.check_limits().await?);
         Ok(findings)
-    }
-
-    /// A replica, a server that could not save its data, and one without memory say no to the smallest write.
-    async fn writes(&self) -> Result<Finding, BrokerError> {
-        match self.broker.write_nothing().await {
-            // Workers may be allowed what they need all the same.
-            Err(error) if error.kind() == BrokerErrorKind::Denied => {
-                let (fix, text) = error.advice_and_detail();
-                Ok(Finding::warning("writes", format!("not seen: {text}"), fix))
-            }
-            written => Finding::or_refused("writes", written.map(|()| Finding::ok("writes", "taken"))),
-        }
-    }
-
-    async fn persistence(&self, facts: &ServerFacts) -> Finding {
-        if field(facts, "aof_enabled") == "1" {
-            return match field(facts, "aof_last_write_status") {
-                "err" => Finding::problem(
-                    "persistence",
-                    "the append-only file could not be written",
-                    "check the server's log: the disk may be full",
-                ),
-                _ => Finding::ok("persistence", "append-only file"),
-            };
-        }
-        if field(facts, "rdb_last_bgsave_status") == "err" {
-            let fix = "check the server's log: the disk may be full";
-            return Finding::problem("persistence", "the last snapshot could not be saved", fix);
-        }
-        let fix = "redis-cli CONFIG SET appendonly yes, and the same in redis.conf";
-        // Hosted servers do not allow to ask.
-        let saves = self.broker.server_config("save").await.unwrap_or_default();
-        match saves.get("save").map(String::as_str) {
-            Some("") => Finding::warning("persistence", "off: a restart of the server loses all calls", fix),
-            _ => Finding::warning(
-                "persistence",
-                "snapshots only: a crash of the server loses all writes after the last snapshot",
-                fix,
-            ),
-        }
     }
 
     async fn clock(&self) -> Result<Finding, BrokerError> {
@@ -167,7 +127,7 @@ impl Inspector {
         let mut times = Vec::with_capacity(ROUND_TRIPS);
         for _ in 0..ROUND_TRIPS {
             let began = Instant::now();
-            self.broker.server_time().await?;
+            self.broker.time().await?;
             times.push(began.elapsed().as_micros());
         }
         times.sort_unstable();
@@ -184,41 +144,4 @@ impl Inspector {
 /// A number, and what is said of one or of several: `1 message waits`, `2 messages wait`.
 pub(super) fn plural(number: u64, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
-}
-
-fn field<'a>(facts: &'a ServerFacts, name: &str) -> &'a str {
-    facts.fields.get(name).map_or("", String::as_str)
-}
-
-/// An older server than we can use was refused when we connected.
-fn version(facts: &ServerFacts) -> Finding {
-    match field(facts, "valkey_version") {
-        "" => Finding::ok("version", format!("Redis {}", facts.redis_version)),
-        valkey => Finding::ok("version", format!("Valkey {valkey}")),
-    }
-}
-
-fn eviction(facts: &ServerFacts) -> Finding {
-    match field(facts, "maxmemory_policy") {
-        "noeviction" | "" => Finding::ok("eviction", "noeviction"),
-        policy => Finding::problem(
-            "eviction",
-            format!("maxmemory-policy is {policy}: when memory is short, the server drops calls"),
-            "redis-cli CONFIG SET maxmemory-policy noeviction, and the same in redis.conf",
-        ),
-    }
-}
-
-fn memory(facts: &ServerFacts) -> Finding {
-    let number = |name| field(facts, name).parse::<u64>().unwrap_or(0);
-    let (used, limit) = (number("used_memory"), number("maxmemory"));
-    let mib = used >> 20;
-    if limit == 0 {
-        return Finding::ok("memory", format!("{mib} MiB used, no limit"));
-    }
-    let text = format!("{mib} of {} MiB used", limit >> 20);
-    if used / 9 > limit / 10 {
-        return Finding::warning("memory", text, "raise `maxmemory`, or let the workers drain the queues");
-    }
-    Finding::ok("memory", text)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use crate::broker::{BrokerError, BrokerErrorKind, Record};
+use crate::broker::{BrokerError, BrokerErrorKind, Record, ScanCursor};
 use crate::inspect::consistency::SCAN;
 use crate::inspect::health::plural;
 use crate::inspect::{Finding, Inspector};
@@ -49,7 +49,8 @@ impl Inspector {
     /// Looks at the locks that are found within a while.
     pub(super) async fn locks(&self) -> Result<Vec<Finding>, BrokerError> {
         let pattern = format!("*{LOCK}{}", "?".repeat(DIGITS));
-        let (mut found, mut looked, mut cursor) = (BTreeMap::<QueueName, Locks>::new(), 0, 0);
+        let (mut found, mut looked, mut cursor) =
+            (BTreeMap::<QueueName, Locks>::new(), 0, ScanCursor::default());
         let began = Instant::now();
         loop {
             let (next, keys) = self.broker.scan_step(cursor, &pattern, Some("string")).await?;
@@ -67,7 +68,7 @@ impl Inspector {
                 }
             }
             cursor = next;
-            if cursor == 0 || looked >= LOCKS || began.elapsed() >= SCAN {
+            if cursor == ScanCursor::default() || looked >= LOCKS || began.elapsed() >= SCAN {
                 break;
             }
         }
@@ -76,7 +77,7 @@ impl Inspector {
         }
         let mut findings: Vec<Finding> =
             found.iter().flat_map(|(queue, locks)| locks.findings(queue)).collect();
-        if cursor != 0 {
+        if cursor != ScanCursor::default() {
             let text = format!("checked only {} of unique calls", plural(looked as u64, "lock", "locks"));
             findings.push(Finding::ok("locks", text));
         }

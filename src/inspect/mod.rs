@@ -19,6 +19,7 @@ mod pause;
 #[cfg(feature = "periodic")]
 mod periodic;
 mod queues;
+mod servers;
 mod unregistered;
 mod workers;
 

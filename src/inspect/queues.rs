@@ -186,7 +186,7 @@ impl Inspector {
 
     /// The server's clock in milliseconds since 1970.
     pub(super) async fn server_ms(&self) -> Result<u64, BrokerError> {
-        let now = self.broker.server_time().await?;
+        let now = self.broker.time().await?;
         Ok(u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, ScanCursor};
 use crate::inspect::consistency::SCAN;
 use crate::inspect::health::plural;
 use crate::inspect::{Finding, Inspector};
@@ -22,7 +22,7 @@ impl Inspector {
         &self,
         known: &BTreeSet<QueueName>,
     ) -> Result<Vec<Finding>, BrokerError> {
-        let (mut found, mut looked, mut cursor) = (BTreeMap::new(), 0, 0);
+        let (mut found, mut looked, mut cursor) = (BTreeMap::new(), 0, ScanCursor::default());
         let began = Instant::now();
         loop {
             let (next, keys) = self.broker.scan_step(cursor, "*", Some("list")).await?;
@@ -37,12 +37,12 @@ impl Inspector {
             }
             looked += names.len();
             cursor = next;
-            if cursor == 0 || looked >= LISTS || began.elapsed() >= SCAN {
+            if cursor == ScanCursor::default() || looked >= LISTS || began.elapsed() >= SCAN {
                 break;
             }
         }
         let mut findings: Vec<Finding> = found.iter().map(|(name, length)| finding(name, *length)).collect();
-        if cursor != 0 {
+        if cursor != ScanCursor::default() {
             let text =
                 format!("checked only {} for unregistered queues", plural(looked as u64, "list", "lists"));
             findings.push(Finding::ok("unfound", text));

@@ -27,6 +27,7 @@ pub(crate) mod plan_error;
 // A worker writes it, and a gateway reads it.
 #[cfg_attr(not(all(feature = "gateway", feature = "worker")), allow(dead_code))]
 pub(crate) mod published;
+pub(crate) mod slot;
 pub mod timestamp;
 pub mod tracking;
 pub mod value;

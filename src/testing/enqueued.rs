@@ -167,7 +167,7 @@ async fn scheduled(
     calls: &mut Vec<EnqueuedCall>,
 ) -> Result<(), Error> {
     let (broker, keys) = (inspector.broker(), QueueKeys::new(queue));
-    let now_ms = u64::try_from(broker.server_time().await?.as_millis()).unwrap_or(u64::MAX);
+    let now_ms = u64::try_from(broker.server_time(&keys).await?.as_millis()).unwrap_or(u64::MAX);
     let mut start = 0;
     while let Some(dues) = broker.dues(&keys, start, MAX_SCHEDULED as u64).await? {
         start += MAX_SCHEDULED as u64;

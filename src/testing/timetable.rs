@@ -26,7 +26,7 @@ pub(super) async fn advance(
         if !time.is_zero() {
             broker.advance(&keys, time).await?;
         }
-        let now = broker.server_time().await?.as_millis();
+        let now = broker.server_time(&keys).await?.as_millis();
         // Each round begins with the first again, as what is due leaves the timetable.
         loop {
             let first = broker.dues(&keys, 0, MAX_SCHEDULED as u64).await?.unwrap_or_default();

@@ -311,7 +311,7 @@ impl WorkerBuilder {
             false => None,
         };
         let target = Target::new(&self.config.redis)?;
-        let heartbeat = Heartbeat::start(LeaseKeeper::new(&target)).map_err(Error::Io)?;
+        let heartbeat = LeaseKeeper::new(&target).and_then(Heartbeat::start).map_err(Error::Io)?;
         let broker = tokio::select! {
             biased;
             () = handle.told_to_stop() => None,

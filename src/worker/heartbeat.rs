@@ -5,6 +5,7 @@
 //! A queue that is empty, and of which the worker owns nothing, gets one beat per lease. If another worker claims a message
 //! of that queue meanwhile and dies, the message is found within one lease of the claim.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -252,12 +253,19 @@ impl BeatParts {
     fn beat(&mut self, keeper: &mut LeaseKeeper) -> Result<bool, BrokerError> {
         let mut result = Ok(());
         let mut found = false;
+        // In a Cluster, the others are renewed all the same.
+        let mut silent = HashSet::new();
+        keeper.begin();
         let owns_messages = self.queues.iter().any(|beating| beating.queue.surely_owned() > 0);
         if self.description.update(owns_messages) {
             // The phase is written for each queue.
             self.queues.iter_mut().for_each(|beating| beating.rests = 0);
         }
         for (index, beating) in self.queues.iter_mut().enumerate() {
+            let server = keeper.server_of(&beating.queue.keys.queue);
+            if silent.contains(&server) {
+                continue;
+            }
             let Some(slots) = beating.due() else { continue };
             let queue = &beating.queue;
             let mut is_idle = slots.is_empty();
@@ -289,10 +297,15 @@ impl BeatParts {
                             let _ = self.kills.send((index, kill));
                         }
                     }
-                    Err(error) if error.is_silence() => return Err(error),
+                    Err(error) if error.is_silence() && server.is_none() => return Err(error),
                     Err(error) => {
+                        let is_silent = error.is_silence();
                         result = Err(error);
                         is_idle = false;
+                        if is_silent {
+                            silent.insert(server);
+                            break;
+                        }
                     }
                 }
             }
@@ -302,11 +315,20 @@ impl BeatParts {
         }
         for (limit, holders) in self.permits.all() {
             let keys = LimitKeys::new(&limit);
+            let server = keeper.server_of(&keys.policy);
             for chunk in holders.chunks(CHUNK) {
+                if silent.contains(&server) {
+                    break;
+                }
                 match keeper.renew(&keys, self.lease, chunk) {
                     Ok(_) => {}
-                    Err(error) if error.is_silence() => return Err(error),
-                    Err(error) => result = Err(error),
+                    Err(error) if error.is_silence() && server.is_none() => return Err(error),
+                    Err(error) => {
+                        if error.is_silence() {
+                            silent.insert(server.clone());
+                        }
+                        result = Err(error);
+                    }
                 }
             }
         }

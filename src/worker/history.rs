@@ -78,7 +78,7 @@ impl History {
 
     /// The time of Redis, by which all workers count.
     async fn now_ms(&self) -> Option<u64> {
-        match self.broker.server_time().await {
+        match self.broker.time().await {
             Ok(now) => u64::try_from(now.as_millis()).ok(),
             Err(error) => {
                 tracing::debug!(%error, "history not written");

@@ -93,7 +93,9 @@ async fn sweep(SweepParts { broker, sweeper, .. }: &SweepParts, queue: &ServedQu
     loop {
         let swept = async {
             let report = match sweeper {
-                Some(sweeper) => sweeper.sweep_queue(&queue.keys, broker.server_time().await?).await?,
+                Some(sweeper) => {
+                    sweeper.sweep_queue(&queue.keys, broker.server_time(&queue.keys).await?).await?
+                }
                 None => SweepReport::default(),
             };
             let moved = report.requeued > 0 || report.balanced > 0;

@@ -82,7 +82,7 @@ use crate::worker::prefetch_limiter::PrefetchLimiter;
 use crate::worker::queue::pause::PauseEvent;
 use crate::worker::queue::served::ServedQueue;
 use crate::worker::queue::{QueueParts, SPARES, Sender};
-use crate::worker::register::{once_more, register};
+use crate::worker::register::register;
 use crate::worker::stats::Counters;
 
 /// How long the final replies to kill requests may take.
@@ -196,11 +196,7 @@ impl Worker {
                 Arc::new(queue.limited(limits))
             })
             .collect();
-        tokio::select! {
-            biased;
-            () = handle.told_to_stop() => return Ok(self.stopped(StopReason::Requested, 0)),
-            checked = once_more(|| broker.check_slot(queues.iter().map(|queue| &queue.keys))) => checked?,
-        }
+        queues.iter().try_for_each(|queue| broker.check_slot(&queue.keys))?;
         let (done, ended) = unbounded_channel();
         let processes = match zygote {
             Some(zygote) => {

@@ -54,7 +54,7 @@ pub(super) async fn run(
             let (queue, keys) = (&queue.queue, &queue.keys);
             // Requested together, which saves a round trip if it gets the lock.
             let (taken, now) =
-                join(broker.take_turn(keys, worker.as_str(), lock), broker.server_time()).await;
+                join(broker.take_turn(keys, worker.as_str(), lock), broker.server_time(keys)).await;
             match taken {
                 Ok(false) => {}
                 Ok(true) => match async { sweeper.sweep_queue(keys, now?).await }.await {

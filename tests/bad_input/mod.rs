@@ -2,7 +2,6 @@
 
 mod bytes;
 mod calls;
-mod cluster;
 mod failing;
 mod fatal;
 mod foreign;

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "a kit: not every tool is in use at every time")]
 
 pub(crate) mod certificates;
+pub(crate) mod cluster;
 pub(crate) mod example;
 pub(crate) mod go;
 pub(crate) mod http;

@@ -218,6 +218,16 @@ impl TestRedis {
         Pid::from_raw(i32::try_from(child.id()).unwrap())
     }
 
+    /// Its loopback port. Needs [`Options::tcp`].
+    pub(crate) fn port(&self) -> u16 {
+        self.port.expect("expected a server with `Options { tcp: true, .. }`")
+    }
+
+    /// Whether it was started and not killed.
+    pub(crate) fn is_running(&self) -> bool {
+        self.child.is_some()
+    }
+
     fn log_path(&self) -> PathBuf {
         self.directory.path().join("redis.log")
     }

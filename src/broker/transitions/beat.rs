@@ -58,7 +58,7 @@ impl LeaseKeeper {
         let script_keys = keys.with(&own, slots);
         let mut command = script::BEAT.command(&script_keys, 4, info.len() + keys.worker_id.len() + 32);
         command.arg(milliseconds(lease)).arg(keys.worker_id).arg(info).arg(milliseconds(FORGET_WORKERS));
-        match self.run(&script::BEAT, &command)? {
+        match self.run(&script::BEAT, command)? {
             Value::Array(mut reply) => {
                 let mut kills = reply.split_off(reply.len().min(1));
                 let [Value::Int(bits)] = reply[..] else {

@@ -6,8 +6,8 @@
 use redis::{Cmd, Value};
 
 use crate::broker::Broker;
-use crate::broker::commands::Transaction;
 use crate::broker::error::{BrokerError, BrokerErrorKind};
+use crate::broker::numbered::Transaction;
 use crate::broker::token::TOKEN;
 use crate::crash;
 use crate::protocol::keys::QueueKeys;

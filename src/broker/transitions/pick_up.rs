@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use crate::broker::commands::Checked;
 use crate::broker::error::BrokerError;
 use crate::broker::reader::Reader;
 use crate::broker::script::{self, milliseconds};
@@ -26,7 +25,7 @@ pub(crate) struct PickUpRequest<'a> {
 pub(in crate::broker) async fn pick_up(
     keys: &QueueKeys,
     ask: &PickUpRequest<'_>,
-    connection: &mut Checked<Reader>,
+    connection: &mut Reader,
 ) -> Result<Claimed, BrokerError> {
     let script_keys = [
         &keys.queue,

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use redis::Value;
 
 use crate::broker::Broker;
-use crate::broker::commands::Transaction;
 use crate::broker::error::BrokerError;
+use crate::broker::numbered::Transaction;
 use crate::broker::script::{self, milliseconds};
 use crate::broker::transitions::claim::read_places;
 use crate::protocol::keys::QueueKeys;

@@ -21,7 +21,7 @@ impl LeaseKeeper {
         for holder in holders {
             command.arg(holder);
         }
-        let reply = self.run(&script::RENEW, &command)?;
+        let reply = self.run(&script::RENEW, command)?;
         script::RENEW.count(&reply)
     }
 }

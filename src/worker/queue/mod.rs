@@ -70,7 +70,7 @@ pub(super) struct Demand<'a> {
 #[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and replies are by far the most")]
 pub(super) enum QueueInput {
     Reply(Reply),
-    /// The wait for notifications has ended.
+    /// A wait for notifications has ended.
     Woken(Woken),
     /// News about pauses.
     Pause(PauseEvent),
@@ -132,9 +132,8 @@ pub(super) struct Queues {
     early: VecDeque<Reply>,
     /// A claim was sent while the reply of another may have arrived.
     yields: bool,
-    wait: NotificationWait,
-    /// When the wait is asked to end.
-    end_wait_at: Option<Instant>,
+    /// One for the queues that can be waited for together: in a Cluster, those of one hash slot.
+    waits: Vec<NotificationWait>,
     /// The virtual time of the queue that was served last, for weighted fair queueing.
     virtual_time: u64,
     troubles: Repeats<(QueueName, &'static str)>,
@@ -152,10 +151,10 @@ pub(super) struct Queues {
 
 impl Queues {
     pub(super) fn new(parts: QueueParts) -> Self {
-        let served = parts.served.iter().map(|(served, _)| Arc::clone(served)).collect();
+        let served: Vec<_> = parts.served.iter().map(|(served, _)| Arc::clone(served)).collect();
         Self {
             slots: SlotPool::new(parts.slots),
-            wait: NotificationWait::new(&parts.sender.broker, parts.sender.lease, served),
+            waits: NotificationWait::all(&parts.sender.broker, parts.sender.lease, &served),
             clients: (parts.served.into_iter().enumerate())
                 .map(|(index, (served, weight))| QueueClient::new(index, served, weight))
                 .collect(),
@@ -163,7 +162,6 @@ impl Queues {
             in_flight: FuturesUnordered::new(),
             early: VecDeque::new(),
             yields: false,
-            end_wait_at: None,
             virtual_time: 0,
             troubles: Repeats::new(1),
             timetable: parts.timetable,
@@ -288,13 +286,13 @@ impl Queues {
         }
     }
 
-    /// The next reply, the end of the wait for notifications, or news about pauses. Cancel-safe. Never resolves if none of
+    /// The next reply, the end of a wait for notifications, or news about pauses. Cancel-safe. Never resolves if none of
     /// these can come.
     pub(super) async fn next(&mut self) -> QueueInput {
         tokio::select! {
             Some(reply) = self.in_flight.next(), if !self.in_flight.is_empty() => QueueInput::Reply(reply),
             Some(news) = self.pauses.recv() => QueueInput::Pause(news),
-            woken = self.wait.ended() => QueueInput::Woken(woken),
+            woken = wait::ended(&mut self.waits) => QueueInput::Woken(woken),
         }
     }
 
@@ -409,14 +407,16 @@ impl Queues {
 
     /// When [`Self::on_timer`] is due.
     pub(super) fn next_timer(&self) -> Option<Instant> {
-        self.clients.iter().flat_map(QueueClient::pauses).chain(self.end_wait_at).min()
+        self.clients
+            .iter()
+            .flat_map(QueueClient::pauses)
+            .chain(self.waits.iter().filter_map(NotificationWait::end_at))
+            .min()
     }
 
     pub(super) fn on_timer(&mut self, now: Instant) {
         self.clients.iter_mut().for_each(|client| client.expire(now));
-        if self.end_wait_at.is_some_and(|at| at <= now) {
-            self.end_wait_at = None;
-        }
+        self.waits.iter_mut().for_each(|wait| wait.expire(now));
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! A worker of one queue waits in `BLMOVE`. While it is idle, it sends a pick-up behind the wait on the same connection:
 //! Redis runs it right after the token arrives, which saves a round trip. A worker of several queues waits in `BLPOP`, and
-//! claims once it has the token.
+//! claims once it has the token. In a Cluster, a worker waits once for each hash slot of its queues.
 
-use std::future::Future;
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
@@ -54,7 +56,7 @@ pub(in crate::worker) enum Woken {
 /// How a wait ended on the connection.
 enum End {
     /// There is now a connection on which to wait.
-    Connected(Waiter),
+    Connected(Box<Waiter>),
     /// One of the queues has a token; `None` if the wait timed out.
     Woken(Option<usize>),
     /// The server does not move tokens now: it is full, or the user lacks the permission.
@@ -78,10 +80,16 @@ struct Wait {
     end: Pin<Box<dyn Future<Output = End> + Send>>,
 }
 
-/// Starts waits, one at a time. The event loop polls it directly, so that a token takes no detour.
+/// Starts waits for some queues of a worker, one at a time. The event loop polls it directly, so that a token takes no
+/// detour.
 pub(super) struct NotificationWait {
     broker: Broker,
+    /// All queues of the worker.
     queues: Vec<Arc<ServedQueue>>,
+    /// Those that it waits for, sorted.
+    members: Vec<usize>,
+    /// When the current wait is asked to end.
+    end_at: Option<Instant>,
     connection: Option<Waiter>,
     wait: Option<Wait>,
     pause: Duration,
@@ -91,16 +99,34 @@ pub(super) struct NotificationWait {
 }
 
 impl NotificationWait {
-    pub(super) fn new(broker: &Broker, lease: Duration, queues: Vec<Arc<ServedQueue>>) -> Self {
-        Self {
+    /// One for each group of queues that can be waited for together.
+    pub(super) fn all(broker: &Broker, lease: Duration, queues: &[Arc<ServedQueue>]) -> Vec<Self> {
+        let mut groups = BTreeMap::<_, Vec<usize>>::new();
+        for (index, queue) in queues.iter().enumerate() {
+            groups.entry(broker.wait_group(&queue.keys)).or_default().push(index);
+        }
+        let one = |members| Self {
             broker: broker.clone(),
-            queues,
+            queues: queues.to_vec(),
+            members,
+            end_at: None,
             connection: None,
             wait: None,
             pause: PAUSE.0,
             lease,
             pops: false,
-        }
+        };
+        groups.into_values().map(one).collect()
+    }
+
+    /// When the current wait is asked to end.
+    pub(super) fn end_at(&self) -> Option<Instant> {
+        self.end_at
+    }
+
+    /// Forgets a time that is over.
+    pub(super) fn expire(&mut self, now: Instant) {
+        self.end_at = self.end_at.filter(|at| *at > now);
     }
 
     /// Where the next wait leaves its token. Moving a token requires a wait for a single list, and no list of another
@@ -141,28 +167,32 @@ impl NotificationWait {
 
     /// Makes the current wait end soon. A request that arrives before the wait has begun has no effect, so the caller
     /// repeats it until the wait has ended.
-    pub(super) fn end_wait(&self) {
-        if let Some(client_id) = self.connection.as_ref().map(Waiter::client_id) {
-            let broker = self.broker.clone();
+    fn end_wait(&self) {
+        if let Some(waiter) = self.connection.clone() {
             tokio::spawn(async move {
-                if let Err(error) = broker.unblock(client_id).await {
+                if let Err(error) = waiter.unblock().await {
                     tracing::debug!(%error, "wait for notifications not ended");
                 }
             });
         }
     }
 
-    /// The result of the wait. Cancel-safe: the wait continues. Never resolves if no wait is in progress.
-    pub(super) async fn ended(&mut self) -> Woken {
-        let Some(wait) = &mut self.wait else { return std::future::pending().await };
-        let end = (&mut wait.end).await;
+    /// The result of the wait, if it has ended. Pending if no wait is in progress.
+    fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<Woken> {
+        let Some(wait) = &mut self.wait else { return Poll::Pending };
+        let end = ready!(wait.end.as_mut().poll(cx));
+        self.end_at = None;
         let Some(Wait { queues, token, may_be_followed, .. }) = self.wait.take() else {
-            return Woken::Nothing;
+            return Poll::Ready(Woken::Nothing);
         };
+        Poll::Ready(self.woken_by(end, queues, token, may_be_followed))
+    }
+
+    fn woken_by(&mut self, end: End, queues: Vec<usize>, token: Token, may_be_followed: bool) -> Woken {
         match end {
             End::Connected(waiter) => {
                 self.broker.outage().succeeded(WAIT, "");
-                self.connection = Some(waiter);
+                self.connection = Some(*waiter);
                 Woken::Nothing
             }
             End::Woken(place) => {
@@ -191,6 +221,15 @@ impl NotificationWait {
     }
 }
 
+/// The result of the first wait that has ended. Cancel-safe: the waits continue. Never resolves if none is in progress.
+pub(super) async fn ended(waits: &mut [NotificationWait]) -> Woken {
+    poll_fn(|cx| {
+        let ended = waits.iter_mut().map(|wait| wait.poll_ended(cx)).find(Poll::is_ready);
+        ended.unwrap_or(Poll::Pending)
+    })
+    .await
+}
+
 /// Runs one wait. With a pick-up behind it, it lasts at most `lasts`. Without a connection, it connects instead. After an
 /// error it pauses for `pause` before it ends.
 async fn wait(
@@ -203,7 +242,7 @@ async fn wait(
 ) -> End {
     let foreign = order.iter().find(|queue| queue.foreign().notifications);
     let result = match (connection, token, foreign) {
-        (None, ..) => broker.waiter().await.map(End::Connected),
+        (None, ..) => broker.waiter(&order[0].keys).await.map(Box::new).map(End::Connected),
         (Some(_), _, Some(queue)) => Err(BrokerError::foreign("wait", &queue.keys.notifications)),
         (Some(mut waiter), Token::Moved, None) => {
             waiter.wait(&order[0].keys, lasts).await.map(|woken| End::Woken(woken.then_some(0)))
@@ -235,7 +274,6 @@ fn is_refusal(error: &BrokerError) -> bool {
 impl Queues {
     /// Handles a token: this worker uses it if it has a free slot, else another worker gets it.
     pub(in crate::worker) fn woken(&mut self, woken: Woken, demand: Demand<'_>) {
-        self.end_wait_at = None;
         let (index, token) = match woken {
             Woken::Token(index, token) => (index, token),
             Woken::Nothing => return,
@@ -292,30 +330,37 @@ impl Queues {
                 self.give_back_kept_token(index);
             }
         }
-        match &self.wait.wait {
-            None => {
-                let queues: Vec<usize> = if accepts { self.wanted().collect() } else { Vec::new() };
-                if !queues.is_empty() {
-                    self.wait.wait(queues);
-                    self.follow_wait();
-                }
+        for place in 0..self.waits.len() {
+            self.wait_for_tokens_of(place, accepts);
+        }
+    }
+
+    fn wait_for_tokens_of(&mut self, place: usize, accepts: bool) {
+        let NotificationWait { members, wait, end_at, .. } = &self.waits[place];
+        let is_member = |queue: &usize| members.binary_search(queue).is_ok();
+        let Some(wait) = wait else {
+            let queues: Vec<usize> =
+                if accepts { self.wanted().filter(is_member).collect() } else { Vec::new() };
+            if !queues.is_empty() {
+                self.waits[place].wait(queues);
+                self.follow_wait();
             }
-            Some(wait) => {
-                let missing =
-                    accepts && self.wanted().any(|queue| wait.queues.binary_search(&queue).is_err());
-                let is_of_paused = wait.queues.iter().any(|queue| self.is_paused(*queue));
-                if (missing || is_of_paused || !accepts) && self.end_wait_at.is_none() {
-                    let now = Instant::now();
-                    if accepts && now < wait.lasts_until {
-                        self.end_wait_at = Some(wait.lasts_until);
-                    } else {
-                        self.wait.end_wait();
-                        self.end_wait_at = Some(now + END_WAIT_EVERY);
-                    }
-                } else if accepts {
-                    self.follow_wait();
-                }
+            return;
+        };
+        let is_missing = |queue: usize| wait.queues.binary_search(&queue).is_err();
+        let missing = accepts && self.wanted().filter(is_member).any(is_missing);
+        let is_of_paused = wait.queues.iter().any(|queue| self.is_paused(*queue));
+        if (missing || is_of_paused || !accepts) && end_at.is_none() {
+            let (now, lasts_until) = (Instant::now(), wait.lasts_until);
+            let wait = &mut self.waits[place];
+            if accepts && now < lasts_until {
+                wait.end_at = Some(lasts_until);
+            } else {
+                wait.end_wait();
+                wait.end_at = Some(now + END_WAIT_EVERY);
             }
+        } else if accepts {
+            self.follow_wait();
         }
     }
 
@@ -328,7 +373,7 @@ impl Queues {
         if !(has_nothing_to_do && may_ask && self.slots.are_all_free()) {
             return;
         }
-        if let Some(waiter) = self.wait.follow() {
+        if let Some(waiter) = self.waits[0].follow() {
             // Picks up one message: a token stands for one message, and Redis moves one with fewer commands than many. If
             // more have come, the next claim covers all slots.
             let slot = self.slots.take(1).pop().expect("all slots are free");
@@ -342,11 +387,11 @@ impl Queues {
         request.is_pick_up() && request.made.elapsed() > self.sender.lease.mul_f64(IN_TIME)
     }
 
-    /// Ends the wait and returns the tokens that the worker holds, before the loop ends.
+    /// Ends the waits and returns the tokens that the worker holds, before the loop ends.
     pub(in crate::worker) async fn hang_up(&mut self, until: Instant, demand: Demand<'_>) {
-        while self.wait.wait.is_some() && Instant::now() < until {
-            self.wait.end_wait();
-            if let Ok(woken) = tokio::time::timeout(END_WAIT_EVERY, self.wait.ended()).await {
+        while self.waits.iter().any(|wait| wait.wait.is_some()) && Instant::now() < until {
+            self.waits.iter().filter(|wait| wait.wait.is_some()).for_each(NotificationWait::end_wait);
+            if let Ok(woken) = tokio::time::timeout(END_WAIT_EVERY, ended(&mut self.waits)).await {
                 self.woken(woken, demand);
             }
         }

@@ -1,33 +1,28 @@
-//! A Redis Cluster: one of a single shard serves, with a hash tag in the names; all else is refused before a call is written.
+//! A Cluster of a single shard, reached by the address of its only node.
 
 use std::ops::Range;
 use std::time::Duration;
 
-use delayed::{BrokerErrorKind, Client, GoTask, Inspector, Limit, Periodic, group};
+use delayed::{Client, GoTask, Inspector, Limit, Periodic, group};
 use redis::{Commands, Connection};
 use tokio::runtime::Runtime;
 
 use crate::flows::tasks as flows;
 use crate::limited::tasks as limited;
-use crate::support::process::{DELAYED, Program};
-use crate::support::redis::{Options, TestRedis, read, snapshot};
+use crate::support::redis::{Options, read, snapshot};
 use crate::support::trial::{PATIENCE, Trial, count, gated, mark, open, ready};
 use crate::support::wait;
 
+/// All hash slots.
 const ALL: Range<u16> = 0..16_384;
 
 fn node() -> Options {
     Options { tcp: true, extra: ["--cluster-enabled", "yes"].map(Into::into).into(), ..Options::default() }
 }
 
-/// Gives a node slots, and lets it know of another.
-fn give(redis: &mut Connection, slots: Range<u16>, other: Option<&TestRedis>) {
+/// Gives a node slots.
+fn give(redis: &mut Connection, slots: Range<u16>) {
     let () = read(redis, redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots.collect::<Vec<_>>()));
-    if let Some(other) = other {
-        let url = other.tcp_url();
-        let (_, port) = url.rsplit_once(':').unwrap();
-        let () = read(redis, redis::cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(port));
-    }
 }
 
 fn wait_complete(redis: &mut Connection) {
@@ -38,18 +33,9 @@ fn wait_complete(redis: &mut Connection) {
 
 fn one_shard() -> Trial {
     let mut trial = Trial::with(node());
-    give(&mut trial.redis, ALL, None);
+    give(&mut trial.redis, ALL);
     wait_complete(&mut trial.redis);
     trial
-}
-
-/// A worker that is refused, and why.
-fn refused(trial: &Trial, url: &str, queues: &[&str]) -> String {
-    let words: Vec<&str> = queues.iter().flat_map(|queue| ["--queue", queue]).collect();
-    let mut worker = trial.start_at(url, &words);
-    assert_eq!(worker.wait_exit(PATIENCE).code(), Some(4), "{}", worker.printed());
-    assert!(!worker.printed().contains("resign"), "expected one error: {}", worker.printed());
-    worker.wait_for_line("error: ")
 }
 
 #[test]
@@ -138,50 +124,4 @@ fn one_shard_serves_limits_schedules_records_and_flows() {
     trial.wait_runs(2 + 2 * 4 + 1);
     let stopped = trial.stop(&mut worker);
     assert_eq!((count(&stopped, "failed"), count(&stopped, "lost")), (0, 0), "{stopped}");
-}
-
-#[test]
-fn queues_without_a_common_hash_tag_are_refused_cleanly() {
-    let mut trial = one_shard();
-    let url = trial.server.url();
-    for queues in [&["mail"][..], &["{mail}", "{reports}"]] {
-        let error = refused(&trial, &url, queues);
-        assert!(error.contains("hash tag"), "expected advice: {error}");
-    }
-    let client = Client::connect_blocking(&url).unwrap();
-    let error = client.enqueue_blocking(GoTask::new("a").queue("mail")).unwrap_err();
-    assert_eq!(error.broker_kind(), Some(BrokerErrorKind::Unsupported), "{error}");
-    assert!(error.to_string().contains("hash tag"), "expected advice: {error}");
-    assert!(!error.may_have_been_applied() && !error.is_retryable(), "{error}");
-    let keys: Vec<String> = trial.redis.keys("*").unwrap();
-    assert!(keys.is_empty(), "expected nothing to be written: {keys:?}");
-}
-
-#[test]
-fn several_shards_are_refused() {
-    let (mut trial, other) = (Trial::with(node()), TestRedis::with(node()));
-    let mut redis = other.connection();
-    give(&mut redis, 8192..16_384, None);
-    give(&mut trial.redis, 0..8192, Some(&other));
-    wait_complete(&mut trial.redis);
-    wait_complete(&mut redis);
-    // The one has the keys of the queue, the other the names of all queues.
-    for url in [trial.server.url(), other.url()] {
-        let error = refused(&trial, &url, &["{mail}"]);
-        assert!(error.contains("several shards"), "expected advice: {error}");
-        let client = Client::connect_blocking(&url).unwrap();
-        let error = client.enqueue_blocking(GoTask::new("a").queue("{mail}")).unwrap_err();
-        assert_eq!(error.broker_kind(), Some(BrokerErrorKind::Unsupported), "{error}");
-        assert!(!error.may_have_been_applied(), "{error}");
-    }
-    let mut command = trial.command(DELAYED);
-    let mut doctor = Program::spawn(command.args(["doctor", "--redis", &trial.server.url()]));
-    assert_eq!(doctor.wait_exit(PATIENCE).code(), Some(1), "{}", doctor.printed());
-    doctor.wait_for_line("several shards");
-    for redis in [&mut trial.redis, &mut redis] {
-        let mut keys: Vec<String> = redis.keys("*").unwrap();
-        // What the worker that was refused said of itself.
-        keys.retain(|key| redis.pttl::<_, i64>(key).unwrap() == -1);
-        assert!(keys.is_empty(), "expected nothing to be left: {keys:?}");
-    }
 }

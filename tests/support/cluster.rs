@@ -1,0 +1,227 @@
+//! A Redis Cluster of one test's own: real servers on loopback ports, whose masters can be killed and whose slots can be
+//! moved.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use redis::{Commands, Connection, FromRedisValue, Value};
+
+use super::redis::{Options, TestRedis, read};
+use super::wait;
+
+/// How long the nodes may take to agree, on a machine that is busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a node may be silent before the others elect a replica of it, in milliseconds.
+const NODE_TIMEOUT: &str = "1500";
+
+/// How many hash slots there are.
+const SLOTS: u16 = 16_384;
+
+/// A running Cluster.
+pub(crate) struct TestCluster {
+    /// The first masters, then their replicas in the same order.
+    nodes: Vec<TestRedis>,
+    masters: usize,
+}
+
+impl TestCluster {
+    /// So many masters, each with so many replicas. Every slot is served when this returns.
+    pub(crate) fn start(masters: usize, replicas: usize) -> Self {
+        Self::with(masters, replicas, None)
+    }
+
+    /// The same with another server than `redis-server`.
+    pub(crate) fn with(masters: usize, replicas: usize, program: Option<PathBuf>) -> Self {
+        let options = || Options {
+            tcp: true,
+            program: program.clone(),
+            extra: [
+                ["--cluster-enabled", "yes"],
+                ["--cluster-node-timeout", NODE_TIMEOUT],
+                ["--cluster-require-full-coverage", "no"],
+                ["--cluster-allow-replica-migration", "no"],
+                ["--repl-diskless-sync-delay", "0"],
+            ]
+            .concat()
+            .into_iter()
+            .map(Into::into)
+            .collect(),
+            ..Options::default()
+        };
+        let nodes: Vec<TestRedis> =
+            (0..masters * (1 + replicas)).map(|_| TestRedis::with(options())).collect();
+        let cluster = Self { nodes, masters };
+        cluster.join();
+        cluster
+    }
+
+    fn join(&self) {
+        let count = self.nodes.len();
+        for (index, node) in self.nodes.iter().enumerate() {
+            let mut node = node.connection();
+            let () = read(&mut node, redis::cmd("CLUSTER").arg("SET-CONFIG-EPOCH").arg(index + 1));
+            let () = read(&mut node, redis::cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(self.port(0)));
+            if index < self.masters {
+                let slots: Vec<u16> = (0..SLOTS)
+                    .filter(|slot| usize::from(*slot) * self.masters / usize::from(SLOTS) == index)
+                    .collect();
+                let () = read(&mut node, redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots));
+            }
+        }
+        let knows_all = |node: &TestRedis| {
+            let told: String = read(&mut node.connection(), redis::cmd("CLUSTER").arg("NODES"));
+            let joined = told.lines().filter(|line| !line.contains("handshake") && !line.contains("fail"));
+            joined.count() == count
+        };
+        wait::until("all nodes to know all", PATIENCE, || self.nodes.iter().all(knows_all));
+        for (index, node) in self.nodes.iter().enumerate().skip(self.masters) {
+            let id = self.id(index % self.masters);
+            let mut node = node.connection();
+            let () = read(&mut node, redis::cmd("CLUSTER").arg("REPLICATE").arg(id));
+        }
+        wait::until("the replicas to follow", PATIENCE, || {
+            self.nodes.iter().skip(self.masters).all(|node| {
+                let told: String = read(&mut node.connection(), redis::cmd("INFO").arg("replication"));
+                told.contains("master_link_status:up")
+            })
+        });
+        self.wait_complete();
+    }
+
+    /// Waits until each node that runs serves, and agrees with the others about the masters.
+    pub(crate) fn wait_complete(&self) {
+        wait::until("the Cluster to be complete", PATIENCE, || {
+            let running = self.nodes.iter().filter(|node| node.is_running());
+            let mut masters: Vec<Vec<(u16, u16, u16)>> = Vec::new();
+            for node in running {
+                let mut node = node.connection();
+                let info: String = read(&mut node, redis::cmd("CLUSTER").arg("INFO"));
+                if !info.contains("cluster_state:ok") {
+                    return false;
+                }
+                masters.push(ranges(&mut node));
+            }
+            masters.windows(2).all(|pair| pair[0] == pair[1])
+        });
+    }
+
+    /// The address with all nodes.
+    pub(crate) fn url(&self) -> String {
+        let hosts: Vec<String> =
+            (0..self.nodes.len()).map(|index| format!("127.0.0.1:{}", self.port(index))).collect();
+        format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// A node: first the masters, as they were at the start.
+    pub(crate) fn node(&self, index: usize) -> &TestRedis {
+        &self.nodes[index]
+    }
+
+    pub(crate) fn node_mut(&mut self, index: usize) -> &mut TestRedis {
+        &mut self.nodes[index]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn port(&self, index: usize) -> u16 {
+        self.nodes[index].port()
+    }
+
+    /// The id of a node.
+    pub(crate) fn id(&self, index: usize) -> String {
+        read(&mut self.nodes[index].connection(), redis::cmd("CLUSTER").arg("MYID"))
+    }
+
+    /// Which node serves the slot of a key now, as one that runs says. `None` if that one does not run.
+    pub(crate) fn owner(&self, key: &str) -> Option<usize> {
+        let any = self.nodes.iter().find(|node| node.is_running()).expect("a node that runs");
+        let mut any = any.connection();
+        let slot: u16 = read(&mut any, redis::cmd("CLUSTER").arg("KEYSLOT").arg(key));
+        let (.., port) =
+            *ranges(&mut any).iter().find(|(first, last, _)| (*first..=*last).contains(&slot))?;
+        self.nodes.iter().position(|node| node.port() == port && node.is_running())
+    }
+
+    /// A connection to the node that serves a key.
+    pub(crate) fn connection(&self, key: &str) -> Connection {
+        let mut owner = None;
+        wait::until("a node that serves the key", PATIENCE, || {
+            owner = self.owner(key);
+            owner.is_some()
+        });
+        self.nodes[owner.unwrap()].connection()
+    }
+
+    /// Runs a command where its key is.
+    pub(crate) fn read<T: FromRedisValue>(&self, key: &str, command: &redis::Cmd) -> T {
+        read(&mut self.connection(key), command)
+    }
+
+    /// The name of a queue whose keys are on this node now.
+    pub(crate) fn queue_on(&self, index: usize, name: &str) -> String {
+        let mut names = (0..).map(|number| format!("{{{name}{number}}}"));
+        names.find(|name| self.owner(name) == Some(index)).unwrap()
+    }
+
+    /// Appends messages with their tokens, as the ancestors do.
+    pub(crate) fn push<M: AsRef<[u8]>>(&self, queue: &str, messages: &[M]) {
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        for message in messages {
+            pipe.rpush(queue, message.as_ref()).ignore();
+            pipe.rpush(format!("{queue}_noti"), "1").ignore();
+        }
+        let () = pipe.query(&mut self.connection(queue)).unwrap();
+    }
+
+    /// How many messages of a queue wait and are owned.
+    pub(crate) fn left(&self, queue: &str) -> (u64, u64) {
+        let mut node = self.connection(queue);
+        (node.llen(queue).unwrap(), node.hlen(format!("{queue}_processing")).unwrap())
+    }
+
+    /// Moves the slot of a key to another master, as `redis-cli --cluster reshard` does.
+    pub(crate) fn move_slot(&self, key: &str, to: usize) {
+        let from = self.owner(key).expect("a master has the key");
+        if from == to {
+            return;
+        }
+        let (mut source, mut target) = (self.nodes[from].connection(), self.nodes[to].connection());
+        let slot: u16 = read(&mut source, redis::cmd("CLUSTER").arg("KEYSLOT").arg(key));
+        let set = |node: &mut Connection, words: &[&str]| {
+            let () = read(node, redis::cmd("CLUSTER").arg("SETSLOT").arg(slot).arg(words));
+        };
+        set(&mut target, &["IMPORTING", &self.id(from)]);
+        set(&mut source, &["MIGRATING", &self.id(to)]);
+        loop {
+            let keys: Vec<Vec<u8>> =
+                read(&mut source, redis::cmd("CLUSTER").arg("GETKEYSINSLOT").arg(slot).arg(10));
+            if keys.is_empty() {
+                break;
+            }
+            let mut migrate = redis::cmd("MIGRATE");
+            migrate.arg("127.0.0.1").arg(self.port(to)).arg("").arg(0).arg(5000).arg("KEYS").arg(keys);
+            let _: Value = read(&mut source, &migrate);
+        }
+        set(&mut target, &["NODE", &self.id(to)]);
+        set(&mut source, &["NODE", &self.id(to)]);
+    }
+}
+
+/// The ranges of slots, each with the port of its master, in order.
+fn ranges(node: &mut Connection) -> Vec<(u16, u16, u16)> {
+    let told: Vec<Vec<Value>> = read(node, redis::cmd("CLUSTER").arg("SLOTS"));
+    let number = |value: &Value| u16::from_redis_value_ref(value).unwrap();
+    let mut ranges: Vec<(u16, u16, u16)> = told
+        .iter()
+        .map(|range| {
+            let Value::Array(master) = &range[2] else { panic!("{range:?}") };
+            (number(&range[0]), number(&range[1]), number(&master[1]))
+        })
+        .collect();
+    ranges.sort_unstable();
+    ranges
+}
