@@ -31,6 +31,7 @@ mod otel;
 mod proxy;
 mod readme;
 mod recipes;
+mod sentinel;
 mod support;
 mod telemetry;
 mod tls;

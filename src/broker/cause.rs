@@ -32,6 +32,28 @@ impl fmt::Display for NotSent {
 
 impl Error for NotSent {}
 
+/// Marks the error that a call is on its server, but too few replicas have confirmed it.
+#[derive(Debug)]
+pub(super) struct Unconfirmed {
+    pub(super) confirmed: u32,
+    pub(super) needed: u32,
+}
+
+impl Unconfirmed {
+    /// Wraps it in an error of the library, because it passes through the library.
+    pub(super) fn wrap(self) -> RedisError {
+        io::Error::other(self).into()
+    }
+}
+
+impl fmt::Display for Unconfirmed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} replicas have confirmed it in time", self.confirmed, self.needed)
+    }
+}
+
+impl Error for Unconfirmed {}
+
 /// The source of an error: the error of the connection if there is one, else the library's own.
 pub(super) fn of(error: &RedisError) -> Shared {
     inside(error).map_or_else(|| Arc::new(error.clone()) as Shared, Arc::clone)

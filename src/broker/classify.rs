@@ -4,7 +4,7 @@
 
 use redis::{ErrorKind, RedisError, ServerError, ServerErrorKind};
 
-use crate::broker::cause::{self, NotSent};
+use crate::broker::cause::{self, NotSent, Unconfirmed};
 use crate::broker::error::{BrokerError, BrokerErrorKind as Kind, RIGHTS};
 use crate::broker::tls;
 
@@ -86,6 +86,10 @@ const WRONGPASS: &str = "WRONGPASS";
 const LOGIN: &str = "Redis rejected the user or the password: check both in `redis.url`, where characters such as # / \
     ? @ % must be percent-encoded";
 
+/// The advice for a call that too few replicas have.
+const UNCONFIRMED: &str = "the call is on the master, and would be lost if that failed now: check that its replicas are \
+    connected (`redis-cli INFO replication`)";
+
 /// The reply of a replica to a write.
 const READONLY: &str = "READONLY";
 
@@ -162,6 +166,9 @@ impl BrokerError {
             return Self::connecting(op, error);
         }
         let text = error.to_string();
+        if cause::of_connection::<Unconfirmed>(error).is_some() {
+            return Self::new(op, Kind::Uncertain, text).because_of(cause::of(error)).advised(UNCONFIRMED);
+        }
         let of_kind = |kind| Self::new(op, kind, text.as_str()).because_of(cause::of(error));
         // While reconnecting.
         if let Some(advice) = tls::refused_by_us(error) {

@@ -41,6 +41,8 @@ pub(super) struct Commands {
     is_fixed: bool,
     /// The deadline of all requests; `None` if each has the timeout of the target.
     deadline: Option<Instant>,
+    /// How many replicas have to confirm a call or a transaction.
+    replicas: u32,
 }
 
 /// What to do about a request that a node of a Cluster has not executed.
@@ -57,12 +59,22 @@ impl Commands {
     /// Creates the connections to a target without connecting.
     pub(super) fn new(target: Arc<Target>) -> Self {
         let one = Link::new(Arc::clone(&target), None);
-        Self { target, one, each: Arc::default(), is_fixed: false, deadline: None }
+        Self { target, one, each: Arc::default(), is_fixed: false, deadline: None, replicas: 0 }
     }
 
     /// The same connections for requests with this deadline; with `None`, each has the timeout of the target.
     pub(super) fn by(&self, deadline: Option<Instant>) -> Self {
         Self { deadline, one: self.one.by(deadline), ..self.clone() }
+    }
+
+    /// The same connections, for calls and transactions that so many replicas have to confirm.
+    pub(super) fn confirmed(self, replicas: u32) -> Self {
+        Self { replicas, one: self.one.confirmed(replicas), ..self }
+    }
+
+    /// Separate connections for the same requests, which are made when they are needed.
+    pub(super) fn apart(&self) -> Self {
+        Self::new(Arc::clone(&self.target)).confirmed(self.replicas)
     }
 
     /// The same for requests that all go to one server.
@@ -205,7 +217,9 @@ impl Commands {
         }
         let mut replies = vec![Value::Nil; nodes.len()];
         if is_one {
-            replies = self.link(first).many(pipeline, offset, count).await?;
+            let key = pipeline.cmd_iter().find_map(key_of).unwrap_or_default();
+            let send = |link: Link, _| async move { link.many(pipeline, offset, count).await };
+            replies = self.routed(cluster, key, send).await?;
         } else {
             let mut parts = HashMap::<&str, (Link, Vec<usize>, Pipeline)>::new();
             for ((place, command), node) in pipeline.cmd_iter().enumerate().zip(&nodes) {
@@ -226,8 +240,15 @@ impl Commands {
                 places.into_iter().zip(part).for_each(|(place, reply)| replies[place] = reply);
             }
         }
-        for (command, reply) in pipeline.cmd_iter().zip(&mut replies) {
-            if Detour::is_told(reply) {
+        if replies.iter().any(is_unreachable) {
+            // Another may have taken the place of the node. If that is not known, the replies say why.
+            let _ = cluster.refresh().await;
+        }
+        for ((command, reply), node) in pipeline.cmd_iter().zip(&mut replies).zip(&nodes) {
+            let owner = key_of(command).and_then(|key| cluster.known(key));
+            let is_elsewhere =
+                owner.zip(node.as_ref()).is_some_and(|(owner, node)| owner.address() != node.address());
+            if Detour::is_told(reply) || (is_unreachable(reply) && is_elsewhere) {
                 *reply = self.single(command).await?;
             }
         }
@@ -272,7 +293,7 @@ impl Commands {
                 .entry(node.address().to_owned())
                 .or_insert_with(|| Link::new(Arc::clone(&self.target), Some(Arc::clone(node)))),
         };
-        link.by(self.deadline)
+        link.by(self.deadline).confirmed(self.replicas)
     }
 
     /// The Cluster in which requests are to find their way.
@@ -292,6 +313,11 @@ fn silent(error: &RedisError) -> Value {
     let text = error.to_string().replace(['\r', '\n'], " ");
     let reply = redis::parse_redis_value(format!("-{code} {text}\r\n").as_bytes());
     reply.unwrap_or(Value::Nil)
+}
+
+/// Whether a reply stands for one of a node that cannot be reached.
+fn is_unreachable(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.code() == UNREACHABLE)
 }
 
 /// As Redis replies to a request with keys of several slots.

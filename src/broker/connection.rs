@@ -13,7 +13,7 @@ use crate::broker::outage::Outage;
 use crate::broker::script;
 use crate::broker::server::ServerFacts;
 use crate::broker::target::Target;
-use crate::config::RedisConfig;
+use crate::config::{Durability, RedisConfig};
 
 /// A handle to Redis. Cheap to clone; all clones share their connections.
 #[derive(Clone)]
@@ -64,10 +64,19 @@ impl Broker {
         Self { commands: self.commands.by(Some(deadline)), target: Arc::clone(&self.target) }
     }
 
+    /// The same handle, for calls that are certain only when their durability is.
+    pub(crate) fn durable(self, durability: Durability) -> Self {
+        let replicas = match durability {
+            Durability::Master => 0,
+            Durability::Replicas(replicas) => replicas.get(),
+        };
+        Self { commands: self.commands.confirmed(replicas), ..self }
+    }
+
     /// The same handle with separate connections, which are made at their first requests.
     #[cfg(feature = "client")]
     pub(crate) fn apart(&self) -> Self {
-        Self { commands: Commands::new(Arc::clone(&self.target)), target: Arc::clone(&self.target) }
+        Self { commands: self.commands.apart(), target: Arc::clone(&self.target) }
     }
 
     /// The address of the server, if this handle is of one of several.
@@ -121,6 +130,7 @@ impl Broker {
         let told: String =
             told.and_then(|told| Ok(redis::from_redis_value(told)?)).map_err(failed("info"))?;
         let facts = ServerFacts::parse(&told);
+        facts.check_mode()?;
         facts.check_version()?;
         replies.try_for_each(|reply| reply.map(drop)).map_err(failed("connect"))?;
         Ok(facts)

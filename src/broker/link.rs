@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, Value};
+use redis::{Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, Value};
 use tokio::time::timeout_at;
 
-use crate::broker::cause::NotSent;
+use crate::broker::cause::{NotSent, Unconfirmed};
 use crate::broker::classify;
 use crate::broker::node::Node;
+use crate::broker::script::milliseconds;
 use crate::broker::sentinel;
 use crate::broker::socket::{self, SharedConnection};
 use crate::broker::target::Target;
@@ -22,6 +23,10 @@ const LOOK_FOR_MASTER: Duration = Duration::from_secs(1);
 
 /// How often a request is resent because the connection was closed before anything was written.
 const ATTEMPTS: u32 = 3;
+
+/// How much earlier than a request the wait for replicas ends, so that the server can tell how many have confirmed.
+/// Redis looks for waits that are over ten times a second.
+const LATE: Duration = Duration::from_millis(250);
 
 /// How long a server may be silent before it is asked elsewhere whether another has taken its place.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -39,6 +44,8 @@ pub(super) struct Link {
     current: Arc<Mutex<Current>>,
     /// The deadline of all requests; `None` if each has the timeout of the target.
     deadline: Option<Instant>,
+    /// How many replicas have to confirm a call or a transaction.
+    replicas: u32,
 }
 
 struct Current {
@@ -80,12 +87,17 @@ impl Link {
     /// Creates the connection to the master of a target, or to one server of it, without connecting.
     pub(super) fn new(target: Arc<Target>, node: Option<Arc<Node>>) -> Self {
         let current = Current { state: State::Absent, generation: 0, made: Instant::now() };
-        Self { target, node, current: Arc::new(Mutex::new(current)), deadline: None }
+        Self { target, node, current: Arc::new(Mutex::new(current)), deadline: None, replicas: 0 }
     }
 
     /// The same connection for requests with this deadline; with `None`, each has the timeout of the target.
     pub(super) fn by(&self, deadline: Option<Instant>) -> Self {
         Self { deadline, ..self.clone() }
+    }
+
+    /// The same connection for calls and transactions that so many replicas have to confirm.
+    pub(super) fn confirmed(self, replicas: u32) -> Self {
+        Self { replicas, ..self }
     }
 
     /// The server; `None` if it is the master, whichever that is.
@@ -105,10 +117,12 @@ impl Link {
         offset: usize,
         count: usize,
     ) -> RedisResult<Vec<Value>> {
-        self.many_checked(requests, offset, count, Ok).await
+        let (replies, generation) = self.exchange(Request::Many(requests, offset, count), false).await;
+        self.mind(generation, &replies);
+        replies
     }
 
-    /// The same for replies that `check` accepts. If it does not, the connection is out of step.
+    /// Sends a call or a transaction, with replies that `check` accepts. If it does not, the connection is out of step.
     pub(super) async fn many_checked<T: Replies>(
         &self,
         requests: &Pipeline,
@@ -116,7 +130,7 @@ impl Link {
         count: usize,
         check: impl FnOnce(Vec<Value>) -> RedisResult<T>,
     ) -> RedisResult<T> {
-        let (replies, generation) = self.exchange(Request::Many(requests, offset, count)).await;
+        let (replies, generation) = self.exchange(Request::Many(requests, offset, count), true).await;
         let result = replies.and_then(check);
         self.mind(generation, &result);
         result
@@ -124,14 +138,14 @@ impl Link {
 
     /// Sends a command.
     pub(super) async fn one(&self, command: &Cmd) -> RedisResult<Value> {
-        let (replies, generation) = self.exchange(Request::One(command)).await;
+        let (replies, generation) = self.exchange(Request::One(command), false).await;
         let result = replies.map(|mut replies| replies.remove(0));
         self.mind(generation, &result);
         result
     }
 
     /// Sends a request. Returns its replies and the number of the connection.
-    async fn exchange(&self, request: Request<'_>) -> (RedisResult<Vec<Value>>, u64) {
+    async fn exchange(&self, request: Request<'_>, may_write: bool) -> (RedisResult<Vec<Value>>, u64) {
         let until = self.until();
         for _ in 0..ATTEMPTS {
             let (mut live, generation) = match self.live(until).await {
@@ -142,6 +156,10 @@ impl Link {
             let under_way = traffic.begin();
             let replies = self.answer(request, &mut live, until).await;
             let has_ended = replies.as_ref().is_err_and(|error| error.is_io_error() && !error.is_timeout());
+            if replies.is_ok() && may_write && self.replicas > 0 {
+                let confirmed = Box::pin(self.confirm(&mut live, until)).await;
+                return (confirmed.and(replies), generation);
+            }
             if !has_ended || !under_way.is_unwritten() {
                 return (replies, generation);
             }
@@ -169,13 +187,28 @@ impl Link {
                 Err(elapsed) if next == until => return Err(io::Error::from(elapsed).into()),
                 Err(_) => {}
             }
+            // Boxed, because this is rare and many requests may wait at the same time.
+            let is_replaced = Box::pin(self.target.is_replaced(&node));
             tokio::select! {
                 replies = &mut answer => return replies,
-                is_replaced = self.target.is_replaced(&node) => if is_replaced {
+                is_replaced = is_replaced => if is_replaced {
                     let replaced = "another server has taken its place";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, replaced).into());
                 }
             }
+        }
+    }
+
+    /// Waits until the replicas have what was written on this connection so far.
+    async fn confirm(&self, live: &mut SharedConnection, until: Instant) -> RedisResult<()> {
+        let rest =
+            until.saturating_duration_since(Instant::now()).saturating_sub(LATE.min(self.target.timeout / 2));
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(self.replicas).arg(milliseconds(rest));
+        let reply = self.answer(Request::One(&wait), live, until).await?.remove(0).extract_error()?;
+        match u32::from_redis_value(reply)? {
+            confirmed if confirmed >= self.replicas => Ok(()),
+            confirmed => Err(Unconfirmed { confirmed, needed: self.replicas }.wrap()),
         }
     }
 

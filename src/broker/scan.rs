@@ -144,7 +144,11 @@ impl Broker {
         let masters = self.masters().await?;
         // There may be fewer than a moment ago.
         let Some(master) = masters.get(cursor.node) else { return Ok((ScanCursor::default(), Vec::new())) };
-        let (at, keys): (u64, _) = master.read("scan_keys", &command).await?;
+        let (at, keys): (u64, _) = match master.read("scan_keys", &command).await {
+            // The others are scanned all the same. Its own queues stop anyway.
+            Err(error) if error.is_silence() && masters.len() > 1 => (0, Vec::new()),
+            scanned => scanned?,
+        };
         let next = match at {
             0 if cursor.node + 1 < masters.len() => ScanCursor { node: cursor.node + 1, at },
             0 => ScanCursor::default(),

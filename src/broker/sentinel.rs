@@ -82,7 +82,9 @@ impl Sentinels {
                 let problem = format!("{address} is no Sentinel: use redis:// for the address of a server");
                 (ErrorKind::InvalidClientConfig, "not a Sentinel", problem).into()
             }
-            Some("NOAUTH" | "WRONGPASS" | "NOPERM") => {
+            code if matches!(code, Some("NOAUTH" | "WRONGPASS" | "NOPERM"))
+                || error.kind() == ErrorKind::AuthenticationFailed =>
+            {
                 let problem = format!(
                     "{address} requires a login of its own: add sentinel_user and sentinel_password to the address \
                     ({error})"

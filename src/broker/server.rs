@@ -33,6 +33,18 @@ impl ServerFacts {
         self.fields.get("redis_mode").is_some_and(|mode| mode == "cluster")
     }
 
+    /// Fails if it is a Sentinel, which has no queues.
+    pub(super) fn check_mode(&self) -> Result<(), BrokerError> {
+        match self.fields.get("redis_mode").map(String::as_str) {
+            Some("sentinel") => Err(BrokerError::new("connect", BrokerErrorKind::Address, "its mode is sentinel")
+                .advised(
+                    "this server is a Sentinel: use redis-sentinel://host:26379/NAME, where NAME is what it calls the \
+                    master",
+                )),
+            _ => Ok(()),
+        }
+    }
+
     /// Fails if the server is too old to have all commands of the scripts.
     pub(super) fn check_version(&self) -> Result<(), BrokerError> {
         let mut numbers = self.redis_version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));

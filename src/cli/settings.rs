@@ -62,7 +62,7 @@ const fn setting(key: &'static str, variable: &'static str, kind: Kind) -> Setti
 }
 
 /// All settings, in the order of the file.
-pub(super) const ALL: [Setting; 42] = [
+pub(super) const ALL: [Setting; 43] = [
     setting("redis.url", "DELAYED_REDIS_URL", Kind::Text),
     setting("redis.timeout", "DELAYED_REDIS_TIMEOUT", Kind::Text),
     setting("redis.tls_ca", "DELAYED_REDIS_TLS_CA", Kind::Text),
@@ -70,6 +70,7 @@ pub(super) const ALL: [Setting; 42] = [
     setting("redis.tls_key", "DELAYED_REDIS_TLS_KEY", Kind::Text),
     setting("client.max_message", "DELAYED_MAX_MESSAGE", Kind::Number),
     setting("client.patience", "DELAYED_PATIENCE", Kind::Text),
+    setting("client.durability", "DELAYED_DURABILITY", Kind::Text),
     setting("worker.queues", "DELAYED_QUEUES", Kind::List),
     setting("worker.queue_limits", "DELAYED_QUEUE_LIMITS", Kind::List),
     setting("worker.concurrency", "DELAYED_CONCURRENCY", Kind::Number),

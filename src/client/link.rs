@@ -87,7 +87,8 @@ impl Link {
 
     /// Connects for async code, in one attempt.
     pub(super) async fn connect_now(&self) -> Result<(), Error> {
-        let session = Session::start(Broker::connect(&self.config.redis).await?);
+        let broker = Broker::connect(&self.config.redis).await?;
+        let session = Session::start(broker.durable(self.config.client.durability));
         *self.shared.lock() = Some(Arc::new(session));
         Ok(())
     }
@@ -95,8 +96,10 @@ impl Link {
     /// The same for a thread without a runtime.
     pub(super) fn connect_now_blocking(&self) -> Result<(), Error> {
         let handle = self.own_runtime().map_err(Error::Io)?;
+        let connect = Broker::connect(&self.config.redis);
+        let durability = self.config.client.durability;
         let session =
-            handle.block_on(async { Broker::connect(&self.config.redis).await.map(Session::start) })?;
+            handle.block_on(async { Ok::<_, Error>(Session::start(connect.await?.durable(durability))) })?;
         *self.own.lock() = Some(Arc::new(session));
         Ok(())
     }
@@ -142,7 +145,7 @@ impl Link {
         }
         let target = Target::new(&self.config.redis)?;
         let broker = until.retry(|end| Broker::connect_by(Arc::clone(&target), end)).await?;
-        let session = Arc::new(Session::start(broker));
+        let session = Arc::new(Session::start(broker.durable(self.config.client.durability)));
         *slot.lock() = Some(Arc::clone(&session));
         Ok(session)
     }

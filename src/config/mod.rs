@@ -1,5 +1,6 @@
 //! All settings and their defaults, in sections: see [`Config`]. The library never reads the environment by itself.
 
+mod durability;
 mod limits;
 mod log;
 mod prefetch;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+pub use self::durability::Durability;
 pub use self::log::{LogConfig, LogFormat};
 pub use self::prefetch::Prefetch;
 pub use self::prefork::PreforkConfig;
@@ -66,11 +68,13 @@ pub struct ClientConfig {
     /// long as [`RedisConfig::timeout`]; that limits the whole operation then.
     #[serde(deserialize_with = "text::some_time")]
     pub patience: Option<Duration>,
+    /// Where a call has to be before it counts as enqueued. Default: `master`.
+    pub durability: Durability,
 }
 
 impl Default for ClientConfig {
     fn default() -> Self {
-        Self { max_message: 16 << 20, patience: None }
+        Self { max_message: 16 << 20, patience: None, durability: Durability::default() }
     }
 }
 

@@ -28,6 +28,8 @@ impl Inspector {
                 findings.extend(wrong_types(&self.broker, &[(QUEUES, "set")]).await?);
                 Vec::new()
             }
+            // One node of a Cluster, which is told of elsewhere.
+            Err(error) if error.is_silence() && self.broker.is_of_cluster() => Vec::new(),
             names => names?,
         };
         let found = self.scan(SCAN).await?;
@@ -36,7 +38,11 @@ impl Inspector {
         let live_keys = self.live_keys().await?;
         for queue in &queues {
             let keys = live_keys.get(queue.as_str()).map_or(&[][..], Vec::as_slice);
-            findings.extend(self.check_queue(queue, keys).await?);
+            let checked = self.or_silent(self.check_queue(queue, keys).await)?;
+            let name = || Some(queue.to_string());
+            findings.extend(
+                checked.into_iter().map(|found| Finding { queue: found.queue.or_else(name), ..found }),
+            );
         }
         findings.extend(found.refused.iter().map(|(name, error)| {
             let text = format!("`{name}` looks like a queue, and {error}");
@@ -58,8 +64,8 @@ impl Inspector {
             let text = "not all keys were checked for unregistered queues: there are too many";
             findings.push(Finding::ok("unfound", text));
         }
-        findings.extend(self.unregistered(&queues).await?);
-        findings.extend(self.locks().await?);
+        findings.extend(self.or_silent(self.unregistered(&queues).await.map_err(Error::from))?);
+        findings.extend(self.or_silent(self.locks().await.map_err(Error::from))?);
         Ok(findings)
     }
 

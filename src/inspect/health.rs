@@ -102,7 +102,7 @@ impl Inspector {
             }
             _ => Err(error),
         })?);
-        findings.extend(self.check_limits().await?);
+        findings.extend(self.or_silent(self.check_limits().await)?);
         Ok(findings)
     }
 

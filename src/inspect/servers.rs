@@ -1,6 +1,7 @@
 //! Looks at the servers: the one of the address, or each master of a Cluster.
 
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, ServerFacts};
+use crate::error::Error;
 use crate::inspect::{Finding, Inspector};
 
 impl Inspector {
@@ -20,6 +21,17 @@ impl Inspector {
             }
         }
         Ok(findings)
+    }
+
+    /// What was found, or that a node of a Cluster does not answer: that is no reason not to look at the others.
+    pub(super) fn or_silent(&self, found: Result<Vec<Finding>, Error>) -> Result<Vec<Finding>, Error> {
+        match found {
+            Err(Error::Broker(error)) if error.is_silence() && self.broker.is_of_cluster() => {
+                let (fix, text) = error.advice_and_detail();
+                Ok(vec![Finding::problem("access", text, fix)])
+            }
+            found => found,
+        }
     }
 
     async fn cluster(&self, masters: usize) -> Result<Finding, BrokerError> {

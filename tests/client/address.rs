@@ -48,7 +48,8 @@ fn unusable_address_is_refused_by_the_tools_with_what_to_do() {
     for (url, advice) in [
         ("redis://u:se/cret@h", "percent-encoded: write / as %2F"),
         ("redis://h?timeout=3&db=1", "the parameter `timeout` is unknown: set `redis.timeout`"),
-        ("redis+sentinel://:cret@h/m", "Sentinel is not supported yet"),
+        ("redis+sentinel://:cret@h", "name the master"),
+        ("redis+cluster://:cret@h/3", "only the database 0"),
     ] {
         let output = Command::new(DELAYED).args(["queues", "--redis", url]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,5 +1,6 @@
 //! Redis Clusters of real servers: of one shard, and of several whose masters are killed and whose slots move.
 
+mod failures;
 mod one_shard;
 mod refused;
 mod shards;

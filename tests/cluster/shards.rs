@@ -105,7 +105,8 @@ fn operators_see_and_act_on_all_shards() {
         let call = flows::number::call(8).queue(*queue).after(PATIENCE).keep(PATIENCE);
         let handle = site.runtime.block_on(site.client.enqueue(call)).unwrap();
         assert_eq!(site.runtime.block_on(handle.state()).unwrap(), Some(CallState::Scheduled));
-        let (code, told) = site.tool(&["calls", "cancel", &handle.id().unwrap().to_string(), "--queue", queue]);
+        let (code, told) =
+            site.tool(&["calls", "cancel", &handle.id().unwrap().to_string(), "--queue", queue]);
         assert_eq!(code, Some(0), "{told}");
     }
     let (code, told) = site.tool(&["queues"]);

@@ -137,12 +137,38 @@ impl TestCluster {
 
     /// Which node serves the slot of a key now, as one that runs says. `None` if that one does not run.
     pub(crate) fn owner(&self, key: &str) -> Option<usize> {
-        let any = self.nodes.iter().find(|node| node.is_running()).expect("a node that runs");
+        self.owner_by(self.nodes.iter().find(|node| node.is_running())?, key)
+    }
+
+    /// The same as another node than this one says, which may not answer.
+    pub(crate) fn owner_but(&self, key: &str, but: usize) -> Option<usize> {
+        let mut others =
+            self.nodes.iter().enumerate().filter(|(index, node)| *index != but && node.is_running());
+        self.owner_by(others.next()?.1, key)
+    }
+
+    fn owner_by(&self, any: &TestRedis, key: &str) -> Option<usize> {
         let mut any = any.connection();
         let slot: u16 = read(&mut any, redis::cmd("CLUSTER").arg("KEYSLOT").arg(key));
         let (.., port) =
             *ranges(&mut any).iter().find(|(first, last, _)| (*first..=*last).contains(&slot))?;
         self.nodes.iter().position(|node| node.port() == port && node.is_running())
+    }
+
+    /// The hash slot of a key.
+    pub(crate) fn slot(&self, key: &str) -> u16 {
+        let any = self.nodes.iter().find(|node| node.is_running()).expect("a node that runs");
+        read(&mut any.connection(), redis::cmd("CLUSTER").arg("KEYSLOT").arg(key))
+    }
+
+    /// Waits until each master has its replicas again.
+    pub(crate) fn wait_replicas(&self) {
+        wait::until("the replicas to follow", PATIENCE, || {
+            self.nodes.iter().filter(|node| node.is_running()).all(|node| {
+                let told: String = read(&mut node.connection(), redis::cmd("INFO").arg("replication"));
+                told.contains("master_link_status:up") || told.contains("connected_slaves:1")
+            })
+        });
     }
 
     /// A connection to the node that serves a key.
@@ -208,6 +234,8 @@ impl TestCluster {
         }
         set(&mut target, &["NODE", &self.id(to)]);
         set(&mut source, &["NODE", &self.id(to)]);
+        // The next move is to begin where this one has ended, also in the eyes of the other nodes.
+        self.wait_complete();
     }
 }
 

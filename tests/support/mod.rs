@@ -11,6 +11,7 @@ pub(crate) mod ledger;
 pub(crate) mod process;
 pub(crate) mod python;
 pub(crate) mod redis;
+pub(crate) mod sentinel;
 pub(crate) mod skew;
 pub(crate) mod tree;
 pub(crate) mod trial;

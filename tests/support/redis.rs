@@ -246,7 +246,7 @@ impl Drop for TestRedis {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("expected a free port");
     listener.local_addr().unwrap().port()
 }

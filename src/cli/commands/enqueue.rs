@@ -109,7 +109,7 @@ async fn connect(program: &Program) -> Result<Broker, Failure> {
         // Who waits at a terminal is told at once.
         None => connect(until.attempt()).await?,
     };
-    Ok(broker.by(until.attempt()))
+    Ok(broker.durable(config.client.durability).by(until.attempt()))
 }
 
 /// The task, when it is compiled in; a program that has tasks wants to be told of one that it has not.

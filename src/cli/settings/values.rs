@@ -20,6 +20,7 @@ pub(in crate::cli) fn value(config: &Config, key: &str) -> Value {
         "redis.tls_cert" => path(config.redis.tls_cert.as_deref()),
         "redis.tls_key" => path(config.redis.tls_key.as_deref()),
         "client.max_message" => config.client.max_message.into(),
+        "client.durability" => config.client.durability.to_string().into(),
         "client.patience" => config.client.patience.map(output::duration).into(),
         "worker.queues" => config.worker.queues.iter().map(queue).collect(),
         "worker.queue_limits" => config.worker.queue_limits.iter().map(ToString::to_string).collect(),

@@ -122,6 +122,12 @@ impl QueueClient {
         self.errors.until().is_some() || self.rests()
     }
 
+    /// Whether less preferred queues come first: this one has nothing, pauses, or its last request failed, as they do while
+    /// its node of a Cluster is away.
+    pub(super) fn gives_way(&self) -> bool {
+        self.supply.is_dry() || self.pauses_now() || self.errors.is_failing()
+    }
+
     /// When requests may be made again after an error.
     pub(super) fn errors_until(&self) -> Option<Instant> {
         self.errors.until()

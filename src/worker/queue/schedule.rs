@@ -70,7 +70,7 @@ impl Queues {
         self.clients.iter().enumerate().filter_map(move |(index, client)| {
             let is_dry = client.supply().is_dry();
             let comes_first = client.supply().has_weight() || all_dry;
-            all_dry &= is_dry || client.pauses_now();
+            all_dry &= client.gives_way();
             let is_free = !client.pending().picks_up() && !client.pauses_now();
             (is_dry && comes_first && is_free).then_some(index)
         })
@@ -79,7 +79,6 @@ impl Queues {
     /// Whether a token of this queue can be used now: without weights, only while nothing is claimed from more preferred
     /// queues.
     pub(super) fn comes_first(&self, index: usize) -> bool {
-        let gives_way = |client: &QueueClient| client.supply().is_dry() || client.pauses_now();
-        self.clients[index].supply().has_weight() || self.clients[..index].iter().all(gives_way)
+        self.clients[index].supply().has_weight() || self.clients[..index].iter().all(QueueClient::gives_way)
     }
 }
