@@ -142,6 +142,32 @@ fn dashboard_shows_every_page() {
     }
 }
 
+#[test]
+fn sweeper_of_a_shared_queue_sees_workers_of_others() {
+    for (words, sees) in [(&["--queue", "q", "--shared"][..], true), (&["--queue", "q"], false)] {
+        let mut site = Site::new();
+        let url = site.user("sweeper", words);
+        for id in ["12345", "0f86d081884c7d659a2feaa0c55ad015"] {
+            let () = redis::cmd("HSET")
+                .arg(&["q_processing", id])
+                .arg(mark(id))
+                .query(&mut site.trial.redis)
+                .unwrap();
+        }
+        let mut command = site.trial.command(DELAYED);
+        let sweeper = command.args(["sweeper", "--queue", "q", "--interval", "100ms", "--redis", &url]);
+        let sweeper = Program::spawn(sweeper);
+        match sees {
+            true => drop(sweeper.wait_for_line("\"requeued\":2")),
+            false => drop(sweeper.wait_for_line("lacks a permission")),
+        }
+        assert_eq!(
+            (site.trial.left(), site.refused().is_empty()),
+            (if sees { (2, 0) } else { (0, 2) }, sees)
+        );
+    }
+}
+
 /// Lets a worker die with calls, and leaves others due.
 fn leave(site: &mut Site) {
     let mut victim = site.trial.worker(&["--queue", "other", "--no-sweep", "--lease", "1s"]);

@@ -112,6 +112,17 @@ fn redis_7_lets_a_dashboard_write_nothing() {
 }
 
 #[test]
+fn permission_that_a_transaction_lacks_is_named() {
+    let mut site = Site::new();
+    let url = site.user("operator", &["--queue", "q"]);
+    let () = redis::cmd("ACL").arg(&["SETUSER", "operator", "-hset"]).query(&mut site.trial.redis).unwrap();
+    let output = site.try_run(&url, DELAYED, &["limits", "set", "few", "--concurrency", "1"]);
+    let printed = super::text(&output);
+    assert_eq!(output.status.code(), Some(4), "{printed}");
+    assert!(printed.contains("lacks a permission") && printed.contains("'hset'"), "{printed}");
+}
+
+#[test]
 fn programs_do_not_do_what_other_roles_do() {
     let mut site = Site::new();
     site.trial.push(&[mark(1)]);
