@@ -93,11 +93,12 @@ static STEPS: Rights = Rights {
     ..NOTHING
 };
 
+/// `enqueue` reads the names of all queues, to find the one that was meant by a misspelled one.
 static PRODUCER: Rights = Rights {
     includes: &[&STEPS],
     scripts: "define fill reopen schedule unpark wake",
     commands: "\
-        del exec hgetall hmset hset llen multi ping rpush srem subscribe unsubscribe zscore",
+        del exec hgetall hmset hset llen multi ping rpush smembers srem subscribe unsubscribe zscore",
     in_scripts: "\
         exists get hdel hexists hget hincrby hlen hmget hset hsetnx lindex llen lpop lpos lpush lrange lrem lset \
         ltrim pexpire publish rpush set srem time unlink zadd zcard zrange zrem zremrangebyrank zremrangebyscore \

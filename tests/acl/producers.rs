@@ -59,6 +59,18 @@ fn client_submits_calls_of_every_kind() {
     let flow = site.runtime.block_on(client.enqueue_flow(flow)).unwrap();
     site.runtime.block_on(flow.cancel()).unwrap();
 
+    site.run_all(
+        &url,
+        &[
+            "enqueue trial.mark [\"x\"] --queue q",
+            "enqueue trial.mark [\"x\"] --queue q --as go",
+            "enqueue followed.charge [1] --after 1h --id order:9",
+            "enqueue followed.charge [1] --front --keep 1h --unique until-done --limit few",
+            "enqueue followed.charge [2] --ordered customer",
+            "enqueue followed.charge [1] --max-len 1 --overflow bury-oldest",
+        ],
+    );
+
     let name = |name: &str| Periodic::new(name, "@daily", limited::plain::call("tick".into()).queue("q"));
     site.runtime.block_on(client.define_periodic(name("a").overlap(Overlap::Queue))).unwrap();
     site.runtime.block_on(client.define_all_periodic([name("b"), name("c").overlap(Overlap::Skip)])).unwrap();
@@ -97,6 +109,7 @@ fn worker_runs_and_settles_calls_of_every_kind() {
     site.wait_state(&running, CallState::Cancelled);
     let charged = site.enqueue(&client, followed::charge::call(1));
     assert_eq!(site.runtime.block_on(charged.wait(PATIENCE)).unwrap().order, 1);
+    site.run_all(&url, &["enqueue followed.charge [9] --wait=30s"]);
     site.enqueue(&client, followed::charge_apart::call(2));
     site.enqueue(&client, followed::text_apart::call(3));
     let failed = site.enqueue(&client, followed::fail::call("no".into()));

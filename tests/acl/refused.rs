@@ -58,7 +58,7 @@ const SOMETIMES: [(&str, &[&str]); 16] = [
     ("HGETALL delayed_tokens", &["operator"]),
     ("HGETALL delayed_tasks", &["worker", "operator", "dashboard"]),
     ("XADD delayed_audit * by x", &["operator"]),
-    ("SMEMBERS delayed_queues", &["sweeper", "operator", "dashboard"]),
+    ("SMEMBERS delayed_queues", &["producer", "sweeper", "operator", "dashboard"]),
 ];
 
 /// Whether the user may not run the command.
