@@ -12,7 +12,7 @@ use super::failure::Failure;
 use super::form::{Done, Wanted};
 use super::live::with_notice;
 use super::page::{Section, View, answer};
-use super::text::cut;
+use super::text::{at, cut};
 use super::visit::Visit;
 use super::{calls, dead, enqueue, flows, limits, periodic, queues, workers};
 use crate::inspect::WorkerOrder;
@@ -45,7 +45,7 @@ pub(super) async fn run(
         whole.await.unwrap_or_else(|_| Err(Failure::conflict("The action has panicked: see the log.")));
     match done {
         Ok(done) => {
-            let to = done.to.unwrap_or_else(|| format!("{}{}", visit.base, wanted.back()));
+            let to = done.to.unwrap_or_else(|| at(&visit.base, wanted.back()));
             with_notice(Redirect::to(&to).into_response(), &visit.base, &done.text)
         }
         Err(failure) => answer(&visit, Err(failure), None, false),
@@ -151,7 +151,7 @@ fn confirmation(visit: &Visit, wanted: &Wanted, question: &str) -> View {
             @for (name, value) in fields { input type="hidden" name=(name) value=(value); }
             input type="hidden" name="confirm" value="yes";
             button.danger autofocus { "Yes" }
-            a.button href={ (visit.base) (wanted.back()) } { "No" }
+            a.button href=(at(&visit.base, wanted.back())) { "No" }
         }
     };
     View { title: "Are you sure?".to_owned(), section: Section::Nothing, body }

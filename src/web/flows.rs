@@ -130,7 +130,11 @@ pub(super) async fn cancel(visit: &Visit, wanted: &Wanted) -> Result<Done, Failu
 
 pub(super) async fn retry(visit: &Visit, wanted: &Wanted) -> Result<Done, Failure> {
     let (queue, id) = (wanted.queue()?, wanted.call_id()?);
-    match visit.inspector().await?.retry_flow(&queue, id).await? {
+    let inspector = visit.inspector().await?;
+    match inspector.retry_flow(&queue, id).await? {
+        None if inspector.has_flow(&queue, id).await? => {
+            Err(Failure::conflict(format!("The flow {id} has succeeded, or goes on.")))
+        }
         None => Err(Failure::not_found(format!("The flow {id} is not kept any more."))),
         Some(0) => Err(Failure::conflict(format!("The flow {id} has nothing that failed or was cancelled."))),
         Some(count) => Ok(Done::new(format!("{} of the flow {id} will run", counted(count, "step")))),

@@ -13,7 +13,7 @@ use super::frame::plain;
 use super::live::add_cookie;
 use super::session;
 use super::shared::Shared;
-use super::text::{is_own, link};
+use super::text::{at, is_own, link};
 
 type Pairs = HashMap<String, String>;
 
@@ -25,7 +25,7 @@ pub(super) async fn form(
 ) -> Response {
     let base = base(&uri);
     if shared.access.users().is_none() {
-        return Redirect::to(&format!("{base}/")).into_response();
+        return Redirect::to(&at(&base, "/")).into_response();
     }
     page(&base, to(&query), None).into_response()
 }
@@ -40,7 +40,7 @@ pub(super) async fn begin(
     let base = base(&uri);
     let to = to(&form).to_owned();
     let Some(users) = shared.access.users().cloned() else {
-        return Redirect::to(&format!("{base}/")).into_response();
+        return Redirect::to(&at(&base, "/")).into_response();
     };
     let (name, password) = (form.remove("name").unwrap_or_default(), form.remove("password"));
     let checked = {
@@ -58,7 +58,7 @@ pub(super) async fn begin(
         let problem = "The name or the password is wrong.";
         return (StatusCode::UNAUTHORIZED, page(&base, &to, Some(problem))).into_response();
     };
-    let mut response = Redirect::to(&format!("{base}{to}")).into_response();
+    let mut response = Redirect::to(&at(&base, &to)).into_response();
     add_cookie(&mut response, &cookie);
     response
 }

@@ -22,7 +22,7 @@ fn with_users() -> Site {
     std::fs::write(&users, lines).unwrap();
     let words = ["--allow-actions", "--users", users.to_str().unwrap()];
     let (dashboard, address) = start(&trial, &words);
-    Site { trial, dashboard, address }
+    Site { trial, dashboard: Some(dashboard), address }
 }
 
 /// Logs in, and returns the cookie.
