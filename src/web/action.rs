@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Form;
 use axum::extract::rejection::FormRejection;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
 
@@ -31,7 +32,13 @@ pub(super) async fn run(
     };
     let verb = match allowed(&visit, &wanted) {
         Ok(verb) => verb,
-        Err(failure) => return answer(&visit, Err(failure), None, false),
+        Err(failure) => {
+            if failure.status == StatusCode::FORBIDDEN {
+                let verb = wanted.get("verb").unwrap_or_default();
+                visit.shared.refused(visit.by(), verb, &target(&wanted), &failure.text);
+            }
+            return answer(&visit, Err(failure), None, false);
+        }
     };
     if let Some(question) = question(verb, &wanted)
         && wanted.get("confirm") != Some("yes")

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 
+use super::audit::NOBODY;
 use super::frame::plain;
 use super::live::add_cookie;
 use super::session;
@@ -43,9 +44,13 @@ pub(super) async fn begin(
         return Redirect::to(&at(&base, "/")).into_response();
     };
     let (name, password) = (form.remove("name").unwrap_or_default(), form.remove("password"));
+    let Ok(_place) = shared.login_places.try_acquire() else {
+        let problem = "Too many passwords are being checked. Try again in a moment.";
+        return (StatusCode::TOO_MANY_REQUESTS, page(&base, &to, Some(problem))).into_response();
+    };
     let checked = {
         // Closed never.
-        let _place = shared.logins.acquire().await;
+        let _turn = shared.logins.acquire().await;
         let (users, name) = (users.clone(), name.clone());
         let check = move || users.has_password(&name, &password.unwrap_or_default());
         tokio::task::spawn_blocking(check).await
@@ -55,7 +60,10 @@ pub(super) async fn begin(
         _ => None,
     };
     let Some(cookie) = cookie else {
+        // A password may stand in the place of the name.
+        let by = users.role(&name).map_or(NOBODY, |_| &name);
         let problem = "The name or the password is wrong.";
+        shared.refused(by, "login", "", problem);
         return (StatusCode::UNAUTHORIZED, page(&base, &to, Some(problem))).into_response();
     };
     let mut response = Redirect::to(&at(&base, &to)).into_response();

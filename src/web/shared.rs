@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, OnceCell, Semaphore, watch};
 use super::access::DashboardAccess;
 use super::failure::Failure;
 use super::jobs::Jobs;
+use super::refusals::Refusals;
 use crate::config::Config;
 use crate::error::Error;
 use crate::gateway::Gateway;
@@ -24,6 +25,8 @@ const SCAN: Duration = Duration::from_secs(60);
 const TOGETHER: usize = 32;
 /// How many passwords are checked at a time: each takes 19 MiB.
 const LOGINS: usize = 2;
+/// How many passwords are checked or wait for it. Others are refused.
+const LOGIN_PLACES: usize = 16;
 /// How many characters of arguments are shown in a list.
 pub(super) const SHORT: usize = 200;
 
@@ -45,6 +48,9 @@ pub(super) struct Shared {
     histories: [Cached<History>; 3],
     pub(super) jobs: Arc<Jobs>,
     pub(super) logins: Semaphore,
+    /// Places for passwords that are checked, and that wait for it.
+    pub(super) login_places: Semaphore,
+    pub(super) refusals: Refusals,
     /// Whether the dashboard stops.
     pub(super) stops: watch::Sender<bool>,
 }
@@ -107,6 +113,8 @@ impl Shared {
             histories: Default::default(),
             jobs: Arc::default(),
             logins: Semaphore::new(LOGINS),
+            login_places: Semaphore::new(LOGIN_PLACES),
+            refusals: Refusals::default(),
             stops: watch::Sender::new(false),
         }
     }
@@ -148,10 +156,17 @@ impl Shared {
         self.queues.get(FRESH, read).await
     }
 
+    /// The names of the queues that can be read.
+    async fn readable(&self) -> Result<Vec<QueueName>, Failure> {
+        let queues = self.queues().await?;
+        let names = queues.iter().filter(|queue| queue.problem.is_none());
+        Ok(names.filter_map(|queue| QueueName::parse(&queue.queue).ok()).collect())
+    }
+
     /// How many workers are alive, and how many have died and were not swept yet.
     pub(super) async fn worker_counts(&self) -> Result<Arc<WorkerCounts>, Failure> {
         let read = async {
-            let names = self.queue_names().await?;
+            let names = self.readable().await?;
             Ok(self.inspector().await?.worker_counts(&names).await?)
         };
         self.counts.get(FRESH, read).await
@@ -160,7 +175,7 @@ impl Shared {
     /// All workers.
     pub(super) async fn workers(&self) -> Result<Arc<Vec<WorkerStatus>>, Failure> {
         let read = async {
-            let names = self.queue_names().await?;
+            let names = self.readable().await?;
             if names.is_empty() {
                 return Ok(Vec::new());
             }

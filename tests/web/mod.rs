@@ -4,6 +4,7 @@ mod access;
 mod actions;
 mod browser;
 mod flows;
+mod hardened;
 mod history;
 mod mounted;
 mod pages;
@@ -120,7 +121,10 @@ impl Site {
 /// Starts a dashboard. Returns it and where it listens.
 fn start(trial: &Trial, words: &[&str]) -> (Program, SocketAddr) {
     let mut command = trial.command(WORKER);
-    command.args(["web", "--listen", "127.0.0.1:0", "--redis", &trial.server.url()]).args(words);
+    command.args(["web", "--redis", &trial.server.url()]).args(words);
+    if !words.contains(&"--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
     let dashboard = Program::spawn(&mut command);
     let line: Value = serde_json::from_str(&dashboard.wait_for_line("dashboard started")).unwrap();
     let address = line["fields"]["address"].as_str().or_else(|| line["address"].as_str());

@@ -59,7 +59,7 @@ fn every_link_of_a_mounted_dashboard_leads_into_it() {
     // Something of each kind: a dead letter, a flow that has failed, a run, a periodic task, a limit, and calls of all states.
     let (gate, file) = (site.trial.gate("gate"), site.trial.gate("file"));
     site.trial.push(&[at_gate("trial.gated", "run", &gate), call("trial.fails", &["x".into()])]);
-    site.trial.push_to("idle", &(0..60).map(|n| mark(n)).collect::<Vec<_>>());
+    site.trial.push_to("idle", &(0..60).map(mark).collect::<Vec<_>>());
     site.cli(&["queues", "--json"]);
     let handle = runtime.block_on(async {
         let client = Client::connect(&site.trial.server.url()).await.unwrap();

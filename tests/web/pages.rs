@@ -6,7 +6,7 @@ use crate::support::trial::{PATIENCE, call, gated, mark, message, open, ready};
 use crate::support::wait;
 
 /// All pages that show without anything to show.
-const PAGES: [&str; 12] = [
+pub(super) const PAGES: [&str; 12] = [
     "/",
     "/queues",
     "/calls",
