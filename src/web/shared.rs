@@ -41,7 +41,7 @@ pub(super) struct Shared {
     /// Whether only names of this machine are right.
     pub(super) is_local: bool,
     inspector: OnceCell<Inspector>,
-    names: Mutex<Option<(Instant, Vec<QueueName>)>>,
+    names: Mutex<Names>,
     queues: Cached<Vec<QueueStatus>>,
     workers: Cached<Vec<WorkerStatus>>,
     counts: Cached<WorkerCounts>,
@@ -53,6 +53,15 @@ pub(super) struct Shared {
     pub(super) refusals: Refusals,
     /// Whether the dashboard stops.
     pub(super) stops: watch::Sender<bool>,
+}
+
+/// The names of queues.
+#[derive(Debug, Default)]
+struct Names {
+    /// When the whole database was scanned for them, and what was found.
+    scanned: Option<(Instant, Vec<QueueName>)>,
+    /// When they could not be read: those who wait meanwhile do not try again one after the other.
+    failed: Option<(Instant, Failure)>,
 }
 
 /// What was read from Redis last. Whoever wants to know it meanwhile waits for the same read.
@@ -88,6 +97,23 @@ impl<T> Cached<T> {
     /// Forgets it, because something has changed.
     async fn clear(&self) {
         *self.0.lock().await = None;
+    }
+}
+
+impl Names {
+    async fn read(&mut self, inspector: &Inspector) -> Result<Vec<QueueName>, Error> {
+        if let Some((since, names)) = &self.scanned
+            && since.elapsed() < SCAN
+        {
+            let mut names = names.clone();
+            names.extend(inspector.registered_names().await?);
+            names.sort_unstable();
+            names.dedup();
+            return Ok(names);
+        }
+        let names: Vec<QueueName> = inspector.queue_names().await?.into_iter().collect();
+        self.scanned = Some((Instant::now(), names.clone()));
+        Ok(names)
     }
 }
 
@@ -127,19 +153,15 @@ impl Shared {
     /// The names of all queues, sorted.
     pub(super) async fn queue_names(&self) -> Result<Vec<QueueName>, Failure> {
         let inspector = self.inspector().await?;
-        let mut scanned = self.names.lock().await;
-        if let Some((since, names)) = &*scanned
-            && since.elapsed() < SCAN
+        let mut known = self.names.lock().await;
+        if let Some((since, failure)) = &known.failed
+            && since.elapsed() < FRESH
         {
-            let mut names = names.clone();
-            names.extend(inspector.registered_names().await?);
-            names.sort_unstable();
-            names.dedup();
-            return Ok(names);
+            return Err(failure.clone());
         }
-        let names: Vec<QueueName> = inspector.queue_names().await.map_err(Error::from)?.into_iter().collect();
-        *scanned = Some((Instant::now(), names.clone()));
-        Ok(names)
+        let names = known.read(inspector).await.map_err(Failure::from);
+        known.failed = names.as_ref().err().map(|failure| (Instant::now(), failure.clone()));
+        names
     }
 
     /// All queues, sorted by name.

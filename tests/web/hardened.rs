@@ -1,6 +1,7 @@
 //! Attempts that are refused, keys of other programs, and messages that are large.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use redis::Commands;
 
@@ -118,6 +119,45 @@ fn key_of_a_wrong_type_hides_no_other_queue() {
     );
     assert!(dead.contains("rename or delete it"), "{dead}");
     site.get("/call?id=unknown").expect(404);
+}
+
+#[test]
+fn limit_of_a_wrong_type_hides_no_other_limit() {
+    let site = Site::new(&[]);
+    site.run(&["limits", "set", "fine", "--concurrency", "4"]);
+    let mut redis = site.trial.server.connection();
+    let policy = "{delayed:smtp}:policy";
+    let () = redis.sadd("delayed_limits", "smtp").unwrap();
+    let () = redis.lpush(policy, "x").unwrap();
+    let page = site.page("/limits");
+    assert!(page.contains("unreadable") && page.contains("fine"), "{page}");
+    assert!(page.contains(policy), "expected the key in {page}");
+    let doctor = site.page("/doctor");
+    assert!(doctor.contains("the limit smtp cannot be read"), "{doctor}");
+    let () = redis.del("delayed_limits").unwrap();
+    let () = redis.lpush("delayed_limits", "x").unwrap();
+    site.get("/limits").expect(503);
+    assert!(site.page("/doctor").contains("`delayed_limits`"));
+}
+
+#[test]
+fn pages_of_a_silent_redis_fail_together() {
+    let site = Site::new(&[]);
+    PAGES.into_iter().for_each(|path| drop(site.page(path)));
+    let begun = Instant::now();
+    site.trial.server.pause();
+    std::thread::scope(|scope| {
+        let pages: Vec<_> = ["/calls", "/periodic", "/flows", "/dead"]
+            .map(|path| scope.spawn(|| site.get(path).status))
+            .into();
+        let statuses: Vec<u16> = pages.into_iter().map(|page| page.join().unwrap()).collect();
+        assert_eq!(statuses, [503; 4]);
+    });
+    let took = begun.elapsed();
+    // One of them waits for a reply for 5 s, and the others with it.
+    assert!(took < Duration::from_secs(12), "expected all of them to fail at once, not after {took:?}");
+    site.trial.server.resume();
+    wait::until("the pages to come back", PATIENCE, || site.get("/calls").status == 200);
 }
 
 /// Adds a dead letter.
