@@ -201,7 +201,12 @@ impl Shared {
             if names.is_empty() {
                 return Ok(Vec::new());
             }
-            Ok(self.inspector().await?.workers(&names, SHORT).await?)
+            let mut workers = self.inspector().await?.workers(&names, SHORT).await?;
+            // Only the text of the arguments is shown, and they may be large.
+            for run in workers.iter_mut().flat_map(|worker| &mut worker.running) {
+                (run.message.arguments, run.message.keywords) = (None, None);
+            }
+            Ok(workers)
         };
         self.workers.get(FRESH, read).await
     }
