@@ -76,13 +76,16 @@ const NOTHING: Rights =
     Rights { includes: &[], scripts: "", commands: "", in_scripts: "", keys: "", reads: "", channels: "" };
 
 /// To connect. Every process loads all scripts, which gives nobody more rights: a script has those of its caller.
-static CONNECTION: Rights = Rights { commands: "echo info script|load select time type", ..NOTHING };
+static CONNECTION: Rights = Rights {
+    commands: "cluster|info cluster|myid cluster|slots echo info ping role script|load select time type",
+    ..NOTHING
+};
 
 /// To enqueue and cancel the steps of flows, and to end flows.
 static STEPS: Rights = Rights {
     includes: &[&CONNECTION],
     scripts: "cancel close kill submit",
-    commands: "evalsha exists hmget hscan lrange sadd srandmember zrem",
+    commands: "evalsha exists hmget hscan lrange sadd srandmember wait zrem",
     in_scripts: "\
         exists get hdel hexists hget hlen hmget hset hsetnx lindex llen lpush lrem ltrim pexpire publish rpush sadd \
         set srem time unlink xadd xlen xrange xtrim zadd zcard zrange zrem zremrangebyrank zremrangebyscore zscore",
@@ -151,7 +154,7 @@ static DASHBOARD: Rights = Rights {
     reads: "\
         Q Q_noti Q_hand Q_processing Q_workers Q_dead Q_deaths Q_sweep Q_due Q_later Q_timetable Q_cancelled Q_done Q_finished \
         Q_paused Q_parked Q_periodic Q_outbox Q_flows Q:c:* Q:f:* Q:g:* Q:l:* Q:p:* Q:u:* Q:W Q:W:* \
-        delayed_audit delayed_history:Q delayed_limits delayed_task_history:* delayed_tasks {delayed:*}:*",
+        delayed_audit delayed_audit_refused delayed_history:Q delayed_limits delayed_task_history:* delayed_tasks {delayed:*}:*",
     ..NOTHING
 };
 
@@ -162,7 +165,7 @@ static OPERATOR: Rights = Rights {
     in_scripts: "\
         exists get hdel hget hkeys hlen hset lindex llen lpush lrange lrem ltrim persist pexpire publish rpush set \
         srem time unlink xdel xrange zadd zrange zrem zremrangebyrank zremrangebyscore zscore",
-    keys: "Q_paused delayed_audit delayed_idempotency:* delayed_tokens",
+    keys: "Q_paused delayed_audit delayed_audit_refused delayed_idempotency:* delayed_tokens",
     channels: "Q:paused",
     ..NOTHING
 };

@@ -171,8 +171,24 @@ impl Link {
         (Err(NotSent::wrap(closed.into())), 0)
     }
 
-    /// The replies to a request. Where another server may take the place of a silent one, it is not waited for in vain.
+    /// The replies to a request.
     async fn answer(
+        &self,
+        request: Request<'_>,
+        live: &mut SharedConnection,
+        until: Instant,
+    ) -> RedisResult<Vec<Value>> {
+        if self.target.has_heirs() {
+            return Box::pin(self.answer_unless_replaced(request, live, until)).await;
+        }
+        match timeout_at(until.into(), request.send(live)).await {
+            Ok(replies) => replies,
+            Err(elapsed) => Err(io::Error::from(elapsed).into()),
+        }
+    }
+
+    /// The same where another server may take the place of a silent one, which is not waited for in vain.
+    async fn answer_unless_replaced(
         &self,
         request: Request<'_>,
         live: &mut SharedConnection,
@@ -181,17 +197,15 @@ impl Link {
         let node = Arc::clone(&live.node);
         let mut answer = pin!(request.send(live));
         loop {
-            let next = if self.target.has_heirs() { until.min(Instant::now() + SILENCE) } else { until };
+            let next = until.min(Instant::now() + SILENCE);
             match timeout_at(next.into(), &mut answer).await {
                 Ok(replies) => return replies,
                 Err(elapsed) if next == until => return Err(io::Error::from(elapsed).into()),
                 Err(_) => {}
             }
-            // Boxed, because this is rare and many requests may wait at the same time.
-            let is_replaced = Box::pin(self.target.is_replaced(&node));
             tokio::select! {
                 replies = &mut answer => return replies,
-                is_replaced = is_replaced => if is_replaced {
+                is_replaced = self.target.is_replaced(&node) => if is_replaced {
                     let replaced = "another server has taken its place";
                     return Err(io::Error::new(io::ErrorKind::TimedOut, replaced).into());
                 }

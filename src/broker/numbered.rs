@@ -115,21 +115,20 @@ impl Transaction {
     }
 }
 
+/// The commands without keys.
+const KEYLESS: &str = "CLIENT CLUSTER CONFIG INFO PING PUBLISH SCAN SCRIPT TIME";
+
 /// The first key of a command; `None` if it has none.
 pub(super) fn key_of(command: &Cmd) -> Option<&[u8]> {
     let mut words = command.args_iter().map_while(|word| match word {
         Arg::Simple(bytes) => Some(bytes),
         _ => None,
     });
-    let place = match words.next()? {
-        b"EVALSHA" => 2,
-        b"INFO" | b"TIME" | b"PING" | b"SCRIPT" | b"CONFIG" | b"CLIENT" | b"CLUSTER" | b"SCAN"
-        | b"PUBLISH" | b"ACL" => {
-            return None;
-        }
-        _ => 0,
-    };
-    words.nth(place)
+    match words.next()? {
+        b"EVALSHA" => words.nth(2),
+        name if KEYLESS.split(' ').any(|keyless| keyless.as_bytes() == name) => None,
+        _ => words.next(),
+    }
 }
 
 /// A number that is unique in this process, and the `ECHO` of it.

@@ -10,11 +10,10 @@ use std::time::Duration;
 use redis::{Arg, Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::broker::error::{BrokerError, BrokerErrorKind};
-use crate::broker::numbered::{Calls, Numbered, key_of};
+use crate::broker::numbered::{Calls, Numbered};
 use crate::broker::wrong_key::{expected_type, named};
 use crate::crash;
 use crate::protocol::names::SUFFIXES;
-use crate::protocol::slot::hash_tag;
 
 /// A Lua script of `lua/`.
 pub(super) struct Script {
@@ -197,7 +196,11 @@ impl Script {
     /// missing, but it would stop one halfway that uses a missing key without naming it, as those of records. With this key
     /// one is always missing. The scripts with a list of keys name all of theirs.
     fn guarded(&self, command: Cmd) -> Cmd {
-        let guard = key_of(&command).and_then(hash_tag).map(|tag| [b"{", tag, b"}!"].concat());
+        // One of the names of records or of limits, so that who may use these may use it, too.
+        let guard = match queue_of(&command) {
+            Some(queue) => Some(format!("{queue}:c:!")),
+            None => keys_of(&command).find_map(|key| Some(format!("{}}}:!", key.split_once('}')?.0))),
+        };
         let Some(guard) = guard.filter(|_| !NAMING_ALL.contains(&self.name)) else { return command };
         let keys = keys_of(&command).count();
         let mut guarded = Cmd::new();

@@ -123,7 +123,7 @@ fn sent(known: &BTreeSet<String>) -> BTreeSet<String> {
                 .strip_prefix(").arg(\"")
                 .or_else(|| rest.trim_start_matches(")\n").trim_start().strip_prefix(".arg(\""));
             match (
-                ["client", "script"].contains(&word.as_str()),
+                ["client", "cluster", "script"].contains(&word.as_str()),
                 part.and_then(|part| part.split('"').next()),
             ) {
                 (true, Some(part)) => sent.insert(format!("{word}|{}", part.to_lowercase())),

@@ -163,7 +163,7 @@ fn half_a_cluster_stops_only_its_own_queues() {
         for n in 0..10 {
             site.mark(queues[1 + n % 2], n);
         }
-        site.wait_runs(10);
+        site.wait_runs_of(&worker, 10);
         let mut config = delayed::config::Config::default();
         config.redis.url = site.cluster.url();
         config.redis.timeout = Duration::from_millis(1500);

@@ -84,6 +84,15 @@ impl Site {
         });
     }
 
+    /// The same, with what the worker printed if it does not run them.
+    #[track_caller]
+    fn wait_runs_of(&self, worker: &Program, count: usize) {
+        wait::until_ok(PATIENCE, || match self.ledger.lines().len() {
+            lines if lines >= count => Ok(()),
+            lines => Err(format!("{count} lines in the ledger, not {lines}, of:\n{}", worker.printed())),
+        });
+    }
+
     /// Tells a worker to end: the fields of its last line.
     #[track_caller]
     fn stop(&self, worker: &mut Program) -> Value {

@@ -110,12 +110,17 @@ impl Pending {
         std::mem::take(&mut self.in_doubt)
     }
 
+    /// The slots of the requests in doubt.
+    pub(super) fn slots_in_doubt(&self) -> impl Iterator<Item = usize> + '_ {
+        self.in_doubt.iter().flat_map(Request::slots).copied()
+    }
+
     /// The slots of the requests in doubt, if Redis should be asked about them now.
     pub(super) fn to_reconcile(&self) -> Option<Vec<usize>> {
         if self.in_doubt.is_empty() || self.in_flight > 0 {
             return None;
         }
-        let mut slots: Vec<usize> = self.in_doubt.iter().flat_map(Request::slots).copied().collect();
+        let mut slots: Vec<usize> = self.slots_in_doubt().collect();
         slots.sort_unstable();
         slots.dedup();
         Some(slots)
