@@ -20,7 +20,7 @@ Exit codes:
   1  the command failed, or `doctor` found a problem
   2  the command line is invalid, or arguments do not fit their task
   3  Redis cannot be reached, is not ready, or did not respond (then the call may have been applied)
-  4  Redis rejected the request: password, read-only, full, wrong type of key, too old, not usable in a Cluster
+  4  Redis rejected the request: password, read-only, full, wrong type of key, too old, no hash tag in a Cluster
   5  configuration: a setting out of range, a TLS failure, no tasks, two tasks with one name
   6  not found: no such task, no such call, no such dead letter, no such run
   7  a call has not ended in the time to wait for it; it continues

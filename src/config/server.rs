@@ -13,7 +13,9 @@ use super::{ConfigError, LONGEST, text};
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct RedisConfig {
-    /// `redis://user:password@host:port/db`, `rediss://…` for TLS (feature `tls`), or `unix:///path`. Accepts the parameters
+    /// `redis://user:password@host:port/db`, `rediss://…` for TLS (feature `tls`), `unix:///path`,
+    /// `redis+cluster://a:7000,b:7000` for a Redis Cluster, or `redis-sentinel://a:26379,b:26379/mymaster?db=0` for the
+    /// master that Sentinels watch (their login: `sentinel_user`, `sentinel_password`). Accepts the parameters
     /// that all Redis clients read alike: `?db=3`, `protocol`, which has no effect, and for a socket `user` and `pass`. Other
     /// parameters are an error.
     pub url: String,

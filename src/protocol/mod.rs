@@ -27,6 +27,11 @@ pub(crate) mod plan_error;
 // A worker writes it, and a gateway reads it.
 #[cfg_attr(not(all(feature = "gateway", feature = "worker")), allow(dead_code))]
 pub(crate) mod published;
+// What talks to Redis reads it.
+#[cfg_attr(
+    not(any(feature = "client", feature = "worker", feature = "sweeper", feature = "inspect")),
+    allow(dead_code)
+)]
 pub(crate) mod slot;
 pub mod timestamp;
 pub mod tracking;
