@@ -32,17 +32,12 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_m
 /// A request, including connecting, takes no longer than the timeout of the target.
 #[derive(Clone)]
 pub(super) struct Commands {
-    target: Arc<Target>,
     /// To the master; in a Cluster, to any node.
     one: Link,
     /// In a Cluster, to each node, by its address.
     each: Arc<Mutex<HashMap<String, Link>>>,
     /// Whether all requests go to one server.
     is_fixed: bool,
-    /// The deadline of all requests; `None` if each has the timeout of the target.
-    deadline: Option<Instant>,
-    /// How many replicas have to confirm a call or a transaction.
-    replicas: u32,
 }
 
 /// What to do about a request that a node of a Cluster has not executed.
@@ -58,23 +53,22 @@ enum Detour {
 impl Commands {
     /// Creates the connections to a target without connecting.
     pub(super) fn new(target: Arc<Target>) -> Self {
-        let one = Link::new(Arc::clone(&target), None);
-        Self { target, one, each: Arc::default(), is_fixed: false, deadline: None, replicas: 0 }
+        Self { one: Link::new(target, None), each: Arc::default(), is_fixed: false }
     }
 
     /// The same connections for requests with this deadline; with `None`, each has the timeout of the target.
     pub(super) fn by(&self, deadline: Option<Instant>) -> Self {
-        Self { deadline, one: self.one.by(deadline), ..self.clone() }
+        Self { one: self.one.by(deadline), each: Arc::clone(&self.each), is_fixed: self.is_fixed }
     }
 
     /// The same connections, for calls and transactions that so many replicas have to confirm.
     pub(super) fn confirmed(self, replicas: u32) -> Self {
-        Self { replicas, one: self.one.confirmed(replicas), ..self }
+        Self { one: self.one.confirmed(replicas), ..self }
     }
 
     /// Separate connections for the same requests, which are made when they are needed.
     pub(super) fn apart(&self) -> Self {
-        Self::new(Arc::clone(&self.target)).confirmed(self.replicas)
+        Self { one: self.one.apart(), each: Arc::default(), is_fixed: false }
     }
 
     /// The same for requests that all go to one server.
@@ -145,7 +139,7 @@ impl Commands {
         key: &[u8],
         send: impl Fn(Link, u32) -> F,
     ) -> RedisResult<T> {
-        let until = self.deadline.unwrap_or_else(|| Instant::now() + self.target.timeout);
+        let until = self.one.until();
         let (mut moves, mut pause) = (0, PAUSES.0);
         for attempt in 0.. {
             let node = cluster.node(key).await.map_err(NotSent::wrap)?;
@@ -274,7 +268,7 @@ impl Commands {
 
     /// A key like this one on the server to which all requests go.
     pub(super) fn key_there(&self, key: &str) -> String {
-        let (Some(node), Some(cluster)) = (self.one.node(), self.target.cluster()) else {
+        let (Some(node), Some(cluster)) = (self.one.node(), self.one.target().cluster()) else {
             return key.to_owned();
         };
         let is_there = |key: &String| {
@@ -291,14 +285,14 @@ impl Commands {
             Some(link) => link,
             None => each
                 .entry(node.address().to_owned())
-                .or_insert_with(|| Link::new(Arc::clone(&self.target), Some(Arc::clone(node)))),
+                .or_insert_with(|| Link::new(Arc::clone(self.one.target()), Some(Arc::clone(node)))),
         };
-        link.by(self.deadline).confirmed(self.replicas)
+        link.like(&self.one)
     }
 
     /// The Cluster in which requests are to find their way.
     fn cluster(&self) -> Option<&Arc<Cluster>> {
-        if self.is_fixed { None } else { self.target.cluster() }
+        if self.is_fixed { None } else { self.one.target().cluster() }
     }
 }
 
@@ -377,7 +371,7 @@ impl Calls for Commands {
     }
 
     fn is_of_cluster(&self) -> bool {
-        self.target.cluster().is_some()
+        self.one.target().cluster().is_some()
     }
 }
 
@@ -401,6 +395,6 @@ impl ConnectionLike for Commands {
     }
 
     fn get_db(&self) -> i64 {
-        self.target.db()
+        self.one.target().db()
     }
 }

@@ -100,6 +100,21 @@ impl Link {
         Self { replicas, ..self }
     }
 
+    /// The same connection for requests with the deadline and the confirmations of another's.
+    pub(super) fn like(&self, other: &Self) -> Self {
+        Self { deadline: other.deadline, replicas: other.replicas, ..self.clone() }
+    }
+
+    /// A separate connection for the same requests, made at the first one.
+    pub(super) fn apart(&self) -> Self {
+        Self::new(Arc::clone(&self.target), None).confirmed(self.replicas)
+    }
+
+    /// What it leads to.
+    pub(super) fn target(&self) -> &Arc<Target> {
+        &self.target
+    }
+
     /// The server; `None` if it is the master, whichever that is.
     pub(super) fn node(&self) -> Option<&Arc<Node>> {
         self.node.as_ref()
@@ -268,7 +283,8 @@ impl Link {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn until(&self) -> Instant {
+    /// When a request that begins now is to be over.
+    pub(super) fn until(&self) -> Instant {
         self.deadline.unwrap_or_else(|| Instant::now() + self.target.timeout)
     }
 
