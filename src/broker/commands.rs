@@ -97,6 +97,13 @@ impl Commands {
         self.one.node().map(|node| node.address())
     }
 
+    /// In a Cluster, asks which node has which keys.
+    pub(super) async fn look_again(&self) {
+        if let Some(cluster) = self.one.target().cluster() {
+            let _ = cluster.refresh().await;
+        }
+    }
+
     /// Connects, unless it is connected.
     pub(super) async fn connect(&self) -> RedisResult<()> {
         match self.cluster() {
@@ -204,8 +211,10 @@ impl Commands {
         if offset > 0 {
             let key = pipeline.cmd_iter().find_map(key_of).unwrap_or_default();
             let send = |link: Link, _| async move {
-                let replies = link.many(pipeline, offset, count).await?;
-                replies.into_iter().map(executed).collect()
+                // A command that is refused is named by its own reply, not by that of `EXEC`.
+                let replies = link.many(pipeline, 0, offset + count).await?;
+                let mut replies = replies.into_iter().map(executed).collect::<RedisResult<Vec<_>>>()?;
+                Ok(replies.split_off(offset))
             };
             return self.routed(cluster, key, send).await;
         }

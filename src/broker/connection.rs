@@ -30,7 +30,7 @@ impl Broker {
 
     /// The address of Redis, without user and password.
     pub(crate) fn address(&self) -> String {
-        self.target.address()
+        self.target.address().to_owned()
     }
 
     /// Connects, and checks that the server is new enough, within the timeout of one request.
@@ -51,7 +51,7 @@ impl Broker {
         greeting.commands.connect().await.map_err(|error| target.not_connected("connect", &error))?;
         let facts = greeting.greet().await.map_err(BrokerError::without_effect)?;
         if facts.is_cluster() {
-            target.is_cluster();
+            target.note_cluster();
             // The nodes are asked at once, so that an address that leads to none of them is noticed here.
             let nodes = greeting.commands.connect().await;
             nodes.map_err(|error| target.not_connected("connect", &error))?;

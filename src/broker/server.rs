@@ -30,12 +30,17 @@ impl ServerFacts {
 
     /// Whether it is a node of a Redis Cluster.
     pub(super) fn is_cluster(&self) -> bool {
-        self.fields.get("redis_mode").is_some_and(|mode| mode == "cluster")
+        self.mode() == Some("cluster")
+    }
+
+    /// How it was started. Valkey has another name for that.
+    fn mode(&self) -> Option<&str> {
+        self.fields.get("redis_mode").or_else(|| self.fields.get("server_mode")).map(String::as_str)
     }
 
     /// Fails if it is a Sentinel, which has no queues.
     pub(super) fn check_mode(&self) -> Result<(), BrokerError> {
-        match self.fields.get("redis_mode").map(String::as_str) {
+        match self.mode() {
             Some("sentinel") => Err(BrokerError::new("connect", BrokerErrorKind::Address, "its mode is sentinel")
                 .advised(
                     "this server is a Sentinel: use redis-sentinel://host:26379/NAME, where NAME is what it calls the \

@@ -23,6 +23,8 @@ const WAIT_FOR_HEIR: Duration = Duration::from_secs(1);
 pub(crate) struct Target {
     /// The servers that the address names.
     seeds: Vec<Arc<Node>>,
+    /// The address, without user and password.
+    address: String,
     sentinels: Option<Sentinels>,
     /// Known once a node of it has answered.
     cluster: OnceLock<Arc<Cluster>>,
@@ -42,25 +44,26 @@ impl Target {
                 (vec![Arc::new(master)], Some(sentinels), false)
             }
         };
-        let shown = match &sentinels {
+        let address = match &sentinels {
             Some(sentinels) => sentinels.to_string(),
             None => seeds.iter().map(|seed| seed.address()).collect::<Vec<_>>().join(","),
         };
         let target = Self {
+            outage: Outage::at(address.clone()),
+            address,
             seeds,
             sentinels,
             cluster: OnceLock::new(),
             timeout: config.timeout,
-            outage: Outage::at(shown),
         };
         if is_cluster {
-            target.is_cluster();
+            target.note_cluster();
         }
         Ok(Arc::new(target))
     }
 
     /// Notes that the server is a node of a Cluster.
-    pub(super) fn is_cluster(&self) {
+    pub(super) fn note_cluster(&self) {
         self.cluster.get_or_init(|| Arc::new(Cluster::new(self.seeds.clone())));
     }
 
@@ -117,7 +120,7 @@ impl Target {
     pub(super) fn not_connected(&self, op: &'static str, error: &RedisError) -> BrokerError {
         match &self.sentinels {
             None if self.cluster().is_none() => self.seeds[0].not_connected(op, error),
-            _ => BrokerError::connecting(op, error).at(&self.address()),
+            _ => BrokerError::connecting(op, error).at(&self.address),
         }
     }
 
@@ -127,10 +130,7 @@ impl Target {
     }
 
     /// The address, without user and password.
-    pub(super) fn address(&self) -> String {
-        match &self.sentinels {
-            Some(sentinels) => sentinels.to_string(),
-            None => self.seeds.iter().map(|seed| seed.address()).collect::<Vec<_>>().join(","),
-        }
+    pub(super) fn address(&self) -> &str {
+        &self.address
     }
 }

@@ -115,6 +115,8 @@ impl Waiter {
     }
 
     async fn failed(&mut self, error: &RedisError, lists: &[&str]) -> BrokerError {
+        // The next connection is to lead where the queue is by now.
+        self.commands.look_again().await;
         of_list(BrokerError::from_redis("wait", error), lists, &mut self.connection).await
     }
 

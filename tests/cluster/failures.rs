@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use delayed::{Client, GoTask};
 
 use super::{Site, texts};
+use crate::support::is_full;
 use crate::support::trial::{PATIENCE, count, mark};
 use crate::support::wait;
 
@@ -76,14 +77,16 @@ fn confirmed_calls_survive_failovers_under_load() {
     let queues = texts(&queues);
     let mut worker = site.worker(&queues, &["--concurrency", "4", "--lease", "2s"]);
     let (load, client) = (Load::new(), client(&site, "replicas(1)"));
-    let mut standstill = Duration::ZERO;
+    let rounds = if is_full() { 30 } else { 2 };
+    let mut standstills = Vec::new();
     std::thread::scope(|scope| {
         scope.spawn(|| load.run(&client, &queues));
         load.wait_for(50);
         // Killed, then silent.
-        for (round, queue) in queues[..2].iter().enumerate() {
+        for round in 0..rounds {
+            let queue = queues[round % queues.len()];
             let master = site.cluster.owner(queue).unwrap();
-            match round {
+            match round % 2 {
                 0 => site.cluster.node_mut(master).kill(),
                 _ => site.cluster.node(master).pause(),
             }
@@ -94,11 +97,11 @@ fn confirmed_calls_survive_failovers_under_load() {
             // The new master has no replica yet that could confirm a call.
             let elected = Instant::now();
             let name = format!("after{round}");
-            let call = GoTask::new("trial.mark").arg(name.clone()).queue(*queue);
+            let call = GoTask::new("trial.mark").arg(name.clone()).queue(queue);
             site.client.enqueue_blocking(call).unwrap();
             wait::until("the call to run", PATIENCE, || site.ledger.lines().contains(&name));
-            standstill = standstill.max(elected.elapsed());
-            match round {
+            standstills.push(elected.elapsed());
+            match round % 2 {
                 0 => site.cluster.node_mut(master).restart(),
                 _ => site.cluster.node(master).resume(),
             }
@@ -108,8 +111,14 @@ fn confirmed_calls_survive_failovers_under_load() {
         }
         load.ends.store(true, Ordering::SeqCst);
     });
-    println!("calls ran {standstill:?} after an election");
-    assert!(standstill < SOON, "expected work to go on soon, not after {standstill:?}");
+    standstills.sort_unstable();
+    let longest = standstills[rounds - 1];
+    println!(
+        "{rounds} failovers: calls ran {:?} after the election (median), {longest:?} at most",
+        standstills[rounds / 2]
+    );
+    println!("{} calls in doubt", load.uncertain.load(Ordering::SeqCst));
+    assert!(longest < SOON, "expected work to go on soon, not after {longest:?}");
     let certain = load.certain.load(Ordering::SeqCst);
     wait::until("all calls to run", PATIENCE, || ran(&site).len() >= certain);
     let missing: Vec<usize> = (0..certain).filter(|n| !ran(&site).contains(n)).collect();
@@ -137,7 +146,16 @@ fn slots_move_under_load_without_doubt_or_loss() {
     });
     assert_eq!(load.uncertain.load(Ordering::SeqCst), 0, "expected no doubt about any call");
     let certain = load.certain.load(Ordering::SeqCst);
-    wait::until("all calls to run", PATIENCE, || ran(&site).len() >= certain);
+    wait::until_ok(PATIENCE, || match (0..certain).find(|n| !ran(&site).contains(n)) {
+        None => Ok(()),
+        Some(n) => {
+            let left: Vec<_> = queues.iter().map(|queue| site.cluster.left(queue)).collect();
+            Err(format!(
+                "call {n} of {certain} to run; there wait and are owned {left:?}; printed:\n{}",
+                worker.printed()
+            ))
+        }
+    });
     // Idle, it waits where the slot is by now.
     site.cluster.move_slot(queues[0], (site.cluster.owner(queues[0]).unwrap() + 1) % 3);
     site.cluster.push(queues[0], &[mark("last.0")]);

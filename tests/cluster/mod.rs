@@ -3,6 +3,7 @@
 mod failures;
 mod one_shard;
 mod refused;
+mod served;
 mod shards;
 
 use std::path::PathBuf;

