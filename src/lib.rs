@@ -106,6 +106,8 @@
 extern crate self as delayed;
 
 #[cfg(feature = "cli")]
+mod acl;
+#[cfg(feature = "cli")]
 mod app;
 // Each feature uses a part of it.
 #[cfg(feature = "broker")]
@@ -242,6 +244,8 @@ pub struct Flows;
 /// Used by the code that `#[delayed::task]` generates, and by our own tests. May change in any release.
 #[doc(hidden)]
 pub mod __private {
+    #[cfg(feature = "cli")]
+    pub use crate::acl::{Rights, Role};
     #[cfg(feature = "broker")]
     pub use crate::broker::script_text;
     #[cfg(all(feature = "testing", feature = "cli"))]

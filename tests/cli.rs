@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests die and print")]
 
+#[path = "cli/acl.rs"]
+mod acl;
 #[path = "cli/calls.rs"]
 mod calls;
 #[path = "cli/dev.rs"]

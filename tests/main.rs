@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests die and print")]
 
+mod acl;
 mod architecture;
 mod bad_input;
 mod batches;

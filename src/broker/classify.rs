@@ -27,7 +27,7 @@ enum Origin {
 type Text = (Origin, &'static str, Kind, Option<&'static str>);
 
 /// All known texts. The first one that an error contains counts.
-const TEXTS: [Text; 20] = [
+const TEXTS: [Text; 21] = [
     (Origin::Reply, "STALE", Kind::Stale, None),
     (Origin::Reply, "OOM", Kind::Full, None),
     (Origin::Reply, "WRONGTYPE", Kind::WrongType, None),
@@ -37,6 +37,8 @@ const TEXTS: [Text; 20] = [
     (Origin::Reply, "NOAUTH", Kind::Denied, None),
     (Origin::Reply, WRONGPASS, Kind::Denied, Some(LOGIN)),
     (Origin::Reply, "NOPERM", Kind::Denied, Some(RIGHTS)),
+    // As the library names it inside of a transaction, of which nothing was executed.
+    (Origin::Reply, "NoPerm", Kind::Denied, Some(RIGHTS)),
     // The user may call a script but not its commands: the text of Redis 6.2 and 7.0, then of later versions and Valkey.
     (Origin::Script, "The user executing the script can't", Kind::Denied, Some(RIGHTS)),
     (Origin::Script, "ACL failure in script", Kind::Denied, Some(RIGHTS)),

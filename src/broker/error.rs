@@ -240,8 +240,7 @@ impl Error for BrokerError {
 }
 
 /// The advice for a user that is known and lacks a permission.
-pub(super) const RIGHTS: &str =
-    "the Redis user lacks a permission: grant it (ACL SETUSER), or use another user";
+pub(super) const RIGHTS: &str = "the Redis user lacks a permission: grant it (ACL SETUSER), or use another user; `acl` prints what each role needs";
 
 /// The default advice for each kind.
 fn advice(kind: BrokerErrorKind) -> &'static str {

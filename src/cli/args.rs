@@ -1,5 +1,6 @@
 //! Which words does the command line take?
 
+mod acl;
 mod batches;
 mod calls;
 mod exposed;
@@ -24,6 +25,7 @@ use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub(super) use self::acl::Acl;
 pub(super) use self::batches::{Batches, BatchesFlush, BatchesList};
 pub(super) use self::calls::{Calls, CallsCancel, CallsList, CallsRun, CallsShow, CallsWait};
 #[cfg(feature = "metrics")]
@@ -208,6 +210,8 @@ Examples:
     Purge(Purge),
     /// Find problems of Redis and the queues
     Doctor(Doctor),
+    /// Print the Redis permissions that a role needs, as a line of an ACL
+    Acl(Acl),
     /// Show the settings in effect, and where they come from
     Config(Config),
     /// Run a private Redis in the working directory, and a worker if the program has tasks
@@ -298,7 +302,11 @@ impl Command {
     pub(super) fn stands_alone(&self) -> bool {
         matches!(
             self,
-            Self::Tasks(Tasks { verb: None, .. }) | Self::Config(_) | Self::Completions(_) | Self::Man(_)
+            Self::Tasks(Tasks { verb: None, .. })
+                | Self::Acl(_)
+                | Self::Config(_)
+                | Self::Completions(_)
+                | Self::Man(_)
         )
     }
 }

@@ -1,5 +1,6 @@
 //! One file for each command.
 
+mod acl;
 mod batches;
 mod calls;
 mod completions;
@@ -73,6 +74,7 @@ pub(super) async fn run(program: Program, command: Command) -> Result<ExitCode, 
         Command::Top(args) => top::run(&program, &args).await?,
         Command::Purge(args) => purge::run(&program, &args).await?,
         Command::Doctor(args) => return doctor::run(&program, &args).await,
+        Command::Acl(args) => acl::run(&args)?,
         Command::Config(args) => config::run(&program.settings, args.output)?,
         #[cfg(feature = "metrics")]
         Command::Exporter(args) => exporter::run(program, &args).await?,
