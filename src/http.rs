@@ -14,6 +14,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
+#[cfg(feature = "cli")]
+use tokio::net::TcpSocket;
 use tokio::sync::Semaphore;
 use tower_service::Service;
 
@@ -28,6 +30,20 @@ const MAX_HEAD: usize = 16 << 10;
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(not(feature = "web"), expect(dead_code, reason = "the dashboard reads it"))]
 pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// How many connections may wait to be accepted, as far as the system allows. The 128 of the standard library are few for a burst:
+/// the kernel tries those beyond them again after seconds.
+#[cfg(feature = "cli")]
+const WAITING: u32 = 4096;
+
+/// Listens on an address.
+#[cfg(feature = "cli")]
+pub(crate) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(WAITING)
+}
 
 /// Serves until `stop` ends, and then until all requests are answered.
 pub(crate) async fn serve(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::broker::Broker;
-use crate::broker::error::BrokerError;
+use crate::broker::error::{BrokerError, BrokerErrorKind};
 use crate::broker::transitions::{MAX_UNPARKED, Waking};
 use crate::protocol::keys::{QueueKeys, waiters};
 use crate::protocol::limit::{LIMITS, Limit, LimitKeys, LimitName};
@@ -190,6 +190,8 @@ pub(crate) struct LimitState {
     pub(crate) holders: Vec<String>,
     /// The first entries of its line.
     pub(crate) line: Vec<String>,
+    /// Which of its keys has a wrong type; all else is empty then.
+    pub(crate) problem: Option<String>,
 }
 
 impl Broker {
@@ -221,6 +223,7 @@ impl Broker {
     async fn limits_named(&self, names: &[LimitName], most: u64) -> Result<Vec<LimitState>, BrokerError> {
         let last = most.saturating_sub(1);
         let mut pipe = redis::pipe();
+        pipe.ignore_errors();
         for name in names {
             let keys = LimitKeys::new(name);
             pipe.cmd("HMGET").arg(&keys.policy).arg(&["concurrency", "rate", "period", "burst"]);
@@ -229,14 +232,34 @@ impl Broker {
             pipe.cmd("LRANGE").arg(&keys.line).arg(0).arg(last);
         }
         let failed = |error| BrokerError::from_redis("limits", &error);
-        let replies: Vec<redis::Value> =
+        let replies: Vec<redis::RedisResult<redis::Value>> =
             pipe.query_async(&mut self.commands.clone()).await.map_err(failed)?;
-        let state = |(name, replies): (&LimitName, &[redis::Value])| {
-            let replies = redis::Value::Array(replies.to_vec());
-            let (policy, held, waiting, holders, line) = redis::from_redis_value(replies)?;
-            Ok(LimitState { name: name.clone(), policy, held, waiting, holders, line })
+        let state = |(name, replies): (&LimitName, &[redis::RedisResult<redis::Value>])| {
+            let LimitKeys { policy, holders, line, .. } = LimitKeys::new(name);
+            let asked = [&policy, &holders, &line, &holders, &line];
+            let replies = replies.iter().zip(asked).map(|(reply, key)| match reply {
+                Ok(reply) => Ok(reply.clone()),
+                Err(error) => Err(failed(error.clone()).of_key(Some(key))),
+            });
+            match replies.collect::<Result<Vec<redis::Value>, BrokerError>>() {
+                Ok(replies) => {
+                    let read = redis::from_redis_value(redis::Value::Array(replies));
+                    let (policy, held, waiting, holders, line) =
+                        read.map_err(|error| failed(redis::RedisError::from(error)))?;
+                    Ok(LimitState { name: name.clone(), policy, held, waiting, holders, line, problem: None })
+                }
+                Err(error) if error.kind() == BrokerErrorKind::WrongType => Ok(LimitState {
+                    name: name.clone(),
+                    policy: [None; 4],
+                    held: 0,
+                    waiting: 0,
+                    holders: Vec::new(),
+                    line: Vec::new(),
+                    problem: Some(error.to_string()),
+                }),
+                Err(error) => Err(error),
+            }
         };
-        let states: redis::RedisResult<_> = names.iter().zip(replies.chunks(REPLIES)).map(state).collect();
-        states.map_err(failed)
+        names.iter().zip(replies.chunks(REPLIES)).map(state).collect()
     }
 }

@@ -50,6 +50,8 @@ mod without_tls;
 mod worker_orders;
 mod wrong_key;
 
+#[cfg(feature = "web")]
+pub(crate) use self::audit::AuditLog;
 pub(crate) use self::batches::Batch;
 pub(crate) use self::cancellation::cancelled_by;
 pub(crate) use self::channels::{Channels, Notice};

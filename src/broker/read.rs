@@ -25,6 +25,13 @@ pub(crate) struct StreamEntry {
     pub(crate) fields: HashMap<String, Vec<u8>>,
 }
 
+impl StreamEntry {
+    /// The size of its fields.
+    pub(crate) fn bytes(&self) -> usize {
+        self.fields.values().map(Vec::len).sum()
+    }
+}
+
 /// Fields and their values.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 

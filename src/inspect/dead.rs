@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::broker::{BrokerError, Revived, StreamEntry};
 use crate::error::Error;
+use crate::inspect::portion::Portion;
 use crate::inspect::{Inspector, MessageSummary, Progress};
 use crate::protocol::keys::QueueKeys;
 use crate::protocol::message::Message;
@@ -127,20 +128,38 @@ impl Inspector {
         count: usize,
         limit: usize,
     ) -> Result<Vec<DeadLetter>, Error> {
+        Ok(self.dead_page(queue, before, task, count, limit, usize::MAX).await?.0)
+    }
+
+    /// The same, but reads about so many bytes. Returns also the id of the last letter that was read if it has ended for that.
+    pub(crate) async fn dead_page(
+        &self,
+        queue: &QueueName,
+        before: Option<&str>,
+        task: Option<&str>,
+        count: usize,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<(Vec<DeadLetter>, Option<String>), Error> {
         let keys = QueueKeys::new(queue);
-        let mut letters = Vec::new();
+        let (mut letters, mut read, mut portion) = (Vec::new(), 0, Portion::new(CHUNK));
         let mut before = before.filter(|id| is_letter_id(id)).unwrap_or("+").to_owned();
         while letters.len() < count {
+            if read >= bytes {
+                return Ok((letters, Some(before)));
+            }
             let left = count - letters.len();
-            let wanted = if task.is_some() { CHUNK } else { CHUNK.min(left) };
-            let page = self.broker.latest_dead(&keys, &before, wanted as u64).await?;
+            let wanted = if task.is_some() { portion.count() } else { portion.count().min(left as u64) };
+            let page = self.broker.latest_dead(&keys, &before, wanted).await?;
             let Some(last) = page.last() else { break };
             before.clone_from(&last.id);
+            read += page.iter().map(StreamEntry::bytes).sum::<usize>();
+            portion.learn(page.iter().map(StreamEntry::bytes));
             let fits = |entry: &&StreamEntry| task.is_none_or(|task| is_of(entry, task));
             letters
                 .extend(page.iter().filter(fits).take(left).map(|entry| DeadLetter::of(queue, entry, limit)));
         }
-        Ok(letters)
+        Ok((letters, None))
     }
 
     /// Returns one dead letter. Its arguments are cut at `limit` characters.

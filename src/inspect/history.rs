@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::broker::BrokerErrorKind;
 use crate::error::Error;
 use crate::inspect::Inspector;
 use crate::protocol::history::{DURATIONS, RESOLUTIONS, Resolution, class_end_micros, read_marks};
@@ -119,7 +120,11 @@ impl Inspector {
         let mut buckets: Vec<HistoryBucket> = (0..resolution.count).map(empty).collect();
         let mut deployments = BTreeMap::new();
         for queue in queues {
-            let (counts, marks) = self.broker.ended_calls(queue, now, resolution).await?;
+            let (counts, marks) = match self.broker.ended_calls(queue, now, resolution).await {
+                // The key is another program's.
+                Err(error) if error.kind() == BrokerErrorKind::WrongType => continue,
+                read => read?,
+            };
             for (bucket, [succeeded, failed, dead]) in buckets.iter_mut().zip(counts) {
                 bucket.succeeded = bucket.succeeded.saturating_add(succeeded);
                 bucket.failed = bucket.failed.saturating_add(failed);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::broker::LimitState;
+use crate::broker::{BrokerErrorKind, LimitState};
 use crate::error::Error;
 use crate::inspect::health::plural;
 use crate::inspect::{Finding, Inspector};
@@ -37,12 +37,22 @@ pub struct LimitStatus {
     pub holders: Vec<String>,
     /// The queues of the first 100 that wait, in their order.
     pub waiters: Vec<String>,
+    /// Why it cannot be read; all else is empty then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 impl From<LimitState> for LimitStatus {
     fn from(state: LimitState) -> Self {
-        let LimitState { name, policy: [concurrency, rate, period_ms, burst], held, waiting, holders, line } =
-            state;
+        let LimitState {
+            name,
+            policy: [concurrency, rate, period_ms, burst],
+            held,
+            waiting,
+            holders,
+            line,
+            problem,
+        } = state;
         let slot =
             |holder: String| holder.split_once('#').map_or(holder.clone(), |(slot, _)| slot.to_owned());
         let queue =
@@ -57,6 +67,7 @@ impl From<LimitState> for LimitStatus {
             waiting,
             holders: holders.into_iter().map(slot).collect(),
             waiters: line.into_iter().map(queue).collect(),
+            problem,
         }
     }
 }
@@ -90,7 +101,12 @@ impl Inspector {
 
     /// Limits under which nothing can run, and limits that nobody holds while all calls that wait for them are parked.
     pub(super) async fn check_limits(&self) -> Result<Vec<Finding>, Error> {
-        let limits = self.limits().await?;
+        let limits = match self.limits().await {
+            Err(Error::Broker(error)) if error.kind() == BrokerErrorKind::WrongType => {
+                return Ok(Finding::refused("limits", &error).into_iter().collect());
+            }
+            limits => limits?,
+        };
         let numbers = |limit: &LimitStatus| [limit.concurrency, limit.rate, limit.period_ms, limit.burst];
         let is_shut = |limit: &&LimitStatus| {
             let has_no_period = limit.rate.is_some() && limit.period_ms.is_none();
@@ -107,6 +123,11 @@ impl Inspector {
                 )
             })
             .collect();
+        for limit in &limits {
+            let Some(problem) = &limit.problem else { continue };
+            let text = format!("the limit {} cannot be read: {problem}", limit.name);
+            findings.push(Finding::problem("limits", text, "rename or delete the key of another program"));
+        }
         for limit in limits.iter().filter(|limit| !is_shut(limit)) {
             if self.is_forgotten(limit).await? {
                 let LimitStatus { name, waiting, .. } = limit;

@@ -18,6 +18,7 @@ mod outbox;
 mod pause;
 #[cfg(feature = "periodic")]
 mod periodic;
+mod portion;
 mod queues;
 mod unregistered;
 mod workers;

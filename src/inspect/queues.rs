@@ -57,7 +57,7 @@ pub struct QueueStatus {
     pub workers: u64,
     /// The pause of the queue, if it is paused.
     pub paused: Option<Pause>,
-    /// Why the queue cannot be read; all numbers are 0 then.
+    /// Why the queue cannot be read, or not all of it; what cannot be read is 0 then.
     pub problem: Option<String>,
 }
 
@@ -92,7 +92,7 @@ impl Inspector {
     /// # Errors
     /// Redis cannot be reached or used.
     pub async fn queue(&self, queue: &QueueName) -> Result<QueueStatus, Error> {
-        let (numbers, problem) = match self.numbers(queue).await {
+        let (numbers, mut problem) = match self.numbers(queue).await {
             Ok(numbers) => (numbers, None),
             Err(error) if error.kind() == BrokerErrorKind::WrongType => ([0; 7], Some(error.to_string())),
             Err(error) => return Err(error.into()),
@@ -104,7 +104,13 @@ impl Inspector {
         };
         let [waiting, tokens, owned, dead, suspects, scheduled, workers] = numbers;
         let oldest_ms = if waiting > 0 { self.oldest_ms(queue).await? } else { None };
-        let paused = self.broker.paused(&QueueKeys::new(queue)).await?.map(Pause::from);
+        let paused = match self.broker.paused(&QueueKeys::new(queue)).await {
+            Err(error) if error.kind() == BrokerErrorKind::WrongType => {
+                problem.get_or_insert(error.to_string());
+                None
+            }
+            paused => paused?.map(Pause::from),
+        };
         let queue = queue.to_string();
         Ok(QueueStatus {
             queue,

@@ -26,6 +26,8 @@ pub fn task_history(task: &str) -> String {
 
 /// STREAM: what was done in dashboards, bounded.
 pub const AUDIT: &str = "delayed_audit";
+/// The stream of what dashboards have refused.
+pub const REFUSED: &str = "delayed_audit_refused";
 
 /// STRING: the digest of the request that was sent to a gateway with this idempotency key; expires.
 #[must_use]

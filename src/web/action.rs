@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Form;
 use axum::extract::rejection::FormRejection;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::html;
 
@@ -12,7 +13,7 @@ use super::failure::Failure;
 use super::form::{Done, Wanted};
 use super::live::with_notice;
 use super::page::{Section, View, answer};
-use super::text::cut;
+use super::text::{at, cut};
 use super::visit::Visit;
 use super::{calls, dead, enqueue, flows, limits, periodic, queues, workers};
 use crate::inspect::WorkerOrder;
@@ -31,7 +32,13 @@ pub(super) async fn run(
     };
     let verb = match allowed(&visit, &wanted) {
         Ok(verb) => verb,
-        Err(failure) => return answer(&visit, Err(failure), None, false),
+        Err(failure) => {
+            if failure.status == StatusCode::FORBIDDEN {
+                let verb = wanted.get("verb").unwrap_or_default();
+                visit.shared.refused(visit.by(), verb, &target(&wanted), &failure.text);
+            }
+            return answer(&visit, Err(failure), None, false);
+        }
     };
     if let Some(question) = question(verb, &wanted)
         && wanted.get("confirm") != Some("yes")
@@ -45,7 +52,7 @@ pub(super) async fn run(
         whole.await.unwrap_or_else(|_| Err(Failure::conflict("The action has panicked: see the log.")));
     match done {
         Ok(done) => {
-            let to = done.to.unwrap_or_else(|| format!("{}{}", visit.base, wanted.back()));
+            let to = done.to.unwrap_or_else(|| at(&visit.base, wanted.back()));
             with_notice(Redirect::to(&to).into_response(), &visit.base, &done.text)
         }
         Err(failure) => answer(&visit, Err(failure), None, false),
@@ -151,7 +158,7 @@ fn confirmation(visit: &Visit, wanted: &Wanted, question: &str) -> View {
             @for (name, value) in fields { input type="hidden" name=(name) value=(value); }
             input type="hidden" name="confirm" value="yes";
             button.danger autofocus { "Yes" }
-            a.button href={ (visit.base) (wanted.back()) } { "No" }
+            a.button href=(at(&visit.base, wanted.back())) { "No" }
         }
     };
     View { title: "Are you sure?".to_owned(), section: Section::Nothing, body }

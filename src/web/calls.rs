@@ -10,6 +10,7 @@ use super::form::{Done, Wanted, button};
 use super::page::{Section, View, badge, facts, field, filter, pager, queue_field, table};
 use super::shared::SHORT;
 use super::text::{cut, duration, first_line, moment, moment_and_distance, number, when, when_or_dash};
+use super::unreadable::Unreadable;
 use super::visit::Visit;
 use crate::inspect::{CallFilter, CallRecord, Ending, MessageSummary};
 use crate::protocol::call_state::{CallState, Cancelled};
@@ -18,6 +19,9 @@ use crate::protocol::call_state::{CallState, Cancelled};
 const PAGE: usize = 50;
 /// How many messages are searched for a text or an id.
 const SEARCHED: usize = 20_000;
+const SEARCHED_BYTES: usize = 64 << 20;
+/// After how many bytes of messages a page ends.
+const BYTES: usize = 16 << 20;
 /// How many characters of arguments, results and outputs are shown.
 pub(super) const LONG: usize = 20_000;
 /// How many lines of a log are shown.
@@ -47,13 +51,16 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
         from_ms: moment_of(&visit, "from")?,
         until_ms: moment_of(&visit, "until")?,
         searched: SEARCHED,
+        searched_bytes: if takes_all(&visit) { BYTES } else { SEARCHED_BYTES },
         start,
         count: PAGE + 1,
         limit: SHORT,
     };
-    let calls = find(&visit, &filter_by, state).await?;
-    let has_more = calls.len() > PAGE;
-    let rows: Vec<Markup> = calls.iter().take(PAGE).map(|call| row(&visit, call)).collect();
+    let mut unreadable = Unreadable::default();
+    let calls = find(&visit, &filter_by, state, &mut unreadable).await?;
+    let has_more = calls.len() > PAGE || bytes(&calls) >= BYTES;
+    let shown = calls.len().min(PAGE);
+    let rows: Vec<Markup> = calls.iter().take(shown).map(|call| row(&visit, call)).collect();
     let to = |start: usize| {
         let start = start.to_string();
         let kept = ["queue", "state", "task", "id", "text", "from", "until"]
@@ -75,10 +82,11 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
             (moment_field("from", "From (UTC)", visit.get("from")))
             (moment_field("until", "Until (UTC)", visit.get("until")))
         }))
+        (unreadable.show(&visit))
         (table("Calls", &["id", "queue", "state", "when", "failed", "call"], &rows, "There are no such calls."))
-        (pager((start > 0).then(|| to(start.saturating_sub(PAGE))), has_more.then(|| to(start + PAGE))))
+        (pager((start > 0).then(|| to(start.saturating_sub(PAGE))), has_more.then(|| to(start + shown))))
         @if !takes_all(&visit) {
-            p.hint { "The first " (number(SEARCHED as u64)) " calls of each state are searched." }
+            p.hint { "The first " (number(SEARCHED as u64)) " calls of each state are searched, and at most 64 MiB of them." }
         }
         p.hint {
             "Calls that have succeeded are known only if they keep a record, or if their worker has keep_finished. "
@@ -86,6 +94,11 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
         }
     };
     Ok(View { title: "Calls".to_owned(), section: Section::Calls, body })
+}
+
+/// The size of the messages of calls.
+fn bytes(calls: &[CallRecord]) -> usize {
+    calls.iter().map(|call| call.message.bytes).sum()
 }
 
 /// Whether calls are shown whatever they are.
@@ -98,6 +111,7 @@ async fn find(
     visit: &Visit,
     wanted: &CallFilter,
     state: Option<CallState>,
+    unreadable: &mut Unreadable,
 ) -> Result<Vec<CallRecord>, Failure> {
     let (mut calls, mut left) = (Vec::new(), wanted.start);
     let (inspector, lengths) = (visit.inspector().await?, visit.shared.queues().await?);
@@ -118,7 +132,8 @@ async fn find(
             continue;
         }
         let filter = CallFilter { start: left, count: PAGE + 1 - calls.len(), ..wanted.clone() };
-        let found = inspector.calls(&queue, &filter).await?;
+        let found = inspector.calls(&queue, &filter).await;
+        let Some(found) = unreadable.or_none(&queue, found)? else { continue };
         if !found.is_empty() {
             left = 0;
         } else if left > 0 {
@@ -126,7 +141,7 @@ async fn find(
             left -= inspector.calls(&queue, &before).await?.len().min(left);
         }
         calls.extend(found);
-        if calls.len() > PAGE {
+        if calls.len() > PAGE || bytes(&calls) >= BYTES {
             break;
         }
     }
@@ -213,9 +228,10 @@ fn id_link(visit: &Visit, call: &CallRecord) -> Markup {
 pub(super) async fn one(visit: Arc<Visit>) -> Result<View, Failure> {
     let id = visit.call_id()?;
     let inspector = visit.inspector().await?;
-    let mut found = None;
+    let (mut found, mut unreadable) = (None, Unreadable::default());
     for queue in visit.queues().await? {
-        if let Some(call) = inspector.call(&queue, id, LONG).await? {
+        let call = inspector.call(&queue, id, LONG).await;
+        if let Some(call) = unreadable.or_none(&queue, call)?.flatten() {
             found = Some((queue, call));
             break;
         }

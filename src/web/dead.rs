@@ -1,5 +1,6 @@
 //! Shows dead letters, one by one and grouped by task and error, and requeues and deletes them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -13,12 +14,15 @@ use super::job;
 use super::page::{Section, View, facts, field, filter, pager, queue_field, table};
 use super::shared::SHORT;
 use super::text::{counted, cut, first_line, moment_and_distance, number, when};
+use super::unreadable::Unreadable;
 use super::visit::Visit;
-use crate::inspect::{DeadLetter, Handled, Inspector, Selection};
+use crate::inspect::{DeadLetter, Handled, Inspector, Selection, order};
 use crate::protocol::names::QueueName;
 
 /// How many dead letters one page shows.
 const PAGE: usize = 50;
+/// About how many bytes of letters are read for each.
+const BYTES: usize = 16 << 20;
 /// How many of the newest letters are grouped, of all queues together, and at least of each.
 const GROUPED: usize = 2000;
 const LEAST_GROUPED: usize = 100;
@@ -50,7 +54,8 @@ async fn groups(inspector: &Inspector, queues: &[QueueName]) -> Result<BTreeMap<
     let mut groups = BTreeMap::new();
     let each = (GROUPED / queues.len().max(1)).max(LEAST_GROUPED);
     for queue in queues {
-        for letter in inspector.newest_dead_letters(queue, None, None, each, 0).await? {
+        let (letters, _) = inspector.dead_page(queue, None, None, each, 0, BYTES / queues.len()).await?;
+        for letter in letters {
             let group = groups.entry(key(&letter)).or_insert_with(|| Group {
                 count: 0,
                 newest_ms: letter.at_ms,
@@ -66,26 +71,37 @@ async fn groups(inspector: &Inspector, queues: &[QueueName]) -> Result<BTreeMap<
 
 pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
     let inspector = visit.inspector().await?;
-    let queues = visit.queues().await?;
     let (task, before) = (visit.get("task"), visit.get("before"));
-    let mut letters = Vec::new();
-    for queue in &queues {
-        letters.extend(inspector.newest_dead_letters(queue, before, task, PAGE + 1, SHORT).await?);
+    let (mut letters, mut queues, mut unreadable) = (Vec::new(), Vec::new(), Unreadable::default());
+    // The last letter that was read of a queue of which more are there.
+    let mut end: Option<String> = None;
+    let all = visit.queues().await?;
+    for queue in &all {
+        let page = inspector.dead_page(queue, before, task, PAGE + 1, SHORT, BYTES / all.len()).await;
+        let Some((of_queue, last)) = unreadable.or_none(queue, page)? else { continue };
+        letters.extend(of_queue);
+        end = end.into_iter().chain(last).max_by_key(|id| order(id));
+        queues.push(queue.clone());
     }
-    letters.sort_by_key(|letter| std::cmp::Reverse(crate::inspect::order(&letter.id)));
+    letters.sort_by_key(|letter| Reverse(order(&letter.id)));
+    if let Some(end) = &end {
+        letters.retain(|letter| order(&letter.id) >= order(end));
+    }
     let has_more = letters.len() > PAGE;
     letters.truncate(PAGE);
     let kept = [("queue", visit.get("queue")), ("task", task)];
     let kept: Vec<(&str, &str)> = kept.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    let next = letters.last().filter(|_| has_more).map(|last| {
+    let last = if has_more { letters.last().map(|letter| &letter.id) } else { end.as_ref() };
+    let next = last.map(|last| {
         let mut query = kept.clone();
-        query.push(("before", &last.id));
+        query.push(("before", last));
         visit.link("/dead", &query)
     });
     let rows: Vec<Markup> = letters.iter().map(|letter| row(&visit, letter)).collect();
     let names: Vec<String> = visit.shared.queue_names().await?.iter().map(ToString::to_string).collect();
     let body = html! {
         h1 { "Dead letters" }
+        (unreadable.show(&visit))
         (filter(&visit.link("/dead", &[]), &html! {
             (queue_field(&names, visit.get("queue")))
             (field("task", "Task", task))
@@ -108,7 +124,7 @@ async fn grouped(visit: &Visit, inspector: &Inspector, queues: &[QueueName]) -> 
         return Ok(html! {});
     }
     let mut groups: Vec<(&Key, &Group)> = groups.iter().collect();
-    groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.count));
+    groups.sort_by_key(|(_, group)| Reverse(group.count));
     let rows: Vec<Markup> = (groups.iter().take(GROUPS))
         .map(|((queue, task, reason, error), group)| {
             let fields = [("queue", queue.as_str()), ("task", task), ("reason", reason), ("error", error)];

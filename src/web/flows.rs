@@ -8,6 +8,7 @@ use super::failure::Failure;
 use super::form::{Done, Wanted, button};
 use super::page::{Section, View, badge, facts, table};
 use super::text::{counted, cut, moment_and_distance, when, when_or_dash};
+use super::unreadable::Unreadable;
 use super::visit::Visit;
 use crate::flow::FlowNode;
 use crate::inspect::MessageSummary;
@@ -20,9 +21,10 @@ const SHOWN: usize = 100;
 
 pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
     let inspector = visit.inspector().await?;
-    let mut flows = Vec::new();
+    let (mut flows, mut unreadable) = (Vec::new(), Unreadable::default());
     for queue in visit.queues().await? {
-        flows.extend(inspector.flows(&queue, SHOWN).await?);
+        let of_queue = inspector.flows(&queue, SHOWN).await;
+        flows.extend(unreadable.or_none(&queue, of_queue)?.unwrap_or_default());
     }
     // Those that go on first, then those that began last.
     flows.sort_by_key(|flow| (flow.ended_ms.is_some(), std::cmp::Reverse(flow.began_ms)));
@@ -47,6 +49,7 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
         .collect();
     let body = html! {
         h1 { "Flows" }
+        (unreadable.show(&visit))
         (table("Flows", &["id", "queue", "state", "done", "began", "ended"], &rows, "There are no flows."))
     };
     Ok(View { title: "Flows".to_owned(), section: Section::Flows, body })
@@ -130,7 +133,11 @@ pub(super) async fn cancel(visit: &Visit, wanted: &Wanted) -> Result<Done, Failu
 
 pub(super) async fn retry(visit: &Visit, wanted: &Wanted) -> Result<Done, Failure> {
     let (queue, id) = (wanted.queue()?, wanted.call_id()?);
-    match visit.inspector().await?.retry_flow(&queue, id).await? {
+    let inspector = visit.inspector().await?;
+    match inspector.retry_flow(&queue, id).await? {
+        None if inspector.has_flow(&queue, id).await? => {
+            Err(Failure::conflict(format!("The flow {id} has succeeded, or goes on.")))
+        }
         None => Err(Failure::not_found(format!("The flow {id} is not kept any more."))),
         Some(0) => Err(Failure::conflict(format!("The flow {id} has nothing that failed or was cancelled."))),
         Some(count) => Ok(Done::new(format!("{} of the flow {id} will run", counted(count, "step")))),

@@ -33,7 +33,10 @@ fn row(visit: &Visit, limit: &LimitStatus) -> Markup {
     let any = || html! { span.faint { "any" } };
     html! {
         tr {
-            th scope="row" { (limit.name) }
+            th scope="row" {
+                (limit.name)
+                @if let Some(problem) = &limit.problem { " " span.badge.bad title=(problem) { "unreadable" } }
+            }
             td.number { (limit.concurrency.map_or_else(any, |most| html! { (most) })) }
             td.number {
                 @match (limit.rate, limit.period_ms) {

@@ -9,11 +9,12 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 
+use super::audit::NOBODY;
 use super::frame::plain;
 use super::live::add_cookie;
 use super::session;
 use super::shared::Shared;
-use super::text::{is_own, link};
+use super::text::{at, is_own, link};
 
 type Pairs = HashMap<String, String>;
 
@@ -25,7 +26,7 @@ pub(super) async fn form(
 ) -> Response {
     let base = base(&uri);
     if shared.access.users().is_none() {
-        return Redirect::to(&format!("{base}/")).into_response();
+        return Redirect::to(&at(&base, "/")).into_response();
     }
     page(&base, to(&query), None).into_response()
 }
@@ -40,12 +41,16 @@ pub(super) async fn begin(
     let base = base(&uri);
     let to = to(&form).to_owned();
     let Some(users) = shared.access.users().cloned() else {
-        return Redirect::to(&format!("{base}/")).into_response();
+        return Redirect::to(&at(&base, "/")).into_response();
     };
     let (name, password) = (form.remove("name").unwrap_or_default(), form.remove("password"));
+    let Ok(_place) = shared.login_places.try_acquire() else {
+        let problem = "Too many passwords are being checked. Try again in a moment.";
+        return (StatusCode::TOO_MANY_REQUESTS, page(&base, &to, Some(problem))).into_response();
+    };
     let checked = {
         // Closed never.
-        let _place = shared.logins.acquire().await;
+        let _turn = shared.logins.acquire().await;
         let (users, name) = (users.clone(), name.clone());
         let check = move || users.has_password(&name, &password.unwrap_or_default());
         tokio::task::spawn_blocking(check).await
@@ -55,10 +60,13 @@ pub(super) async fn begin(
         _ => None,
     };
     let Some(cookie) = cookie else {
+        // A password may stand in the place of the name.
+        let by = users.role(&name).map_or(NOBODY, |_| &name);
         let problem = "The name or the password is wrong.";
+        shared.refused(by, "login", "", problem);
         return (StatusCode::UNAUTHORIZED, page(&base, &to, Some(problem))).into_response();
     };
-    let mut response = Redirect::to(&format!("{base}{to}")).into_response();
+    let mut response = Redirect::to(&at(&base, &to)).into_response();
     add_cookie(&mut response, &cookie);
     response
 }

@@ -8,15 +8,17 @@ use super::failure::Failure;
 use super::form::{Done, Wanted, button};
 use super::page::{Section, View, facts, table};
 use super::text::{cut, moment, when, when_or_dash};
+use super::unreadable::Unreadable;
 use super::visit::Visit;
 use crate::inspect::PeriodicStatus;
 
 pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
-    let queues = visit.queues().await?;
-    let tasks = match queues.is_empty() {
-        true => Vec::new(),
-        false => visit.inspector().await?.periodic(&queues).await?,
-    };
+    let (mut tasks, mut unreadable) = (Vec::new(), Unreadable::default());
+    let inspector = visit.inspector().await?;
+    for queue in visit.queues().await? {
+        let of_queue = inspector.periodic(std::slice::from_ref(&queue)).await;
+        tasks.extend(unreadable.or_none(&queue, of_queue)?.unwrap_or_default());
+    }
     let rows: Vec<Markup> = (tasks.iter())
         .map(|task| {
             let link = visit.link("/periodic/task", &[("queue", &task.queue), ("name", &task.name)]);
@@ -34,6 +36,7 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
         .collect();
     let body = html! {
         h1 { "Periodic tasks" }
+        (unreadable.show(&visit))
         (table(
             "Periodic tasks",
             &["name", "queue", "task", "cron", "next", "actions"],

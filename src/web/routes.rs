@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
 use super::assets::{ICON, SCRIPT, STYLE};
+use super::audit::NOBODY;
 use super::failure::Failure;
 use super::live::live;
 use super::page::answer;
 use super::shared::Shared;
-use super::visit::Visit;
+use super::visit::{Visit, peer};
 use super::{
     action, audit, calls, dead, doctor, enqueue, flows, job, limits, login, overview, periodic, queues,
     tasks, workers,
@@ -57,7 +58,7 @@ pub(super) fn router(shared: Arc<Shared>) -> Router {
         .route("/readyz", get(doctor::ready))
         .fallback(nothing)
         .layer(DefaultBodyLimit::max(MAX_FORM))
-        .layer(from_fn(guard))
+        .layer(from_fn_with_state(Arc::clone(&shared), guard))
         .with_state(shared)
 }
 
@@ -66,9 +67,15 @@ async fn nothing(visit: Visit) -> Response {
 }
 
 /// Refuses what another site sends, and adds to each answer what browsers must not do with it.
-async fn guard(request: Request, next: Next) -> Response {
+async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let is_safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     if !is_safe && comes_from_elsewhere(request.headers(), request.uri()) {
+        let (parts, _) = request.into_parts();
+        let visitor = shared.access.visitor(&parts.headers, peer(&parts)).ok();
+        let by = visitor.and_then(|visitor| visitor.name).unwrap_or_else(|| NOBODY.to_owned());
+        let origin = parts.headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+        let action = format!("{} {}", parts.method, parts.uri.path());
+        shared.refused(&by, &action, origin.unwrap_or_default(), "it comes from another site");
         return (StatusCode::FORBIDDEN, "this request comes from another site\n").into_response();
     }
     let mut response = next.run(request).await;

@@ -48,7 +48,8 @@ pub(super) fn end(base: &str) -> String {
 
 /// A cookie that no script sees, and that no other site sends along with what it posts.
 pub(super) fn set(name: &str, value: &str, base: &str, seconds: u64) -> String {
-    format!("{name}={value}; Path={base}/; Max-Age={seconds}; HttpOnly; SameSite=Lax")
+    let path = if base.is_empty() { "/" } else { base };
+    format!("{name}={value}; Path={path}; Max-Age={seconds}; HttpOnly; SameSite=Lax")
 }
 
 fn mac(users: &DashboardUsers, name: &str, signed: &str) -> Option<Hmac<Sha256>> {

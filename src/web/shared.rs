@@ -9,6 +9,7 @@ use tokio::sync::{Mutex, OnceCell, Semaphore, watch};
 use super::access::DashboardAccess;
 use super::failure::Failure;
 use super::jobs::Jobs;
+use super::refusals::Refusals;
 use crate::config::Config;
 use crate::error::Error;
 use crate::gateway::Gateway;
@@ -24,6 +25,8 @@ const SCAN: Duration = Duration::from_secs(60);
 const TOGETHER: usize = 32;
 /// How many passwords are checked at a time: each takes 19 MiB.
 const LOGINS: usize = 2;
+/// How many passwords are checked or wait for it. Others are refused.
+const LOGIN_PLACES: usize = 16;
 /// How many characters of arguments are shown in a list.
 pub(super) const SHORT: usize = 200;
 
@@ -38,15 +41,27 @@ pub(super) struct Shared {
     /// Whether only names of this machine are right.
     pub(super) is_local: bool,
     inspector: OnceCell<Inspector>,
-    names: Mutex<Option<(Instant, Vec<QueueName>)>>,
+    names: Mutex<Names>,
     queues: Cached<Vec<QueueStatus>>,
     workers: Cached<Vec<WorkerStatus>>,
     counts: Cached<WorkerCounts>,
     histories: [Cached<History>; 3],
     pub(super) jobs: Arc<Jobs>,
     pub(super) logins: Semaphore,
+    /// Places for passwords that are checked, and that wait for it.
+    pub(super) login_places: Semaphore,
+    pub(super) refusals: Refusals,
     /// Whether the dashboard stops.
     pub(super) stops: watch::Sender<bool>,
+}
+
+/// The names of queues.
+#[derive(Debug, Default)]
+struct Names {
+    /// When the whole database was scanned for them, and what was found.
+    scanned: Option<(Instant, Vec<QueueName>)>,
+    /// When they could not be read: those who wait meanwhile do not try again one after the other.
+    failed: Option<(Instant, Failure)>,
 }
 
 /// What was read from Redis last. Whoever wants to know it meanwhile waits for the same read.
@@ -85,6 +100,23 @@ impl<T> Cached<T> {
     }
 }
 
+impl Names {
+    async fn read(&mut self, inspector: &Inspector) -> Result<Vec<QueueName>, Error> {
+        if let Some((since, names)) = &self.scanned
+            && since.elapsed() < SCAN
+        {
+            let mut names = names.clone();
+            names.extend(inspector.registered_names().await?);
+            names.sort_unstable();
+            names.dedup();
+            return Ok(names);
+        }
+        let names: Vec<QueueName> = inspector.queue_names().await?.into_iter().collect();
+        self.scanned = Some((Instant::now(), names.clone()));
+        Ok(names)
+    }
+}
+
 impl Shared {
     pub(super) fn new(
         config: Config,
@@ -107,6 +139,8 @@ impl Shared {
             histories: Default::default(),
             jobs: Arc::default(),
             logins: Semaphore::new(LOGINS),
+            login_places: Semaphore::new(LOGIN_PLACES),
+            refusals: Refusals::default(),
             stops: watch::Sender::new(false),
         }
     }
@@ -119,19 +153,15 @@ impl Shared {
     /// The names of all queues, sorted.
     pub(super) async fn queue_names(&self) -> Result<Vec<QueueName>, Failure> {
         let inspector = self.inspector().await?;
-        let mut scanned = self.names.lock().await;
-        if let Some((since, names)) = &*scanned
-            && since.elapsed() < SCAN
+        let mut known = self.names.lock().await;
+        if let Some((since, failure)) = &known.failed
+            && since.elapsed() < FRESH
         {
-            let mut names = names.clone();
-            names.extend(inspector.registered_names().await?);
-            names.sort_unstable();
-            names.dedup();
-            return Ok(names);
+            return Err(failure.clone());
         }
-        let names: Vec<QueueName> = inspector.queue_names().await.map_err(Error::from)?.into_iter().collect();
-        *scanned = Some((Instant::now(), names.clone()));
-        Ok(names)
+        let names = known.read(inspector).await.map_err(Failure::from);
+        known.failed = names.as_ref().err().map(|failure| (Instant::now(), failure.clone()));
+        names
     }
 
     /// All queues, sorted by name.
@@ -148,10 +178,17 @@ impl Shared {
         self.queues.get(FRESH, read).await
     }
 
+    /// The names of the queues that can be read.
+    async fn readable(&self) -> Result<Vec<QueueName>, Failure> {
+        let queues = self.queues().await?;
+        let names = queues.iter().filter(|queue| queue.problem.is_none());
+        Ok(names.filter_map(|queue| QueueName::parse(&queue.queue).ok()).collect())
+    }
+
     /// How many workers are alive, and how many have died and were not swept yet.
     pub(super) async fn worker_counts(&self) -> Result<Arc<WorkerCounts>, Failure> {
         let read = async {
-            let names = self.queue_names().await?;
+            let names = self.readable().await?;
             Ok(self.inspector().await?.worker_counts(&names).await?)
         };
         self.counts.get(FRESH, read).await
@@ -160,11 +197,16 @@ impl Shared {
     /// All workers.
     pub(super) async fn workers(&self) -> Result<Arc<Vec<WorkerStatus>>, Failure> {
         let read = async {
-            let names = self.queue_names().await?;
+            let names = self.readable().await?;
             if names.is_empty() {
                 return Ok(Vec::new());
             }
-            Ok(self.inspector().await?.workers(&names, SHORT).await?)
+            let mut workers = self.inspector().await?.workers(&names, SHORT).await?;
+            // Only the text of the arguments is shown, and they may be large.
+            for run in workers.iter_mut().flat_map(|worker| &mut worker.running) {
+                (run.message.arguments, run.message.keywords) = (None, None);
+            }
+            Ok(workers)
         };
         self.workers.get(FRESH, read).await
     }

@@ -137,7 +137,18 @@ pub(super) fn link(base: &str, path: &str, query: &[(&str, &str)]) -> String {
     let query: Vec<String> =
         query.iter().map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
     let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
-    format!("{base}{path}{query}")
+    at(base, &format!("{path}{query}"))
+}
+
+/// A path with its query below another one. The page at `/` is at that other one itself: an application that mounts the dashboard
+/// there has nothing at that path with a slash behind it.
+pub(super) fn at(base: &str, path: &str) -> String {
+    match path.strip_prefix('/') {
+        Some(rest) if !base.is_empty() && (rest.is_empty() || rest.starts_with('?')) => {
+            format!("{base}{rest}")
+        }
+        _ => format!("{base}{path}"),
+    }
 }
 
 /// Whether this is the path of a page of the dashboard, and not that of another site.
@@ -176,6 +187,19 @@ mod tests {
             assert_eq!(percent_decoded(&encoded).as_deref(), Some(text));
         }
         assert_eq!([percent_decoded("%"), percent_decoded("%4"), percent_decoded("%ff")], [None, None, None]);
+    }
+
+    #[test]
+    fn home_has_no_slash_where_the_dashboard_is_mounted() {
+        for (base, path, expected) in [
+            ("", "/", "/"),
+            ("", "/?span=day", "/?span=day"),
+            ("/a/b", "/", "/a/b"),
+            ("/a/b", "/?span=day", "/a/b?span=day"),
+            ("/a/b", "/queues?x=/", "/a/b/queues?x=/"),
+        ] {
+            assert_eq!(at(base, path), expected);
+        }
     }
 
     #[test]

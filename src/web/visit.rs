@@ -77,7 +77,7 @@ fn below(original: &Uri, inner: &Uri) -> String {
     place.or_else(|| original.strip_suffix(inner)).unwrap_or_default().trim_end_matches('/').to_owned()
 }
 
-fn peer(parts: &Parts) -> Option<IpAddr> {
+pub(super) fn peer(parts: &Parts) -> Option<IpAddr> {
     let own = parts.extensions.get::<Peer>().map(|Peer(peer)| *peer);
     let mounted = || parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
     own.or_else(mounted).map(|peer| peer.ip())

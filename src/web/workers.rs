@@ -10,6 +10,7 @@ use super::form::{Done, Wanted, button};
 use super::page::{Section, View, table};
 use super::shared::SHORT;
 use super::text::{counted, cut, duration, now_ms, number, when, when_or_dash};
+use super::unreadable::Unreadable;
 use super::visit::Visit;
 use crate::inspect::{Running, WorkerKind, WorkerOrder, WorkerPhase, WorkerStatus};
 
@@ -18,6 +19,7 @@ const RUNS: usize = 200;
 
 pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
     let workers = visit.shared.workers().await?;
+    let unreadable = Unreadable::known(&visit.shared.queues().await?);
     let rows: Vec<Markup> = workers.iter().map(|worker| row(&visit, worker)).collect();
     let mut runs: Vec<(&WorkerStatus, &Running)> =
         workers.iter().flat_map(|worker| worker.running.iter().map(move |run| (worker, run))).collect();
@@ -29,6 +31,7 @@ pub(super) async fn list(visit: Arc<Visit>) -> Result<View, Failure> {
     let alive = workers.iter().filter(|worker| worker.alive).count() as u64;
     let body = html! {
         h1 { "Workers" }
+        (unreadable.show(&visit))
         p { (counted(alive, "worker")) " alive." }
         (table(
             "Workers",

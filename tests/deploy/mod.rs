@@ -1,6 +1,7 @@
 //! Are the files of `deploy/` right? Tools that read such files check them.
 
 mod containers;
+mod image;
 mod kubernetes;
 mod live;
 mod monitoring;

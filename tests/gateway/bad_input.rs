@@ -1,10 +1,15 @@
 use std::io::Read;
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
 use super::Site;
 use crate::support::http::Connection;
+use crate::support::tree::Process;
+use crate::support::trial::PATIENCE;
+use crate::support::wait;
 
 #[test]
 fn descriptions_that_cannot_be_made_are_refused_with_advice() {
@@ -135,11 +140,26 @@ fn bodies_that_end_early_or_lie_make_no_call() {
     assert!(keys.is_empty(), "expected nothing to be enqueued: {keys:?}");
 }
 
+/// Connections that say nothing, and those that stop in the middle of a request.
+const SILENT: usize = 9_500;
+const HALF: usize = 500;
+/// How many are opened together: more than wait to be accepted would be tried again by the kernel, after seconds.
+const TOGETHER: usize = 500;
+/// The most memory that the gateway may take for each of them.
+const EACH_KB: u64 = 32;
+
 #[test]
 fn silent_connections_keep_nobody_waiting() {
-    let site = Site::new(&["--max-connections", "1000"]);
-    let silent: Vec<_> = (0..900).map(|_| TcpStream::connect(site.address).unwrap()).collect();
-    let half: Vec<_> = (0..50)
+    allow_open_files(SILENT + HALF + 2_000);
+    let site = Site::new(&["--max-connections", "11000"]);
+    let gateway = Process::of(site.gateway.pid().as_raw()).unwrap();
+    let before = gateway.kilobytes("VmRSS");
+    let mut silent = Vec::new();
+    while silent.len() < SILENT {
+        silent.extend((0..TOGETHER).map(|_| TcpStream::connect(site.address).unwrap()));
+        wait::until("the connections to be accepted", PATIENCE, || gateway.descriptors() > silent.len());
+    }
+    let half: Vec<_> = (0..HALF)
         .map(|_| {
             let mut connection = Connection::open(site.address);
             connection
@@ -148,7 +168,24 @@ fn silent_connections_keep_nobody_waiting() {
             connection
         })
         .collect();
+    wait::until("all of them to be accepted", PATIENCE, || gateway.descriptors() > SILENT + HALF);
     let body = json!({"task": "trial.mark", "args": ["x"], "queue": "q"});
+    let begun = Instant::now();
     site.post(&body).expect(202);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(5), "expected an answer at once, not after {took:?}");
+    let each = gateway.kilobytes("VmRSS").saturating_sub(before) / (SILENT + HALF) as u64;
+    assert!(each < EACH_KB, "expected less than {EACH_KB} kB for each connection, not {each} kB");
+    // The gateway ends first: our ports are free again at once.
+    drop(site);
     drop((silent, half));
+}
+
+/// Lets this process, and those that it starts, open so many files.
+#[track_caller]
+fn allow_open_files(count: usize) {
+    let count = count as u64;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    assert!(hard >= count, "this test opens {count} files, and {hard} are allowed: raise `ulimit -Hn`");
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(count), hard).unwrap();
 }

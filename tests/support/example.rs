@@ -1,16 +1,21 @@
 //! A program of `examples`, which is up to date in a run of all tests and is built in a run of a few.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::root;
 
-/// Where the example of that name is.
-pub(crate) fn example(name: &'static str) -> PathBuf {
+/// Builds one program at a time: another build replaces those of the same name.
+pub(crate) fn alone() -> MutexGuard<'static, Option<HashMap<&'static str, PathBuf>>> {
     static BUILT: Mutex<Option<HashMap<&str, PathBuf>>> = Mutex::new(None);
-    let mut built = BUILT.lock().unwrap();
+    BUILT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the example of that name is: a file of our own, which no other build replaces.
+pub(crate) fn example(name: &'static str) -> PathBuf {
+    let mut built = alone();
     built.get_or_insert_default().entry(name).or_insert_with(|| build(name)).clone()
 }
 
@@ -19,14 +24,7 @@ fn build(name: &str) -> PathBuf {
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--locked", "--all-features", "--example", name]);
     command.args(["--message-format", "json-render-diagnostics"]).current_dir(root());
-    // What cargo tells a test about its package would make build scripts run again, and all that depends on them.
-    for (name, _) in std::env::vars_os() {
-        let is_of_package =
-            ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|of| name.to_string_lossy().starts_with(of));
-        if is_of_package {
-            command.env_remove(name);
-        }
-    }
+    forget_package(&mut command);
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
@@ -38,5 +36,22 @@ fn build(name: &str) -> PathBuf {
         let ours = line["target"]["name"] == name;
         line["executable"].as_str().filter(|_| ours).map(PathBuf::from)
     });
-    built.expect("expected cargo to say where the example is")
+    let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let new = own.with_extension(std::process::id().to_string());
+    std::fs::hard_link(built.expect("expected cargo to say where the example is"), &new).unwrap();
+    std::fs::rename(&new, &own).unwrap();
+    // It stays if both are the same file.
+    let _ = std::fs::remove_file(new);
+    own
+}
+
+/// Takes away what cargo tells a test about its package: it would make build scripts run again, and all that depends on them.
+pub(crate) fn forget_package(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let is_of_package =
+            ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|of| name.to_string_lossy().starts_with(of));
+        if is_of_package {
+            command.env_remove(name);
+        }
+    }
 }

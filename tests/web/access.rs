@@ -2,6 +2,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::{Site, start, text};
+use crate::support::http::Connection;
 use crate::support::process::Program;
 use crate::support::trial::{PATIENCE, Trial, WORKER, marks};
 
@@ -14,7 +15,7 @@ fn user(name: &str, role: &str, password: &str) -> String {
     String::from_utf8(program.wait_with_output().unwrap().stdout).unwrap()
 }
 
-fn with_users() -> Site {
+pub(super) fn with_users() -> Site {
     let mut trial = Trial::new();
     trial.push(&marks(1));
     let users = trial.server.directory().join("users");
@@ -22,12 +23,12 @@ fn with_users() -> Site {
     std::fs::write(&users, lines).unwrap();
     let words = ["--allow-actions", "--users", users.to_str().unwrap()];
     let (dashboard, address) = start(&trial, &words);
-    Site { trial, dashboard, address }
+    Site { trial, dashboard: Some(dashboard), address }
 }
 
 /// Logs in, and returns the cookie.
 #[track_caller]
-fn log_in(site: &Site, name: &str, password: &str) -> String {
+pub(super) fn log_in(site: &Site, name: &str, password: &str) -> String {
     let fields = [("name", name), ("password", password), ("to", "/queues")];
     let answer = site.form("/login", &fields, &[]).expect(303);
     assert_eq!(answer.header("location"), Some("/queues"));
@@ -77,6 +78,12 @@ fn users_of_a_proxy_are_believed_from_its_address() {
     site.get("/").expect(401);
     site.form("/action", &pause, &[("x-user", "bob")]).expect(403);
     site.form("/action", &pause, &[("x-user", "ann")]).expect(303);
+    // A socket of IPv6 sees addresses of IPv4 in its own form.
+    let (_dashboard, both) =
+        start(&site.trial, &[&words[..], &["--proxy", "127.0.0.0/8", "--listen", "[::]:0"]].concat());
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], both.port()));
+    let answer = Connection::open(address).request("GET /", &[("x-user", "bob")], b"");
+    answer.expect("an answer").expect(200);
     let stranger = Site::new(&[&words[..], &["--proxy", "10.0.0.1"]].concat());
     stranger.request("GET /", &[("x-user", "ann")], "").expect(401);
 }
@@ -106,7 +113,7 @@ fn dashboard_beyond_this_machine_needs_authentication() {
 fn page_that_attacks_by_another_name_is_refused() {
     let site = Site::new(&["--allow-actions"]);
     // A name that leads to this machine, but is that of another site.
-    let mut connection = crate::support::http::Connection::open(site.address);
+    let mut connection = Connection::open(site.address);
     connection.write(b"GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n").unwrap();
     let answer = connection.read().unwrap().expect(403);
     assert!(text(answer).contains("localhost"));

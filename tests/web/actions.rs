@@ -127,7 +127,7 @@ fn dead_letters_are_requeued_and_deleted_in_bulk() {
 }
 
 #[test]
-fn periodic_tasks_limits_and_flows_are_operated() {
+fn periodic_tasks_and_limits_are_operated() {
     let site = Site::new(&["--allow-actions"]);
     site.cli(&["periodic", "add", "nightly", "0 3 * * *", "trial.mark", "[\"x\"]", "--queue", "q", "--json"]);
     let of = [("queue", "q"), ("name", "nightly"), ("back", "/periodic")];

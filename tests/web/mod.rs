@@ -3,7 +3,10 @@
 mod access;
 mod actions;
 mod browser;
+mod flows;
+mod hardened;
 mod history;
+mod mounted;
 mod pages;
 
 use std::net::SocketAddr;
@@ -18,7 +21,8 @@ use crate::support::trial::{Trial, WORKER};
 /// A Redis, and a dashboard of it.
 struct Site {
     trial: Trial,
-    dashboard: Program,
+    /// `None`: it is a part of this process.
+    dashboard: Option<Program>,
     address: SocketAddr,
 }
 
@@ -26,7 +30,7 @@ impl Site {
     fn new(words: &[&str]) -> Self {
         let trial = Trial::new();
         let (dashboard, address) = start(&trial, words);
-        Self { trial, dashboard, address }
+        Self { trial, dashboard: Some(dashboard), address }
     }
 
     fn get(&self, path: &str) -> Answer {
@@ -57,11 +61,44 @@ impl Site {
     #[track_caller]
     fn act(&self, verb: &str, fields: &[(&str, &str)]) -> String {
         let fields = [&[("verb", verb), ("confirm", "yes")], fields].concat();
-        let done = self.form("/action", &fields, &[]).expect(303);
+        self.notice(&self.form("/action", &fields, &[]).expect(303))
+    }
+
+    /// Presses a button of a page, and confirms that. Returns what the next page says.
+    #[track_caller]
+    fn press(&self, page: &str, title: &str) -> String {
+        let mut answer = self.submit(&self.page(page), title);
+        if answer.status == 200 {
+            answer = self.submit(&text(answer), "Yes");
+        }
+        self.notice(&answer.expect(303))
+    }
+
+    /// Sends the form with this button, as it stands in a page.
+    #[track_caller]
+    fn submit(&self, page: &str, title: &str) -> Answer {
+        let button = format!(">{title}</button>");
+        let mut forms = page.split("<form").skip(1).filter_map(|form| form.split("</form>").next());
+        let form = forms.find(|form| form.contains(&button));
+        let form = form.unwrap_or_else(|| panic!("expected a button {title} in {page}"));
+        let hidden = form.split("<input type=\"hidden\" ").skip(1);
+        let fields: Vec<(String, String)> = hidden
+            .map(|field| {
+                (unescaped(between(field, "name=\"", "\"")), unescaped(between(field, "value=\"", "\"")))
+            })
+            .collect();
+        let fields: Vec<(&str, &str)> =
+            fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        self.form(&unescaped(between(form, "action=\"", "\"")), &fields, &[])
+    }
+
+    /// What the page says to which an answer leads.
+    #[track_caller]
+    fn notice(&self, done: &Answer) -> String {
         let cookie = done.header("set-cookie").expect("expected a notice");
         let cookie = cookie.split(';').next().unwrap();
         let to = done.header("location").unwrap();
-        let page = text(self.request(&format!("GET {to}"), &[("cookie", cookie)], ""));
+        let page = text(self.request(&format!("GET {to}"), &[("cookie", cookie)], "").expect(200));
         between(&page, "<div class=\"notice\" role=\"status\">", "</div>").to_owned()
     }
 
@@ -84,7 +121,10 @@ impl Site {
 /// Starts a dashboard. Returns it and where it listens.
 fn start(trial: &Trial, words: &[&str]) -> (Program, SocketAddr) {
     let mut command = trial.command(WORKER);
-    command.args(["web", "--listen", "127.0.0.1:0", "--redis", &trial.server.url()]).args(words);
+    command.args(["web", "--redis", &trial.server.url()]).args(words);
+    if !words.contains(&"--listen") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
     let dashboard = Program::spawn(&mut command);
     let line: Value = serde_json::from_str(&dashboard.wait_for_line("dashboard started")).unwrap();
     let address = line["fields"]["address"].as_str().or_else(|| line["address"].as_str());
@@ -101,6 +141,12 @@ fn text(answer: Answer) -> String {
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let (_, rest) = text.split_once(before).unwrap_or_else(|| panic!("expected {before} in {text}"));
     rest.split_once(after).unwrap_or_else(|| panic!("expected {after} in {rest}")).0
+}
+
+/// A text of a page, as browsers read it.
+fn unescaped(text: &str) -> String {
+    let texts = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&amp;", "&")];
+    texts.into_iter().fold(text.to_owned(), |text, (escaped, character)| text.replace(escaped, character))
 }
 
 /// A form as browsers write it.

@@ -6,7 +6,7 @@ use crate::support::trial::{PATIENCE, call, gated, mark, message, open, ready};
 use crate::support::wait;
 
 /// All pages that show without anything to show.
-const PAGES: [&str; 12] = [
+pub(super) const PAGES: [&str; 12] = [
     "/",
     "/queues",
     "/calls",
@@ -142,7 +142,7 @@ fn open_page_is_sent_again_when_it_changes() {
 }
 
 /// The data of the next event of this kind.
-fn event(stream: &mut Connection, kind: &str) -> String {
+pub(super) fn event(stream: &mut Connection, kind: &str) -> String {
     loop {
         if stream.line() == format!("event: {kind}") {
             return stream.line();
@@ -156,7 +156,7 @@ fn stopping_dashboard_closes_open_pages() {
     let mut stream = Connection::open(site.address);
     stream.write(b"GET / HTTP/1.1\r\nhost: localhost\r\naccept: text/event-stream\r\n\r\n").unwrap();
     wait::until("the stream to begin", PATIENCE, || stream.has_answer());
-    let mut dashboard = site.dashboard;
+    let mut dashboard = site.dashboard.unwrap();
     dashboard.signal(nix::sys::signal::Signal::SIGTERM);
     assert!(dashboard.wait_exit(PATIENCE).success());
 }

@@ -36,7 +36,7 @@ pub(super) async fn expose(
 }
 
 async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
-    let listener = TcpListener::bind(address).await;
+    let listener = crate::http::listen(address);
     let listener = listener.map_err(|error| Failure::io(&format!("cannot listen on {address}"), &error))?;
     let address = listener.local_addr().unwrap_or(address);
     tracing::info!(%address, "metrics are shown");

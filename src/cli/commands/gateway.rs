@@ -1,7 +1,6 @@
 //! `gateway`: accepts calls over HTTP, until a signal comes.
 
 use serde_json::json;
-use tokio::net::TcpListener;
 
 use crate::cli::Program;
 use crate::cli::args::{Exposed, Gateway as Args, GatewayFlags, GatewayVerb, Token, TokenCreate};
@@ -60,7 +59,7 @@ async fn serve(program: Program, flags: &GatewayFlags, exposed: Exposed) -> Resu
             ..Bounds::default()
         })
         .build();
-    let listener = TcpListener::bind(flags.listen).await;
+    let listener = crate::http::listen(flags.listen);
     let listener =
         listener.map_err(|error| Failure::io(&format!("cannot listen on {}", flags.listen), &error))?;
     let address = listener.local_addr().unwrap_or(flags.listen);

@@ -3,7 +3,6 @@
 use std::io::{IsTerminal, Read, Write};
 
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
-use tokio::net::TcpListener;
 
 use crate::cli::Program;
 use crate::cli::args::{Exposed, Web as Args, WebFlags, WebRole, WebUser, WebVerb};
@@ -53,7 +52,7 @@ async fn serve(program: Program, flags: WebFlags, exposed: Exposed) -> Result<()
         .allow_actions(flags.allow_actions)
         .local(is_open)
         .build();
-    let listener = TcpListener::bind(listen).await;
+    let listener = crate::http::listen(listen);
     let listener = listener.map_err(|error| Failure::io(&format!("cannot listen on {listen}"), &error))?;
     let address = listener.local_addr().unwrap_or(listen);
     tracing::info!(%address, "dashboard started");

@@ -3,10 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
-use crate::broker::{MAX_SCHEDULED, digest};
+use crate::broker::{MAX_SCHEDULED, StreamEntry, digest};
 use crate::error::Error;
 use crate::inspect::calls::CallRecord;
 use crate::inspect::dead::CHUNK;
+use crate::inspect::portion::Portion;
 use crate::inspect::{DeadLetter, Inspector, MessageSummary};
 use crate::protocol::call_id::CallId;
 use crate::protocol::call_state::CallState;
@@ -44,6 +45,8 @@ pub struct CallFilter {
     pub until_ms: Option<u64>,
     /// How many calls of each list are searched for a task, an id, a text or a time.
     pub searched: usize,
+    /// After how many bytes of messages the search of each list ends, also if it has found fewer than `count`.
+    pub searched_bytes: usize,
     /// How many to leave out.
     pub start: usize,
     /// How many at most.
@@ -63,6 +66,7 @@ impl Default for CallFilter {
             from_ms: None,
             until_ms: None,
             searched: usize::MAX,
+            searched_bytes: usize::MAX,
             start: 0,
             count: 100,
             limit: 1000,
@@ -111,6 +115,8 @@ struct Listing<'a> {
     filter: &'a CallFilter,
     skip: usize,
     calls: Vec<CallRecord>,
+    /// The size of all messages that were read.
+    bytes: usize,
 }
 
 impl Listing<'_> {
@@ -120,7 +126,9 @@ impl Listing<'_> {
 
     /// Whether no more of a list is read, of which so many were read.
     fn is_over(&self, read: u64) -> bool {
-        self.is_full() || (!self.filter.takes_all() && read >= self.filter.searched as u64)
+        self.is_full()
+            || self.bytes >= self.filter.searched_bytes
+            || (!self.filter.takes_all() && read >= self.filter.searched as u64)
     }
 
     /// Where to begin in a list of this length, all of which is asked for: what is left out need not be read.
@@ -128,7 +136,7 @@ impl Listing<'_> {
         if !self.filter.takes_all() {
             return 0;
         }
-        let jump = self.skip.min(usize::try_from(length).unwrap_or(usize::MAX)) / PAGE * PAGE;
+        let jump = self.skip.min(usize::try_from(length).unwrap_or(usize::MAX));
         self.skip -= jump;
         jump as u64
     }
@@ -153,13 +161,13 @@ impl Inspector {
     /// succeeded, were cancelled or expired only those with a record are known, and those that a worker with
     /// [`keep_finished`](crate::config::WorkerConfig::keep_finished) has listed.
     ///
-    /// Reads 500 calls at a time, until it has found `count`: those of one task or id may be the last of many.
+    /// Reads up to 500 calls or about a megabyte at a time, until it has found `count`: those of one task or id may be the last of many.
     ///
     /// # Errors
     /// Redis cannot be reached, or a key of the queue has a wrong type.
     pub async fn calls(&self, queue: &QueueName, filter: &CallFilter) -> Result<Vec<CallRecord>, Error> {
         use CallState::{Cancelled, Dead, Expired, Retrying, Running, Scheduled, Succeeded, Waiting};
-        let mut listing = Listing { queue, filter, skip: filter.start, calls: Vec::new() };
+        let mut listing = Listing { queue, filter, skip: filter.start, calls: Vec::new(), bytes: 0 };
         if filter.wants(&[Running, Waiting]) {
             self.list_owned(&mut listing).await?;
         }
@@ -181,6 +189,7 @@ impl Inspector {
 
     /// Adds calls that were read by their messages, with what their records say.
     async fn add_page(&self, listing: &mut Listing<'_>, calls: Vec<CallRecord>) -> Result<(), Error> {
+        listing.bytes += calls.iter().map(|call| call.message.bytes).sum::<usize>();
         let mut calls: Vec<CallRecord> =
             calls.into_iter().filter(|call| listing.filter.names(call)).collect();
         let ids: Vec<CallId> = calls.iter().filter_map(CallRecord::call_id).collect();
@@ -217,7 +226,7 @@ impl Inspector {
             }
             self.add_page(listing, calls).await?;
             cursor = next;
-            if cursor == 0 || listing.is_full() {
+            if cursor == 0 || listing.is_over(0) {
                 return Ok(());
             }
         }
@@ -227,15 +236,17 @@ impl Inspector {
         let (keys, queue, limit) = (QueueKeys::new(listing.queue), listing.queue, listing.filter.limit);
         let [length, ..] = self.broker.lengths(&keys).await?;
         let first = listing.jump(length);
-        let mut start = first;
+        let (mut start, mut portion) = (first, Portion::new(PAGE));
         while !listing.is_over(start - first) {
-            let page = self.broker.waiting(&keys, start, PAGE as u64).await?;
+            let asked = portion.count();
+            let page = self.broker.waiting(&keys, start, asked).await?;
+            portion.learn(page.iter().map(Vec::len));
             let call = |message: &Vec<u8>| {
                 CallRecord::of_message(queue, CallState::Waiting, MessageSummary::of(message, limit))
             };
             self.add_page(listing, page.iter().map(call).collect()).await?;
-            start += PAGE as u64;
-            if page.len() < PAGE {
+            start += asked;
+            if (page.len() as u64) < asked {
                 break;
             }
         }
@@ -248,16 +259,18 @@ impl Inspector {
         let mut names = self.broker.parked(&keys, LIMITS).await?;
         names.sort_unstable();
         for name in names {
-            let mut start = 0;
+            let (mut start, mut portion) = (0, Portion::new(PAGE));
             while !listing.is_over(start) {
-                let page = self.broker.parked_messages(&keys, &name, start, PAGE as u64).await?;
+                let asked = portion.count();
+                let page = self.broker.parked_messages(&keys, &name, start, asked).await?;
+                portion.learn(page.iter().map(Vec::len));
                 let call = |message: &Vec<u8>| CallRecord {
                     limit: Some(name.to_string()),
                     ..CallRecord::of_message(queue, CallState::Waiting, MessageSummary::of(message, limit))
                 };
                 self.add_page(listing, page.iter().map(call).collect()).await?;
-                start += PAGE as u64;
-                if page.len() < PAGE {
+                start += asked;
+                if (page.len() as u64) < asked {
                     break;
                 }
             }
@@ -271,13 +284,14 @@ impl Inspector {
         let takes_both = states.into_iter().all(|state| listing.filter.wants(&[state]));
         let [.., length] = self.broker.lengths(&keys).await?;
         let first = if takes_both { listing.jump(length) } else { 0 };
-        let mut start = first;
+        let (mut start, mut portion) = (first, Portion::new(PAGE));
         while !listing.is_over(start - first)
-            && let Some(dues) = self.broker.dues(&keys, start, PAGE as u64).await?
+            && let Some(dues) = self.broker.dues(&keys, start, portion.count()).await?
         {
-            start += PAGE as u64;
+            start += portion.count();
             let ids: Vec<CallId> = dues.iter().map(|(id, _)| *id).collect();
             let messages = self.broker.later(&keys, &ids).await?;
+            portion.learn(messages.iter().flatten().map(Vec::len));
             let calls = dues.into_iter().zip(messages).filter_map(|((id, due_ms), message)| {
                 Some(CallRecord::scheduled(queue, id, due_ms, MessageSummary::of(&message?, limit)))
             });
@@ -290,7 +304,7 @@ impl Inspector {
     async fn list_done(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
         let count = listing.skip.saturating_add(listing.filter.count.saturating_sub(listing.calls.len()));
         let filter = CallFilter { start: 0, count, ..listing.filter.clone() };
-        let part = || Listing { queue: listing.queue, filter: &filter, skip: 0, calls: Vec::new() };
+        let part = || Listing { queue: listing.queue, filter: &filter, skip: 0, calls: Vec::new(), bytes: 0 };
         let (mut kept, mut others) = (part(), part());
         self.list_recorded(&mut kept).await?;
         self.list_finished(&mut others).await?;
@@ -336,9 +350,10 @@ impl Inspector {
 
     async fn list_dead(&self, listing: &mut Listing<'_>) -> Result<(), Error> {
         let (keys, queue, limit) = (QueueKeys::new(listing.queue), listing.queue, listing.filter.limit);
-        let (mut after, mut read) = ("-".to_owned(), 0);
+        let (mut after, mut read, mut portion) = ("-".to_owned(), 0, Portion::new(CHUNK));
         while !listing.is_over(read) {
-            let page = self.broker.dead_letters(&keys, &after, CHUNK as u64).await?;
+            let page = self.broker.dead_letters(&keys, &after, portion.count()).await?;
+            portion.learn(page.iter().map(StreamEntry::bytes));
             let Some(last) = page.last() else { break };
             after.clone_from(&last.id);
             read += page.len() as u64;
