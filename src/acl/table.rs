@@ -151,7 +151,7 @@ static DASHBOARD: Rights = Rights {
     reads: "\
         Q Q_noti Q_hand Q_processing Q_workers Q_dead Q_deaths Q_sweep Q_due Q_later Q_timetable Q_cancelled Q_done Q_finished \
         Q_paused Q_parked Q_periodic Q_outbox Q_flows Q:c:* Q:f:* Q:g:* Q:l:* Q:p:* Q:u:* Q:W Q:W:* \
-        delayed_audit delayed_history:Q delayed_limits delayed_task_history:* delayed_tasks {delayed:*}:*",
+        delayed_audit delayed_audit_refused delayed_history:Q delayed_limits delayed_task_history:* delayed_tasks {delayed:*}:*",
     ..NOTHING
 };
 
@@ -162,7 +162,7 @@ static OPERATOR: Rights = Rights {
     in_scripts: "\
         exists get hdel hget hkeys hlen hset lindex llen lpush lrange lrem ltrim persist pexpire publish rpush set \
         srem time unlink xdel xrange zadd zrange zrem zremrangebyrank zremrangebyscore zscore",
-    keys: "Q_paused delayed_audit delayed_idempotency:* delayed_tokens",
+    keys: "Q_paused delayed_audit delayed_audit_refused delayed_idempotency:* delayed_tokens",
     channels: "Q:paused",
     ..NOTHING
 };

@@ -120,7 +120,9 @@ impl Case {
     fn children(&self) -> Vec<Process> {
         let mut all = self.everybody();
         all.retain(|process| {
-            process.parent == self.zygote().pid && process.is_alive() && ![SPARE, ZYGOTE].contains(&&*process.name)
+            process.parent == self.zygote().pid
+                && process.is_alive()
+                && ![SPARE, ZYGOTE].contains(&&*process.name)
         });
         all
     }
