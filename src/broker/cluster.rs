@@ -13,7 +13,7 @@ use crate::broker::node::Node;
 use crate::broker::socket;
 use crate::protocol::slot::{SLOTS, slot};
 
-/// How long a node may take to tell the slots.
+/// How long a node may take to tell the slots again: others can be asked.
 const SHORT: Duration = Duration::from_millis(500);
 
 /// How long the other nodes are waited for once one has answered.
@@ -28,6 +28,8 @@ const FRESH: Duration = Duration::from_millis(50);
 /// What is known of a Cluster, shared by all connections to it.
 pub(super) struct Cluster {
     seeds: Vec<Arc<Node>>,
+    /// How long a node may take to tell the slots while none are known.
+    timeout: Duration,
     slots: RwLock<Arc<Slots>>,
     /// Held by the one who asks. Another runtime that may be stuck could hold it, so nobody waits for it for long.
     turn: tokio::sync::Mutex<()>,
@@ -67,9 +69,9 @@ struct Server {
 }
 
 impl Cluster {
-    pub(super) fn new(seeds: Vec<Arc<Node>>) -> Self {
+    pub(super) fn new(seeds: Vec<Arc<Node>>, timeout: Duration) -> Self {
         let slots = RwLock::new(Arc::new(Slots::unknown()));
-        Self { seeds, slots, turn: tokio::sync::Mutex::new(()) }
+        Self { seeds, timeout, slots, turn: tokio::sync::Mutex::new(()) }
     }
 
     /// The node that serves a key.
@@ -156,6 +158,7 @@ impl Cluster {
     /// has taken its place.
     async fn ask(&self) -> RedisResult<Slots> {
         let known = self.slots();
+        let within = if known.told.is_some() { SHORT } else { self.timeout };
         let nodes = known.masters.values().chain(&known.replicas).chain(&self.seeds);
         let nodes: BTreeMap<&str, &Arc<Node>> = nodes.map(|node| (node.address(), node)).collect();
         let mut nodes: Vec<&Arc<Node>> = nodes.into_values().collect();
@@ -163,8 +166,8 @@ impl Cluster {
         let first = uuid::Uuid::new_v4().as_u128() as usize % nodes.len();
         nodes.rotate_left(first);
         let mut waiting = nodes.split_off(nodes.len().min(ASKED)).into_iter();
-        let mut asked: FuturesUnordered<_> = nodes.into_iter().map(|node| self.ask_one(node)).collect();
-        let (mut best, mut failed, mut patience) = (None::<Told>, None, SHORT * 2);
+        let mut asked: FuturesUnordered<_> = nodes.into_iter().map(|node| self.ask_one(node, within)).collect();
+        let (mut best, mut failed, mut patience) = (None::<Told>, None, within * 2);
         while let Ok(Some(answer)) = tokio::time::timeout(patience, asked.next()).await {
             match answer {
                 Ok(told) => {
@@ -175,7 +178,7 @@ impl Cluster {
                 }
                 Err(error) => {
                     failed = Some(error);
-                    asked.extend(waiting.next().map(|node| self.ask_one(node)));
+                    asked.extend(waiting.next().map(|node| self.ask_one(node, within)));
                 }
             }
         }
@@ -188,10 +191,10 @@ impl Cluster {
         }
     }
 
-    async fn ask_one(&self, node: &Arc<Node>) -> RedisResult<Told> {
+    async fn ask_one(&self, node: &Arc<Node>, within: Duration) -> RedisResult<Told> {
         let mut ask = redis::pipe();
         ask.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("MYID").cmd("CLUSTER").arg("SLOTS");
-        let replies = socket::ask(node, &ask, SHORT).await?;
+        let replies = socket::ask(node, &ask, within).await?;
         let replies: Vec<Value> = replies.into_iter().map(Value::extract_error).collect::<Result<_, _>>()?;
         let [info, own, ranges] = <[Value; 3]>::try_from(replies)
             .map_err(|_| RedisError::from(io::Error::from(io::ErrorKind::UnexpectedEof)))?;

@@ -64,7 +64,7 @@ impl Target {
 
     /// Notes that the server is a node of a Cluster.
     pub(super) fn note_cluster(&self) {
-        self.cluster.get_or_init(|| Arc::new(Cluster::new(self.seeds.clone())));
+        self.cluster.get_or_init(|| Arc::new(Cluster::new(self.seeds.clone(), self.timeout)));
     }
 
     /// The Cluster, if it is one.
