@@ -31,8 +31,8 @@ const MAX_HEAD: usize = 16 << 10;
 #[cfg_attr(not(feature = "web"), expect(dead_code, reason = "the dashboard reads it"))]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// How many connections may wait to be accepted, as far as the system allows. The 128 of the standard library are few for a burst:
-/// the kernel tries those beyond them again after seconds.
+/// The backlog of connections that are not accepted yet, as far as the system allows. The 128 of the standard library are few for
+/// a burst: the kernel tries those beyond them again after seconds.
 #[cfg(feature = "cli")]
 const WAITING: u32 = 4096;
 

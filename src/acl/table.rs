@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What a process does.
+/// A kind of process, which needs a Redis user with certain permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -38,7 +38,7 @@ pub struct Rights {
 }
 
 impl Role {
-    /// Its name.
+    /// Its name on the command line, and the default name of its Redis user.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl Role {
         }
     }
 
-    /// What it needs.
+    /// The permissions of its Redis user.
     #[must_use]
     pub fn rights(self) -> &'static Rights {
         match self {

@@ -6,10 +6,12 @@ use crate::broker::error::BrokerError;
 use crate::broker::read::Entry;
 use crate::protocol::names::{AUDIT, REFUSED};
 
-/// What is kept. Each has a stream of its own, so that many refusals do not push out what was done.
+/// A log of the dashboards. Each has a stream of its own, so that many refusals do not push out what was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuditLog {
+    /// Actions that were carried out, or tried.
     Done,
+    /// Attempts that were refused.
     Refused,
 }
 

@@ -166,7 +166,8 @@ impl Cluster {
         let first = uuid::Uuid::new_v4().as_u128() as usize % nodes.len();
         nodes.rotate_left(first);
         let mut waiting = nodes.split_off(nodes.len().min(ASKED)).into_iter();
-        let mut asked: FuturesUnordered<_> = nodes.into_iter().map(|node| self.ask_one(node, within)).collect();
+        let mut asked: FuturesUnordered<_> =
+            nodes.into_iter().map(|node| self.ask_one(node, within)).collect();
         let (mut best, mut failed, mut patience) = (None::<Told>, None, within * 2);
         while let Ok(Some(answer)) = tokio::time::timeout(patience, asked.next()).await {
             match answer {

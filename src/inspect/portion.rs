@@ -5,7 +5,7 @@ const BYTES: usize = 1 << 20;
 /// By how much more is read after messages that were small.
 const GROWTH: u64 = 8;
 
-/// How many messages to read next.
+/// The number of messages to read at a time, learnt from the sizes of those before.
 #[derive(Debug)]
 pub(super) struct Portion {
     count: u64,

@@ -17,10 +17,10 @@ use crate::inspect::order;
 
 /// How many entries are shown.
 const SHOWN: usize = 200;
-/// How many characters of each part of a refusal are kept.
+/// Maximum length of each part of a refusal, in characters.
 const KEPT: usize = 200;
 
-/// Who is refused without a name.
+/// The name in the log of one who is refused before a login.
 pub(super) const NOBODY: &str = "nobody";
 
 impl Visit {

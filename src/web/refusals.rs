@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often one is written. Others are counted meanwhile.
+/// The interval between two entries. Refusals in between are counted.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// When a refusal was written last, and how many there were since.

@@ -146,16 +146,13 @@ fn slots_move_under_load_without_doubt_or_loss() {
     });
     assert_eq!(load.uncertain.load(Ordering::SeqCst), 0, "expected no doubt about any call");
     let certain = load.certain.load(Ordering::SeqCst);
-    wait::until_ok(PATIENCE, || match (0..certain).find(|n| !ran(&site).contains(n)) {
+    let missing = wait::or_last(PATIENCE, || match (0..certain).find(|n| !ran(&site).contains(n)) {
         None => Ok(()),
-        Some(n) => {
-            let left: Vec<_> = queues.iter().map(|queue| site.cluster.left(queue)).collect();
-            Err(format!(
-                "call {n} of {certain} to run; there wait and are owned {left:?}; printed:\n{}",
-                worker.printed()
-            ))
-        }
+        Some(n) => Err(n),
     });
+    if let Err(n) = missing {
+        panic!("expected call {n} of {certain} to run on:\n{}", site.state_of(&worker));
+    }
     // Idle, it waits where the slot is by now.
     site.cluster.move_slot(queues[0], (site.cluster.owner(queues[0]).unwrap() + 1) % 3);
     site.cluster.push(queues[0], &[mark("last.0")]);

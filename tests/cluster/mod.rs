@@ -88,10 +88,18 @@ impl Site {
     /// The same, with what the worker printed if it does not run them.
     #[track_caller]
     fn wait_runs_of(&self, worker: &Program, count: usize) {
-        wait::until_ok(PATIENCE, || match self.ledger.lines().len() {
+        let ran = wait::or_last(PATIENCE, || match self.ledger.lines().len() {
             lines if lines >= count => Ok(()),
-            lines => Err(format!("{count} lines in the ledger, not {lines}, of:\n{}", worker.printed())),
+            lines => Err(lines),
         });
+        if let Err(lines) = ran {
+            panic!("expected {count} lines in the ledger, not {lines}, of:\n{}", self.state_of(worker));
+        }
+    }
+
+    /// What a worker printed, what its threads do, and which lists are there.
+    fn state_of(&self, worker: &Program) -> String {
+        format!("{}\nthreads: {}\nlists: {}", worker.printed(), worker.threads(), self.cluster.lists())
     }
 
     /// Tells a worker to end: the fields of its last line.

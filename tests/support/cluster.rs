@@ -206,6 +206,21 @@ impl TestCluster {
         (node.llen(queue).unwrap(), node.hlen(format!("{queue}_processing")).unwrap())
     }
 
+    /// How long the lists on each node are that runs.
+    pub(crate) fn lists(&self) -> String {
+        let mut lists = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.is_running()) {
+            let mut node = node.connection();
+            let keys: Vec<String> = node.keys("*").unwrap_or_default();
+            for key in keys {
+                if let Ok(length) = node.llen::<_, u64>(&key) {
+                    lists.push(format!("{key} on node {index}: {length}"));
+                }
+            }
+        }
+        lists.join(", ")
+    }
+
     /// Moves the slot of a key to another master, as `redis-cli --cluster reshard` does.
     pub(crate) fn move_slot(&self, key: &str, to: usize) {
         let from = self.owner(key).expect("a master has the key");

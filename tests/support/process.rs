@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
@@ -108,6 +109,19 @@ impl Program {
             }
             lines = self.output.more.wait_timeout(lines, left).unwrap().0;
         }
+    }
+
+    /// Its threads and what each of them does, as the kernel says: `S` sleeps, `T` is stopped, `Z` has ended.
+    pub(crate) fn threads(&self) -> String {
+        let read = |path: PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid()));
+        let threads = threads.into_iter().flatten().flatten().map(|thread| {
+            let stat = read(thread.path().join("stat"));
+            let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
+            let (name, waits) = (read(thread.path().join("comm")), read(thread.path().join("wchan")));
+            format!("{} {} {waits}", name.trim_end(), state.unwrap_or("?"))
+        });
+        threads.collect::<Vec<_>>().join(", ")
     }
 
     /// Kills it, as the kernel does when memory runs out.

@@ -1,4 +1,4 @@
-//! What does `acl` take?
+//! The arguments of `acl`.
 
 use crate::acl::{QueuePattern, Role};
 use crate::cli::args::Json;

@@ -1,4 +1,4 @@
-//! What does `gateway` take?
+//! The arguments of `gateway`.
 
 use std::net::SocketAddr;
 

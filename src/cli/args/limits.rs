@@ -1,4 +1,4 @@
-//! What does `limits` take?
+//! The arguments of `limits`.
 
 use std::time::Duration;
 

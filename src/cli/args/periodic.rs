@@ -1,4 +1,4 @@
-//! What does `periodic` take?
+//! The arguments of `periodic`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What does `top` take?
+//! The arguments of `top`.
 
 use std::time::Duration;
 

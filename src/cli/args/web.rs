@@ -1,4 +1,4 @@
-//! What does `web` take?
+//! The arguments of `web`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
