@@ -1,6 +1,6 @@
 //! A real terminal.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::{DELAYED, PATIENCE, command};
@@ -13,12 +13,17 @@ pub(super) struct Tmux {
 }
 
 impl Tmux {
-    pub(super) fn start(redis: &TestRedis, (width, height): (u16, u16), words: &str) -> Self {
-        let tmux = Self { socket: redis.directory().join("tmux.sock") };
+    pub(super) fn start(redis: &TestRedis, size: (u16, u16), words: &str) -> Self {
+        Self::at(redis.directory(), &redis.url(), size, words)
+    }
+
+    /// The same for the Redis at an address.
+    pub(super) fn at(directory: &Path, url: &str, (width, height): (u16, u16), words: &str) -> Self {
+        let tmux = Self { socket: directory.join("tmux.sock") };
         let size = [width, height].map(|number| number.to_string());
         // Ctrl-C is sent to the shell too.
         let script = format!("trap : INT; {DELAYED} {words}; echo \"exit code $?\"; exec cat");
-        let mut start = command("tmux", redis.directory(), &["-f", "/dev/null", "-S"]);
+        let mut start = command("tmux", directory, &["-f", "/dev/null", "-S"]);
         start.arg(&tmux.socket).args([
             "new-session",
             "-d",
@@ -31,7 +36,7 @@ impl Tmux {
             &script,
         ]);
         start.args([";", "set", "-g", "status", "off"]);
-        start.env("DELAYED_REDIS_URL", redis.url()).env("LC_ALL", "C.UTF-8").env_remove("TMUX");
+        start.env("DELAYED_REDIS_URL", url).env("LC_ALL", "C.UTF-8").env_remove("TMUX");
         assert!(start.status().expect("tmux is installed").success());
         tmux
     }

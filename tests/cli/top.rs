@@ -4,6 +4,7 @@ use redis::{Commands, Connection};
 
 use super::tmux::Tmux;
 use super::{DELAYED, PATIENCE, WORKER, command, on};
+use crate::support::cluster::TestCluster;
 use crate::support::process::Program;
 use crate::support::redis::{Options, TestRedis};
 use crate::support::wait;
@@ -100,6 +101,25 @@ fn last_figures_stay_while_redis_is_away() {
     tmux.wait("a larger screen", |screen| screen.lines().count() > 30 && screen.contains("mail"));
     press(&tmux, &["C-c"]);
     tmux.wait("success", |screen| screen.contains("exit code 0"));
+}
+
+#[test]
+fn all_shards_of_a_cluster_are_shown() {
+    let cluster = TestCluster::start(2, 0);
+    let directory = crate::support::directory();
+    let queues = [0, 1].map(|node| cluster.queue_on(node, "mail"));
+    for queue in &queues {
+        let mut enqueue =
+            command(DELAYED, directory.path(), &["enqueue", "mail.send", "[5]", "--queue", queue]);
+        let told = enqueue.env("DELAYED_REDIS_URL", cluster.url()).output().unwrap();
+        assert!(told.status.success(), "{told:?}");
+    }
+    for (words, total) in [("top --pause 100ms", "2 waiting"), ("queues --watch=100ms", "")] {
+        let tmux = Tmux::at(directory.path(), &cluster.url(), (80, 24), words);
+        tmux.wait("the queues of both", |screen| {
+            screen.contains(total) && queues.iter().all(|queue| screen.contains(queue))
+        });
+    }
 }
 
 #[test]
