@@ -58,6 +58,8 @@ struct Current {
 
 enum State {
     Absent,
+    /// A node of a Cluster did not answer. Until then, nobody waits for it again.
+    Silent(Instant, RedisError),
     Connecting(Connecting),
     Connected(SharedConnection),
 }
@@ -249,6 +251,7 @@ impl Link {
                 State::Connected(live) if !live.traffic.is_closed() => {
                     return Ok((live.clone(), current.generation));
                 }
+                State::Silent(until, error) if Instant::now() < *until => return Err(error.clone()),
                 // Connecting makes no progress while nobody awaits it.
                 State::Connecting(connecting) if current.made.elapsed() < self.target.timeout => {
                     (connecting.clone(), current.generation)
@@ -260,16 +263,22 @@ impl Link {
                 }
             }
         };
-        let connected = match timeout_at(until.into(), connecting).await {
-            Ok(connected) => connected,
-            Err(elapsed) => Err(io::Error::from(elapsed).into()),
-        };
+        let connected = timeout_at(until.into(), connecting).await;
         let mut current = self.current();
         let is_ours = current.generation == generation && matches!(current.state, State::Connecting(_));
         if is_ours {
-            current.state = connected.as_ref().map_or(State::Absent, |live| State::Connected(live.clone()));
+            current.state = match &connected {
+                Ok(Ok(live)) => State::Connected(live.clone()),
+                Ok(Err(error)) if error.is_timeout() && self.node.is_some() => {
+                    State::Silent(Instant::now() + SILENCE, error.clone())
+                }
+                _ => State::Absent,
+            };
         }
-        connected.map(|live| (live, generation))
+        match connected {
+            Ok(connected) => connected.map(|live| (live, generation)),
+            Err(elapsed) => Err(io::Error::from(elapsed).into()),
+        }
     }
 
     fn drop_connection(&self, generation: u64) {
