@@ -342,6 +342,7 @@ impl Current {
 
 /// Connects to one server, or to the master.
 async fn connect(target: Arc<Target>, node: Option<Arc<Node>>) -> RedisResult<SharedConnection> {
+    let one = node.clone();
     let connect = async {
         let node = match node {
             Some(node) => node,
@@ -352,13 +353,20 @@ async fn connect(target: Arc<Target>, node: Option<Arc<Node>>) -> RedisResult<Sh
             let reply = live.connection.send_packed_command(&redis::cmd("ROLE")).await?.extract_error()?;
             sentinel::is_master(&reply, &node)?;
         }
-        Ok(live)
+        RedisResult::Ok(live)
     };
     let longest = if target.has_heirs() { target.timeout.min(SILENCE * 2) } else { target.timeout };
-    match tokio::time::timeout(longest, connect).await {
-        Ok(connected) => connected,
-        Err(elapsed) => Err(io::Error::from(elapsed).into()),
+    let failed = match tokio::time::timeout(longest, connect).await {
+        Ok(Err(error)) if error.is_connection_refusal() => io::Error::from(io::ErrorKind::ConnectionRefused),
+        Ok(connected) => return connected,
+        Err(elapsed) => elapsed.into(),
+    };
+    // Of several servers, the message names the one.
+    Err(match one {
+        Some(node) => io::Error::new(failed.kind(), format!("{failed}; at {}", node.address())),
+        None => failed,
     }
+    .into())
 }
 
 /// Whether the connection stays open after this error but is unusable.
