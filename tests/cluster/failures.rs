@@ -97,8 +97,9 @@ fn confirmed_calls_survive_failovers_under_load() {
             // The new master has no replica yet that could confirm a call.
             let elected = Instant::now();
             let name = format!("after{round}");
-            let call = GoTask::new("trial.mark").arg(name.clone()).queue(queue);
-            site.client.enqueue_blocking(call).unwrap();
+            let call = || GoTask::new("trial.mark").arg(name.clone()).queue(queue);
+            // A call that goes to the silent master on an open connection is in doubt.
+            wait::until("a call to be taken", PATIENCE, || site.client.enqueue_blocking(call()).is_ok());
             wait::until("the call to run", PATIENCE, || site.ledger.lines().contains(&name));
             standstills.push(elected.elapsed());
             match round % 2 {
