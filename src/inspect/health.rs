@@ -35,7 +35,7 @@ pub enum Level {
 pub struct Finding {
     /// How bad it is.
     pub level: Level,
-    /// What was looked at: `access`, `cluster`, `version`, `eviction`, `persistence`, `memory`, `writes`, `replicas`,
+    /// What was looked at: `access`, `cluster`, `coverage`, `version`, `eviction`, `persistence`, `memory`, `writes`, `replicas`,
     /// `clock`, `latency`, `keys`, `foreign`, `names`, `unfound`, `locks`, `tokens`, `owners`, `live_keys`, `options`, `workers`, `versions`, `paused`,
     /// `outbox`, `dead` or `limits`.
     pub check: &'static str,

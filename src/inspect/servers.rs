@@ -1,8 +1,15 @@
 //! Looks at the servers: the one of the address, or each master of a Cluster.
 
+use std::collections::HashMap;
+
+use futures_util::future::join_all;
+
 use crate::broker::{Broker, BrokerError, BrokerErrorKind, ServerFacts};
 use crate::error::Error;
 use crate::inspect::{Finding, Inspector};
+
+/// Whether all shards of a Cluster stop while one is missing.
+const FULL_COVERAGE: &str = "cluster-require-full-coverage";
 
 impl Inspector {
     /// Looks at each server. What is well is said once for all of them.
@@ -11,6 +18,7 @@ impl Inspector {
         let masters = self.broker.masters().await?;
         if self.broker.is_of_cluster() {
             findings.push(Finding::or_refused("cluster", self.cluster(masters.len()).await)?);
+            findings.extend(coverage(&masters).await);
         }
         for broker in &masters {
             for mut finding in check_server(broker).await? {
@@ -47,6 +55,29 @@ impl Inspector {
             ),
         })
     }
+}
+
+/// The shards of a Cluster can stop each other. Nothing is said where `CONFIG GET` is refused.
+async fn coverage(masters: &[Broker]) -> Option<Finding> {
+    let [first, _, ..] = masters else { return None };
+    let told = join_all(masters.iter().map(|broker| broker.server_config(FULL_COVERAGE))).await;
+    let is_yes =
+        |config: &HashMap<String, String>| config.get(FULL_COVERAGE).is_some_and(|told| told == "yes");
+    let need_all = told.iter().flatten().filter(|config| is_yes(config)).count();
+    (need_all > 0).then(|| {
+        Finding::warning(
+            "coverage",
+            format!(
+                "{need_all} of {} masters have {FULL_COVERAGE} yes: while a shard is missing, the queues of all \
+                 others stop, too",
+                masters.len()
+            ),
+            format!(
+                "redis-cli --cluster call {} CONFIG SET {FULL_COVERAGE} no, and the same in redis.conf of each node",
+                first.server().unwrap_or_default()
+            ),
+        )
+    })
 }
 
 async fn check_server(broker: &Broker) -> Result<Vec<Finding>, BrokerError> {

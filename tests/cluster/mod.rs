@@ -1,7 +1,8 @@
-//! Redis Clusters of real servers: of one shard, and of several whose masters are killed and whose slots move.
+//! Redis Clusters of real servers: of one shard, and of several whose masters are killed or cut off and whose slots move.
 
 mod failures;
 mod one_shard;
+mod partitions;
 mod refused;
 mod served;
 mod shards;

@@ -8,6 +8,7 @@ use redis::Commands;
 use super::{Site, texts};
 use crate::flows::tasks as flows;
 use crate::limited::tasks as limited;
+use crate::support::redis::read;
 use crate::support::trial::{PATIENCE, count, gated, mark, open};
 use crate::support::wait;
 
@@ -160,4 +161,36 @@ fn address_of_one_node_leads_to_all() {
         assert_eq!(site.runtime.block_on(handle.wait(PATIENCE)).unwrap(), n as u64);
     }
     site.stop(&mut worker);
+}
+
+#[test]
+fn doctor_warns_of_shards_that_stop_each_other() {
+    let site = Site::new(2, 0);
+    let found = || {
+        let (code, told) = site.tool(&["doctor", "--json"]);
+        assert_eq!(code, Some(0), "expected no problem: {told}");
+        let findings: Vec<serde_json::Value> = serde_json::from_str(&told).unwrap();
+        findings.into_iter().find(|finding| finding["check"] == "coverage")
+    };
+    let tell = |index: usize, words: &[&str]| {
+        let () = read(&mut site.cluster.node(index).connection(), redis::cmd(words[0]).arg(&words[1..]));
+    };
+    assert_eq!(found(), None, "expected nothing of shards that do not need each other");
+    tell(1, &["CONFIG", "SET", "cluster-require-full-coverage", "yes"]);
+    let finding = found().expect("a finding");
+    assert_eq!(finding["level"], "warning");
+    assert!(finding["text"].as_str().unwrap().starts_with("1 of 2 masters"), "{finding}");
+    assert!(finding["fix"].as_str().unwrap().contains("cluster-require-full-coverage no"), "{finding}");
+    // Where it may not ask, it does not guess.
+    tell(1, &["ACL", "SETUSER", "default", "-config"]);
+    assert_eq!(found(), None);
+}
+
+#[test]
+fn doctor_lets_a_single_shard_need_itself() {
+    let site = Site::new(1, 0);
+    let set = ["SET", "cluster-require-full-coverage", "yes"];
+    let () = read(&mut site.cluster.node(0).connection(), redis::cmd("CONFIG").arg(&set));
+    let (code, told) = site.tool(&["doctor", "--json"]);
+    assert!(code == Some(0) && told.contains("1 masters") && !told.contains("coverage"), "{told}");
 }

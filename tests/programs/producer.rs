@@ -15,6 +15,8 @@ use nix::unistd::{ForkResult, fork};
 const THREADS: u32 = 4;
 /// For how long the record of a call is kept.
 const KEEP: Duration = Duration::from_secs(3600);
+/// Between two calls.
+const REST: Duration = Duration::from_millis(5);
 /// How often it forks meanwhile.
 const FORKS: u32 = 20;
 
@@ -63,6 +65,7 @@ pub(crate) fn main(kind: &str) -> ExitCode {
             let call = super::points::collected::call(number).queue(variable("QUEUE"));
             ExitCode::from(u8::from(client.enqueue_blocking(call).is_err()))
         }
+        "marks without end" => marks(),
         #[cfg(feature = "otel")]
         "makes spans" => {
             let collector = std::env::var("COLLECTOR").expect("COLLECTOR says where spans go");
@@ -79,6 +82,29 @@ pub(crate) fn main(kind: &str) -> ExitCode {
         "has a provider" => super::spans::main(&url()),
         kind => ExitCode::from(u8::from(run(kind).is_err())),
     }
+}
+
+/// Enqueues calls `QUEUE n.attempt`, each until it is certain that a replica has it, and says of each attempt what became of it.
+#[expect(clippy::print_stdout, reason = "the test reads it")]
+fn marks() -> ! {
+    let queue = std::env::var("QUEUE").expect("QUEUE says where they go");
+    let mut config = Config::default();
+    config.redis.url = url();
+    config.client.durability = "replicas(1)".parse().expect("a durability");
+    config.redis.timeout = Duration::from_secs(1);
+    let client = Client::with_config_blocking(&config).expect("it connects");
+    for n in 0u64.. {
+        for attempt in 0u64.. {
+            let call = GoTask::new("trial.mark").arg(format!("{queue} {n}.{attempt}")).queue(queue.as_str());
+            match client.enqueue_blocking(call) {
+                Ok(_) => break,
+                Err(error) => println!("attempt {attempt} of {n}: {error}"),
+            }
+        }
+        println!("certain {n}");
+        thread::sleep(REST);
+    }
+    unreachable!("there is always another number")
 }
 
 fn run(kind: &str) -> Result<(), Error> {

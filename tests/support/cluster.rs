@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{Commands, Connection, FromRedisValue, Value};
 
 use super::certificates::Certificate;
+use super::network::Network;
 use super::redis::{Options, TestRedis, read};
 use super::wait;
 
@@ -24,6 +25,8 @@ pub(crate) struct TestCluster {
     nodes: Vec<TestRedis>,
     masters: usize,
     is_secure: bool,
+    /// Where the nodes are if each is on a host of its own.
+    network: Option<Network>,
 }
 
 impl TestCluster {
@@ -32,10 +35,31 @@ impl TestCluster {
         Self::with(masters, replicas, None)
     }
 
+    /// The same with a host for each node, of the same number, and one more for clients.
+    pub(crate) fn apart(masters: usize, replicas: usize) -> Self {
+        let count = masters * (1 + replicas);
+        let network = Network::start(count + 1);
+        let node = |host| Options {
+            before: network.words(host),
+            extra: [["--bind".into(), network.address(host)], ["--protected-mode".into(), "no".into()]]
+                .concat(),
+            ..Options::default()
+        };
+        let nodes = (0..count).map(node).collect();
+        Self::of(nodes, masters, Some(network))
+    }
+
     /// The same whose nodes speak TLS alone, also among themselves, if there is a certificate.
     pub(crate) fn with(masters: usize, replicas: usize, tls: Option<Certificate>) -> Self {
         let secure: &[[&str; 2]] =
             if tls.is_some() { &[["--tls-cluster", "yes"], ["--tls-replication", "yes"]] } else { &[] };
+        let extra: Vec<String> = secure.iter().flatten().map(ToString::to_string).collect();
+        let node = Options { tls: tls.clone(), extra, ..Options::default() };
+        Self::of(vec![node; masters * (1 + replicas)], masters, None)
+    }
+
+    fn of(nodes: Vec<Options>, masters: usize, network: Option<Network>) -> Self {
+        let is_secure = nodes.iter().any(|node| node.tls.is_some());
         let common = [
             ["--cluster-enabled", "yes"],
             ["--cluster-node-timeout", NODE_TIMEOUT],
@@ -43,11 +67,13 @@ impl TestCluster {
             ["--cluster-allow-replica-migration", "no"],
             ["--repl-diskless-sync-delay", "0"],
         ];
-        let extra: Vec<String> = common.iter().chain(secure).flatten().map(ToString::to_string).collect();
-        let options = || Options { tcp: true, tls: tls.clone(), extra: extra.clone(), ..Options::default() };
-        let nodes: Vec<TestRedis> =
-            (0..masters * (1 + replicas)).map(|_| TestRedis::with(options())).collect();
-        let cluster = Self { nodes, masters, is_secure: tls.is_some() };
+        let start = |mut node: Options| {
+            node.tcp = true;
+            node.extra.extend(common.iter().flatten().map(ToString::to_string));
+            TestRedis::with(node)
+        };
+        let nodes: Vec<TestRedis> = nodes.into_iter().map(start).collect();
+        let cluster = Self { nodes, masters, is_secure, network };
         cluster.join();
         cluster
     }
@@ -57,7 +83,7 @@ impl TestCluster {
         for (index, node) in self.nodes.iter().enumerate() {
             let mut node = node.connection();
             let () = read(&mut node, redis::cmd("CLUSTER").arg("SET-CONFIG-EPOCH").arg(index + 1));
-            let () = read(&mut node, redis::cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(self.port(0)));
+            let () = read(&mut node, redis::cmd("CLUSTER").arg("MEET").arg(self.host(0)).arg(self.port(0)));
             if index < self.masters {
                 let slots: Vec<u16> = (0..SLOTS)
                     .filter(|slot| usize::from(*slot) * self.masters / usize::from(SLOTS) == index)
@@ -85,27 +111,41 @@ impl TestCluster {
         self.wait_complete();
     }
 
-    /// Waits until each node that runs serves, and agrees with the others about the masters.
+    /// Waits until [`Self::is_complete`].
     pub(crate) fn wait_complete(&self) {
-        wait::until("the Cluster to be complete", PATIENCE, || {
-            let running = self.nodes.iter().filter(|node| node.is_running());
-            let mut masters: Vec<Vec<(u16, u16, u16)>> = Vec::new();
-            for node in running {
-                let mut node = node.connection();
-                let info: String = read(&mut node, redis::cmd("CLUSTER").arg("INFO"));
-                if !info.contains("cluster_state:ok") {
-                    return false;
-                }
-                masters.push(ranges(&mut node));
+        wait::until("the Cluster to be complete", PATIENCE, || self.is_complete());
+    }
+
+    /// Whether each node that runs serves, and agrees with the others about the masters.
+    pub(crate) fn is_complete(&self) -> bool {
+        let running = self.nodes.iter().filter(|node| node.is_running());
+        let mut masters: Vec<Vec<(u16, u16, u16)>> = Vec::new();
+        for node in running {
+            let mut node = node.connection();
+            let info: String = read(&mut node, redis::cmd("CLUSTER").arg("INFO"));
+            if !info.contains("cluster_state:ok") {
+                return false;
             }
-            masters.windows(2).all(|pair| pair[0] == pair[1])
-        });
+            masters.push(ranges(&mut node));
+        }
+        masters.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
+    /// The nodes that are masters now, in the order of their slots.
+    pub(crate) fn masters(&self) -> Vec<usize> {
+        let any = self.nodes.iter().find(|node| node.is_running()).expect("a node that runs");
+        let mut masters = Vec::new();
+        for (.., port) in ranges(&mut any.connection()) {
+            let master = self.nodes.iter().position(|node| node.port() == port);
+            masters.extend(master.filter(|master| !masters.contains(master)));
+        }
+        masters
     }
 
     /// The address with all nodes.
     pub(crate) fn url(&self) -> String {
         let hosts: Vec<String> =
-            (0..self.nodes.len()).map(|index| format!("127.0.0.1:{}", self.port(index))).collect();
+            (0..self.nodes.len()).map(|index| format!("{}:{}", self.host(index), self.port(index))).collect();
         let scheme = if self.is_secure { "rediss" } else { "redis" };
         format!("{scheme}+cluster://{}", hosts.join(","))
     }
@@ -121,6 +161,15 @@ impl TestCluster {
 
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// The network between the nodes. Needs [`Self::apart`].
+    pub(crate) fn network(&self) -> &Network {
+        self.network.as_ref().expect("expected a Cluster whose nodes are apart")
+    }
+
+    fn host(&self, index: usize) -> String {
+        self.network.as_ref().map_or_else(|| "127.0.0.1".to_owned(), |network| network.address(index))
     }
 
     fn port(&self, index: usize) -> u16 {
@@ -158,14 +207,17 @@ impl TestCluster {
         read(&mut any.connection(), redis::cmd("CLUSTER").arg("KEYSLOT").arg(key))
     }
 
-    /// Waits until each master has its replicas again.
+    /// Waits until [`Self::has_replicas`].
     pub(crate) fn wait_replicas(&self) {
-        wait::until("the replicas to follow", PATIENCE, || {
-            self.nodes.iter().filter(|node| node.is_running()).all(|node| {
-                let told: String = read(&mut node.connection(), redis::cmd("INFO").arg("replication"));
-                told.contains("master_link_status:up") || told.contains("connected_slaves:1")
-            })
-        });
+        wait::until("the replicas to follow", PATIENCE, || self.has_replicas());
+    }
+
+    /// Whether each master has its replicas.
+    pub(crate) fn has_replicas(&self) -> bool {
+        self.nodes.iter().filter(|node| node.is_running()).all(|node| {
+            let told: String = read(&mut node.connection(), redis::cmd("INFO").arg("replication"));
+            told.contains("master_link_status:up") || told.contains("connected_slaves:1")
+        })
     }
 
     /// A connection to the node that serves a key.
@@ -241,7 +293,7 @@ impl TestCluster {
                 break;
             }
             let mut migrate = redis::cmd("MIGRATE");
-            migrate.arg("127.0.0.1").arg(self.port(to)).arg("").arg(0).arg(5000).arg("KEYS").arg(keys);
+            migrate.arg(self.host(to)).arg(self.port(to)).arg("").arg(0).arg(5000).arg("KEYS").arg(keys);
             let _: Value = read(&mut source, &migrate);
         }
         set(&mut target, &["NODE", &self.id(to)]);

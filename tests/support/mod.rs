@@ -8,6 +8,7 @@ pub(crate) mod example;
 pub(crate) mod go;
 pub(crate) mod http;
 pub(crate) mod ledger;
+pub(crate) mod network;
 pub(crate) mod process;
 pub(crate) mod python;
 pub(crate) mod redis;

@@ -1,10 +1,12 @@
 //! A Redis of one test's own: on a private socket, in a directory that goes with it, killed at the end.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use delayed::testing::Proxy;
@@ -31,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) password: Option<&'static str>,
     /// Refuses what needs memory beyond so many bytes.
     pub(crate) max_memory: Option<u64>,
+    /// Words before the program, which say where it runs.
+    pub(crate) before: Vec<String>,
     /// Which program, instead of `DELAYED_TEST_SERVER` or else `redis-server`.
     pub(crate) program: Option<PathBuf>,
     /// Has a wall clock that [`TestRedis::set_clock`] sets.
@@ -46,6 +50,7 @@ pub(crate) struct TestRedis {
     directory: tempfile::TempDir,
     port: Option<u16>,
     child: Option<Child>,
+    is_paused: AtomicBool,
 }
 
 impl TestRedis {
@@ -56,7 +61,8 @@ impl TestRedis {
 
     /// Starts a server, ready when this returns.
     pub(crate) fn with(options: Options) -> Self {
-        let mut server = Self { options, directory: super::directory(), port: None, child: None };
+        let (directory, is_paused) = (super::directory(), AtomicBool::new(false));
+        let mut server = Self { options, directory, port: None, child: None, is_paused };
         server.launch();
         server
     }
@@ -80,7 +86,9 @@ impl TestRedis {
         let given =
             self.options.program.clone().or_else(|| Some(std::env::var_os("DELAYED_TEST_SERVER")?.into()));
         let program = given.unwrap_or_else(|| "redis-server".into());
-        let mut command = Command::new(&program);
+        let mut words = self.options.before.iter().map(OsString::from).chain([program.clone().into()]);
+        let mut command = Command::new(words.next().expect("the program at least"));
+        command.args(words);
         let port = self.port.unwrap_or(0).to_string();
         match &self.options.tls {
             None => command.args(["--port", &port]),
@@ -176,6 +184,7 @@ impl TestRedis {
         let mut child = self.child.take().expect("expected a server that runs");
         child.kill().unwrap();
         child.wait().unwrap();
+        self.is_paused.store(false, Ordering::SeqCst);
     }
 
     /// Starts it again in the same place, killing it first when it runs: what it kept is there.
@@ -205,12 +214,14 @@ impl TestRedis {
 
     /// Stops it in its tracks: connections stay, nothing answers.
     pub(crate) fn pause(&self) {
+        self.is_paused.store(true, Ordering::SeqCst);
         kill(self.pid(), Signal::SIGSTOP).unwrap();
     }
 
     /// Lets it go on.
     pub(crate) fn resume(&self) {
         kill(self.pid(), Signal::SIGCONT).unwrap();
+        self.is_paused.store(false, Ordering::SeqCst);
     }
 
     fn pid(&self) -> Pid {
@@ -223,9 +234,9 @@ impl TestRedis {
         self.port.expect("expected a server with `Options { tcp: true, .. }`")
     }
 
-    /// Whether it was started and not killed.
+    /// Whether it was neither killed nor paused.
     pub(crate) fn is_running(&self) -> bool {
-        self.child.is_some()
+        self.child.is_some() && !self.is_paused.load(Ordering::SeqCst)
     }
 
     fn log_path(&self) -> PathBuf {

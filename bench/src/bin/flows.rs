@@ -1,10 +1,16 @@
-//! Flows of this library, for `bench/flows`: a worker, and a sender that waits for the ends of its flows.
+//! A worker of this library, and what sends to it: flows, whose ends it waits for (`bench/flows`), and calls
+//! (`bench/cluster`).
 
 use std::time::{Duration, Instant};
 
+use delayed::config::Config;
 use delayed::{Client, Flow, IntoFlow, chain, group};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Between calls that are to find an idle worker.
+const PACE: Duration = Duration::from_millis(1);
+/// How long results are kept, and how far ahead calls are scheduled.
+const LONG: Duration = Duration::from_secs(24 * 60 * 60);
 
 #[delayed::task]
 async fn number(n: u64) -> u64 {
@@ -44,15 +50,47 @@ async fn send(url: &str, kind: &str, flows: usize, size: u64) -> Result<f64, Box
     Ok(begun.elapsed().as_secs_f64())
 }
 
+/// Enqueues calls in a way: the seconds that it takes.
+async fn enqueue(url: &str, queue: &str, calls: usize, way: &str) -> Result<f64, Box<dyn std::error::Error>> {
+    let mut config = Config::default();
+    config.redis.url = url.into();
+    if way == "confirmed" {
+        config.client.durability = "replicas(1)".parse()?;
+    }
+    let client = Client::with_config(&config).await?;
+    let begun = Instant::now();
+    let call = || number::call(1).queue(queue);
+    match way {
+        "in bulk" => drop(client.enqueue_many((0..calls).map(|_| call())).await?),
+        "kept" => drop(client.enqueue_many((0..calls).map(|_| call().keep(LONG))).await?),
+        "later" => drop(client.enqueue_many((0..calls).map(|_| call().after(LONG))).await?),
+        _ => {
+            for _ in 0..calls {
+                client.enqueue(call()).await?;
+                if way == "paced" {
+                    std::thread::sleep(PACE);
+                }
+            }
+        }
+    }
+    Ok(begun.elapsed().as_secs_f64())
+}
+
 fn main() -> std::process::ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [command, url, kind, flows, size] = &words[..] else { return delayed::main() };
-    if command != "send" {
+    let [command, url, what, count, how] = &words[..] else { return delayed::main() };
+    if !["send", "enqueue"].contains(&command.as_str()) {
         return delayed::main();
     }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
-    let sent =
-        runtime.block_on(send(url, kind, flows.parse().expect("a number"), size.parse().expect("a number")));
-    println!("{}", sent.expect("the flows end"));
+    let count = count.parse().expect("a number");
+    let took = runtime.block_on(async {
+        if command == "send" {
+            send(url, what, count, how.parse()?).await
+        } else {
+            enqueue(url, what, count, how).await
+        }
+    });
+    println!("{}", took.expect("all are sent, and the flows end"));
     std::process::ExitCode::SUCCESS
 }
