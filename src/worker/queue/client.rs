@@ -51,7 +51,7 @@ impl QueueClient {
             aside: SetAside::default(),
             pause: Pause::default(),
             errors: Cooldown::default(),
-            losses: Cooldown::rest(),
+            losses: Cooldown::default(),
             claimed_by: vec![0; served.slot_count],
             served,
         }

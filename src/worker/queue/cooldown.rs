@@ -3,28 +3,20 @@
 use std::time::{Duration, Instant};
 
 const FIRST: Duration = Duration::from_millis(50);
-const LONGEST: Duration = Duration::from_secs(2);
-/// The longest pause that is made for other workers instead of Redis.
-const LONGEST_REST: Duration = Duration::from_secs(1);
+/// Short enough that work goes on soon when Redis, or another master, is there again.
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Pauses that double with each failure, with jitter, so that many workers do not return at once.
 #[derive(Debug, Default)]
 pub(in crate::worker) struct Cooldown {
     failures: u32,
-    is_rest: bool,
     until: Option<Instant>,
 }
 
 impl Cooldown {
-    /// Pauses made for other workers: they stay short.
-    pub(in crate::worker) fn rest() -> Self {
-        Self { is_rest: true, ..Self::default() }
-    }
-
     /// Notes a failure. Returns the pause that follows.
     pub(in crate::worker) fn fail(&mut self) -> Duration {
-        let longest = if self.is_rest { LONGEST_REST } else { LONGEST };
-        let whole = longest.min(FIRST * 2_u32.saturating_pow(self.failures.min(16)));
+        let whole = LONGEST.min(FIRST * 2_u32.saturating_pow(self.failures.min(16)));
         self.failures += 1;
         // Half of the pause is fixed, half is random.
         let drawn = uuid::Uuid::new_v4().as_u128() as u32;
@@ -40,7 +32,7 @@ impl Cooldown {
 
     /// Notes a success.
     pub(in crate::worker) fn succeed(&mut self) {
-        *self = Self { is_rest: self.is_rest, ..Self::default() };
+        *self = Self::default();
     }
 
     /// When the next request may be made; `None` means now. Stays set until [`Self::expire`] is called after that time, so

@@ -46,7 +46,7 @@ impl Supply {
             has_suspects: false,
             unknown: 0,
             cycle: 0,
-            rest: Cooldown::rest(),
+            rest: Cooldown::default(),
         }
     }
 
