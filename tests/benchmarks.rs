@@ -1,4 +1,5 @@
-//! Are the figures of the README those of the run that is saved beside the documents?
+//! Are the figures of the README, and what is computed in `docs/scaling.md`, those of the runs that are saved beside the
+//! documents?
 
 use serde_json::{Value, json};
 
@@ -7,6 +8,9 @@ use super::support::root;
 
 #[path = "../bench/src/readme.rs"]
 mod section;
+
+#[path = "../bench/src/scale/capacity.rs"]
+mod capacity;
 
 fn saved() -> Option<Value> {
     let text = std::fs::read_to_string(root().join("docs/benchmarks.json")).ok()?;
@@ -79,4 +83,78 @@ fn a_run_becomes_a_section_of_medians_and_ratios() {
     run["figures"][0]["rounds"] = json!([]);
     let problem = section::section(&run).unwrap_err();
     assert_eq!(problem, "the run has no figure of delayed for drain, 64 at a time");
+}
+
+#[test]
+fn the_page_on_scaling_ends_with_what_is_computed() {
+    let text = |name: &str| std::fs::read_to_string(root().join("docs").join(name)).unwrap();
+    let json = |name: &str| serde_json::from_str::<Value>(&text(name)).unwrap();
+    let section = capacity::section(&json("scaling.json"), &json("cluster.json")).unwrap();
+    assert!(
+        text("scaling.md").ends_with(&section),
+        "write it with bench/report docs/scaling.json --publish: it is to end with\n{section}"
+    );
+}
+
+#[test]
+fn capacity_follows_from_measured_costs() {
+    let figure =
+        |row: &str, system: &str, value: f64| json!({ "row": row, "system": system, "rounds": [value] });
+    let scaling = json!({ "figures": [
+        figure("slots of one worker, Redis for a call", "1", 20.0),
+        figure("worker processes, Redis for a call", "1", 1.0),
+        figure("messages that wait, memory of Redis for each", "1,000,000", 18.0),
+    ] });
+    let drained = json!([{ "redis": 2.0, "worker": 1.0 }, { "redis": 4.0, "worker": 2.0 }]);
+    let call =
+        json!([{ "redis": 1.25, "worker": 0.5, "one": 30.0, "bulk": 1.0, "alone": 100.0, "record": 500.0 }]);
+    let with_replica = json!([{ "one": 40.0, "alone": 110.0 }, { "one": 60.0, "alone": 130.0 }]);
+    let worker =
+        json!({ "alone": 100.0, "idle": 25.0, "busy": 100.0, "connections": 3.0, "memory": 50_000.0 });
+    let cluster = json!({
+        "load": [0.1, 2.0],
+        "calls": {
+            "plain Redis, 1 queue": call,
+            "plain Redis with a replica, 1 queue": with_replica,
+            "plain Redis, 3 queues": drained,
+            "Cluster of 1, 1 queue": drained,
+            "Cluster of 2, 2 queues": drained,
+            "Cluster of 3, 3 queues": [{ "redis": 3.0, "worker": 1.5, "one": 40.0 }],
+        },
+        "workers": { "plain Redis, 1 queue": worker, "Cluster of 3, 3 queues": { "alone": 200.0 } },
+    });
+    let told = capacity::section(&scaling, &cluster).unwrap();
+    // 11,574 calls a second, 50 µs and a replica: 0.69 of a core, and a tenth of one for 1,000 workers.
+    for line in [
+        "The load was 0.1 before and 2.0 after",
+        "| plain Redis, 1 queue | 1.25 | 0.50 |",
+        "| Cluster of 3, 3 queues | 3.00 | 1.50 |",
+        "| f | how many times as much a call costs the master if it has a replica | 1.20 | `bench/cluster`, with a replica |",
+        "| 1 | 79 % | 218 % | 427 % | 18 % | 10 % | 4,000 | 11.2 |",
+        "| 16 | 15 % | 26 % | 62 % | 11 % | 10 % | 4,000 | 0.7 |",
+        "**8 shards** keep the peak below 50 % of a core",
+        "The upper bound is 114 %",
+        "One Redis takes 192 million calls a day so, and 4,800 million in bulk",
+        "are used up by 3,000 workers, (10,000 − C) ÷ n, and that part of its core by the heartbeats of 5,000",
+        "makes an enqueue cost 50.0 µs in place of 30.0 µs",
+    ] {
+        assert!(told.contains(line), "expected {line} in:\n{told}");
+    }
+    let problem = capacity::section(&scaling, &Value::Null).unwrap_err();
+    assert_eq!(problem, "plain Redis, 1 queue has no alone");
+}
+
+#[test]
+fn parts_of_a_queue_are_spread_over_all_shards() {
+    let told =
+        |shards| [0, 1, 2, 3, 10, 11, 12, 13].map(|part| capacity::shard(&format!("mail.{part}"), shards));
+    for shards in [2, 4, 8] {
+        let parts = told(shards);
+        for shard in 1..=shards {
+            let here = parts.iter().filter(|part| **part == shard).count();
+            assert_eq!(here, 8 / shards as usize, "{parts:?} of {shards}");
+        }
+    }
+    // CRC16 of these digits is 12,739.
+    assert_eq!(capacity::shard("123456789", 16_384), 12_740);
 }

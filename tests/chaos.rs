@@ -1,5 +1,6 @@
 //! Is anything lost when everything goes wrong? A fleet of all three languages runs calls, while by a schedule that a
-//! seed decides its processes, its network and its Redis fail. Then every call is counted.
+//! seed decides its processes, its network and its Redis fail. Then every call is counted. With `--cluster`, a fleet of Rust
+//! serves a Cluster, whose masters fail and whose slots move.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "tests die and print")]
 
@@ -14,6 +15,10 @@ mod faults;
 mod fleet;
 #[path = "chaos/members.rs"]
 mod members;
+#[path = "chaos/nodes.rs"]
+mod nodes;
+#[path = "chaos/place.rs"]
+mod place;
 #[path = "chaos/plan.rs"]
 mod plan;
 #[path = "chaos/producers.rs"]
@@ -21,6 +26,8 @@ mod producers;
 #[path = "chaos/spans.rs"]
 #[allow(dead_code, reason = "its own tests run elsewhere")]
 mod spans;
+#[path = "chaos/steady.rs"]
+mod steady;
 #[path = "chaos/strikes.rs"]
 mod strikes;
 #[allow(unused_imports, reason = "its own tests run elsewhere")]
@@ -39,6 +46,8 @@ use count::{Count, Runs, stray_keys, without_end};
 use faults::Faults;
 use fleet::{Fleet, wait_gone};
 use members::{Role, victims};
+use place::{Place, Queues};
+use plan::Kind;
 use producers::{Producers, warm_up};
 use support::tree::{Process, list};
 use support::wait;
@@ -47,17 +56,29 @@ use support::wait;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the command line asks for.
+#[derive(Clone, Copy)]
 struct Wanted {
     length: Duration,
     seed: u64,
+    is_cluster: bool,
     /// Only to say what would be done.
     plan: bool,
 }
 
-/// Reads the command line: `None` when the names of other tests are asked for. What is not ours is cargo's.
-fn wanted() -> Option<Wanted> {
-    let mut wanted = Wanted { length: Duration::from_secs(20), seed: 1, plan: false };
+impl Wanted {
+    const fn seconds(length: u64, seed: u64, is_cluster: bool) -> Self {
+        Self { length: Duration::from_secs(length), seed, is_cluster, plan: false }
+    }
+}
+
+/// What is run with all other tests. The second plan has faults of nodes of each kind.
+const USUAL: [Wanted; 2] = [Wanted::seconds(12, 1, false), Wanted::seconds(10, 5, true)];
+
+/// Reads the command line: nothing is wanted when the names of other tests are asked for. What is not ours is cargo's.
+fn wanted() -> Vec<Wanted> {
+    let mut wanted = Wanted::seconds(20, 1, false);
     let mut words = std::env::args().skip(1);
+    let mut is_usual = true;
     while let Some(word) = words.next() {
         let mut number = || {
             let value = words.next().and_then(|value| value.parse::<u64>().ok());
@@ -67,44 +88,58 @@ fn wanted() -> Option<Wanted> {
             "--minutes" => wanted.length = Duration::from_secs(60 * number()),
             "--seconds" => wanted.length = Duration::from_secs(number()),
             "--seed" => wanted.seed = number(),
+            "--cluster" => wanted.is_cluster = true,
             "--plan" => wanted.plan = true,
-            name if !name.starts_with('-') && !"chaos".contains(name) => return None,
-            _ => {}
+            name if !name.starts_with('-') && !"chaos".contains(name) => return Vec::new(),
+            _ => continue,
         }
+        is_usual = false;
     }
-    Some(wanted)
+    if is_usual { USUAL.to_vec() } else { vec![wanted] }
 }
 
 fn main() -> ExitCode {
-    let Some(wanted) = wanted() else { return ExitCode::SUCCESS };
-    let plan = plan::plan(wanted.seed, wanted.length, victims);
+    // One of the fleet.
+    if let [_, produce, turn, _, url] = &std::env::args().collect::<Vec<_>>()[..]
+        && produce == "--produce"
+    {
+        steady::produce(turn.parse().expect("a number"), url, Queues::IN_A_CLUSTER);
+        return ExitCode::SUCCESS;
+    }
+    if wanted().into_iter().all(is_good) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Does what is wanted, and gives whether all is well.
+fn is_good(wanted: Wanted) -> bool {
+    let deck = Kind::deck(wanted.is_cluster);
+    let plan = plan::plan(wanted.seed, wanted.length, deck, |kind| victims(kind, wanted.is_cluster));
     println!("chaos: seed {}, {} faults in {:?}", wanted.seed, plan.len(), wanted.length);
     if wanted.plan {
         for fault in plan {
             println!("{:7.1} s  {fault}", fault.at.as_secs_f64());
         }
-        return ExitCode::SUCCESS;
+        return true;
     }
-    let mut faults = Faults::new(plan);
-    let (count, took) = run(&mut faults);
+    let mut faults = Faults::new(plan, deck);
+    let place = if wanted.is_cluster { Place::cluster() } else { Place::server() };
+    let (count, took) = run(place, &mut faults);
     println!("seed {}, {:?} of faults, at rest {took:.1?} later", wanted.seed, wanted.length);
-    if count.print() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    count.print()
 }
 
 /// The whole course; gives also how long the fleet took to come to rest.
-fn run(faults: &mut Faults) -> (Count, Duration) {
-    let mut fleet = Fleet::start();
+fn run(place: Place, faults: &mut Faults) -> (Count, Duration) {
+    let mut fleet = Fleet::start(place);
     let mut sent = vec![("Rust", warm_up(&fleet))];
     wait_settled(&fleet).expect("a fleet that nothing happened to comes to rest");
     let before = descriptors(&fleet);
 
-    let producers = Producers::start(&fleet);
+    let producers = Producers::start(&mut fleet);
     faults.run(&mut fleet);
-    sent.extend(producers.end(&fleet));
-    let queues = [fleet::OURS, fleet::SMALL, fleet::MIXED];
-    let left =
-        queues.map(|queue| support::redis::snapshot(&mut fleet.server.connection(), queue).waiting.len());
-    println!("waiting at the end of the faults in {queues:?}: {left:?}");
+    sent.extend(producers.end(&mut fleet));
+    let left: Vec<_> =
+        fleet.queues().all().map(|queue| (queue, snapshot(&fleet, queue).waiting.len())).collect();
+    println!("waiting at the end of the faults: {left:?}");
     let began = std::time::Instant::now();
     faults.end_of_go(&mut fleet);
     let mut left: Vec<String> = wait_settled(&fleet).err().into_iter().collect();
@@ -116,42 +151,44 @@ fn run(faults: &mut Faults) -> (Count, Duration) {
     left.extend(stray_keys(&fleet));
     left.extend(without_end(&fleet, &sent));
     let runs = Runs::read(&fleet);
+    nodes::explain(faults, &runs, &mut sent);
     let dues = times::dues(&fleet, &sent);
     (Count::of(&sent, &runs, &dues, faults, left), took)
 }
 
-/// The descriptors that a worker has for each of its children.
+/// The descriptors that a worker has for each of its children, and may have for each master that it has known.
 const OF_A_CHILD: usize = 4;
+const OF_A_MASTER: usize = 4;
+
+fn snapshot(fleet: &Fleet, queue: &str) -> support::redis::State {
+    support::redis::snapshot(&mut fleet.place.connection(queue), queue)
+}
 
 /// Waits until nothing waits, is owned, is scheduled or is to be delivered.
 fn wait_settled(fleet: &Fleet) -> Result<(), String> {
-    let mut redis = fleet.server.connection();
     wait::or_last(PATIENCE, || {
-        // At one instant: the end of a step is in the outbox before the next one waits.
-        for queue in [fleet::OURS, fleet::SMALL] {
+        // What ends a step in one queue begins another in any. So none of them may have anything, twice in a row.
+        for queue in fleet.queues().of_rust().chain(fleet.queues().of_rust()) {
             let key = |suffix: &str| format!("{queue}{suffix}");
+            // At one instant: the end of a step is in the outbox before the next one waits.
             let mut pipe = redis::pipe();
             pipe.atomic().llen(key("")).hlen(key("_processing")).zcard(key("_due")).hlen(key("_outbox"));
-            let left: Vec<u64> = pipe.query(&mut redis).unwrap();
-            if left != [0; 4] {
+            pipe.scard(key("_parked"));
+            let left: Vec<u64> = pipe.query(&mut fleet.place.connection(queue)).unwrap();
+            if left != [0; 5] {
                 return Err(format!(
-                    "not at rest after {PATIENCE:?}: {left:?} in {queue}, its timetable and its outbox"
+                    "not at rest after {PATIENCE:?}: {left:?} in {queue}, its timetable, its outbox, and parked"
                 ));
             }
         }
-        let keys = [fleet::OURS, fleet::SMALL, fleet::MIXED]
-            .map(|queue| support::redis::snapshot(&mut redis, queue));
-        let rest = keys.iter().all(|it| {
-            it.waiting.is_empty() && it.processing.is_empty() && it.later.is_empty() && it.tokens == 0
-        });
-        let parked: usize =
-            redis::Commands::scard(&mut redis, format!("{}_parked", fleet::OURS)).expect("Redis is there");
-        if rest && parked == 0 {
-            return Ok(());
+        for queue in fleet.queues().all() {
+            let it = snapshot(fleet, queue);
+            if !(it.waiting.is_empty() && it.processing.is_empty() && it.later.is_empty() && it.tokens == 0) {
+                let numbers = (it.waiting.len(), it.processing, it.later.len(), it.tokens);
+                return Err(format!("not at rest after {PATIENCE:?}: {queue} has {numbers:?}"));
+            }
         }
-        let numbers =
-            |it: &support::redis::State| (it.waiting.len(), it.processing.clone(), it.later.len(), it.tokens);
-        Err(format!("not at rest after {PATIENCE:?}: {parked} parked, {:?}", keys.each_ref().map(numbers)))
+        Ok(())
     })
 }
 
@@ -176,14 +213,16 @@ fn wait_shrunk(fleet: &Fleet, before: &[(String, usize)]) -> Vec<String> {
     let mut after = Vec::new();
     let shrunk = wait::or_last(Duration::from_secs(20), || {
         after = descriptors(fleet);
-        let grown = grown(before, &after);
+        let masters = fleet.place.nodes().map_or(0, |nodes| nodes.len() - nodes.masters().len());
+        let grown = grown(before, &after, masters);
         if grown.is_empty() { Ok(()) } else { Err(grown) }
     });
     println!("descriptors: before {before:?}, after {after:?}");
     shrunk.err().unwrap_or_default()
 }
 
-fn grown(before: &[(String, usize)], after: &[(String, usize)]) -> Vec<String> {
+/// `masters`: how many more masters there may have been than at first.
+fn grown(before: &[(String, usize)], after: &[(String, usize)], masters: usize) -> Vec<String> {
     let names = |counts: &[(String, usize)]| counts.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     if names(before) != names(after) {
         return vec![format!("other witnesses than before: {before:?}, {after:?}")];
@@ -192,8 +231,8 @@ fn grown(before: &[(String, usize)], after: &[(String, usize)]) -> Vec<String> {
     // the connection of the client of its tasks.
     let room = |name: &str| match (name.contains('\''), name.starts_with("prefork")) {
         (true, _) => 0,
-        (false, true) => OF_A_CHILD + 1,
-        (false, false) => 1,
+        (false, true) => OF_A_CHILD + 1 + masters * OF_A_MASTER,
+        (false, false) => 1 + masters * OF_A_MASTER,
     };
     let pairs = before.iter().zip(after).filter(|(before, after)| after.1 > before.1 + room(&before.0));
     pairs

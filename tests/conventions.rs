@@ -10,10 +10,11 @@ use crate::support::root;
 const LONGEST_NAME: usize = 60;
 
 /// Where time itself is tested: the file, how many pauses it has, and why no condition can stand for them.
-const PAUSES: [(&str, usize, &str); 21] = [
+const PAUSES: [(&str, usize, &str); 22] = [
     ("bad_input/unknown.rs", 1, "counts the commands of a span"),
     ("chaos/faults.rs", 4, "its plan says when each fault begins and how long it lasts"),
-    ("chaos/producers.rs", 4, "calls are sent at a rate"),
+    ("chaos/producers.rs", 3, "calls are sent at a rate"),
+    ("chaos/steady.rs", 2, "calls are sent at a rate"),
     ("chaos/varied.rs", 1, "calls are sent at a rate"),
     ("client/waits.rs", 2, "Redis stays away for longer than the longest back-off"),
     (

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use redis::Commands;
 
 use super::faults::Faults;
-use super::fleet::{Fleet, MIXED, OURS, SMALL};
+use super::fleet::Fleet;
 use super::plan::Kind;
 use super::producers::{MOST, Sent};
 use super::spans::{Dues, Span, beyond, early, out_of_order, overlapping};
@@ -19,6 +19,7 @@ pub(crate) struct Runs {
     /// Why calls were buried.
     letters: HashMap<u64, Vec<String>>,
     pub(crate) spans: Vec<Span>,
+    by_worker: HashMap<String, Vec<Span>>,
     /// Runs by the kind of worker.
     shares: BTreeMap<String, u64>,
 }
@@ -27,17 +28,24 @@ impl Runs {
     /// Reads all ledgers: a run leaves its number, or one line at its begin and one at its end.
     pub(crate) fn read(fleet: &Fleet) -> Self {
         let mut runs = Self { letters: letters(fleet), ..Self::default() };
-        for entry in std::fs::read_dir(fleet.server.directory()).expect("it is there") {
+        for entry in std::fs::read_dir(fleet.place.directory()).expect("it is there") {
             let path = entry.expect("it can be read").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let Some(worker) = name.strip_prefix("ledger-") else { continue };
-            let mut open = HashMap::new();
+            let (mut open, before) = (HashMap::new(), runs.spans.len());
             for line in std::fs::read_to_string(&path).expect("a ledger is text").lines() {
                 runs.note(worker, line, &mut open);
             }
             runs.spans.extend(open.into_values());
+            let spans = runs.spans[before..].to_vec();
+            runs.by_worker.insert(worker.to_owned(), spans);
         }
         runs
+    }
+
+    /// Those of one worker.
+    pub(crate) fn of(&self, worker: &str) -> &[Span] {
+        self.by_worker.get(worker).map_or(&[], Vec::as_slice)
     }
 
     /// `open` are the runs of this worker that have begun and not ended.
@@ -89,7 +97,8 @@ impl Count {
             .filter(|n| !acknowledged.contains(n) && !uncertain.contains(n))
             .collect();
         let duplicates = Duplicates::of(runs, faults);
-        let effects: Vec<_> = Kind::all().map(|kind| Effect::of(kind, faults, &duplicates)).collect();
+        let kinds = faults.kinds.iter().map(|(kind, ..)| *kind);
+        let effects: Vec<_> = kinds.map(|kind| Effect::of(kind, faults, &duplicates)).collect();
         let in_flight: usize = effects.iter().map(|effect| effect.in_flight).sum();
         let Duplicates { total: twice, unexplained, .. } = duplicates;
 
@@ -103,7 +112,11 @@ impl Count {
         let ran = uncertain.iter().filter(|n| runs.begun.contains_key(n)).count();
         let total: u64 = runs.shares.values().sum();
         let mut mistakes: Vec<String> = Vec::new();
-        let whereabouts = |n: &u64| format!("{n} (begun by {:?})", runs.begun.get(n).unwrap_or(&Vec::new()));
+        let whereabouts = |n: &u64| {
+            let of_call = runs.spans.iter().filter(|span| span.number == *n);
+            let times: Vec<String> = of_call.map(|span| faults.time(span.begun)).collect();
+            format!("{n} (begun by {:?} at {})", runs.begun.get(n).unwrap_or(&Vec::new()), times.join(", "))
+        };
         mistakes.extend(lost.iter().map(|n| format!("lost: {}", whereabouts(n))));
         mistakes.extend(strange.iter().map(|n| format!("run without having been sent: {}", whereabouts(n))));
         mistakes.extend(unexplained.iter().map(|n| format!("run too often: {}", whereabouts(n))));
@@ -137,7 +150,7 @@ impl Count {
         let sum =
             |pick: fn(&Sent) -> usize| sent.iter().map(|(_, sent)| pick(sent)).sum::<usize>().to_string();
         let [early, beside, beyond, out_of_order, buried] = rows.map(|(name, value)| row(name, value));
-        let table = vec![
+        let mut table = vec![
             row("acknowledged", format!("{} ({who})", acknowledged.len())),
             row("not acknowledged", format!("{}, of which {ran} ran", uncertain.len() + refused.len())),
             row("runs", format!("{total} ({shares})")),
@@ -165,8 +178,9 @@ impl Count {
             buried,
             row("could not start, because Redis could not be reached", faults.could_not_start.to_string()),
             row("out of place", out_of_place.to_string()),
-            row("longest response time of Redis", format!("{:.0?}", faults.slowest)),
         ];
+        let slowest = Some(faults.slowest).filter(|time| !time.is_zero());
+        table.extend(slowest.map(|time| row("longest response time of Redis", format!("{time:.0?}"))));
         Self { table, effects, mistakes }
     }
 
@@ -235,15 +249,16 @@ impl Effect {
 
 /// Calls whose records do not say how they ended.
 pub(crate) fn without_end(fleet: &Fleet, sent: &[(&'static str, Sent)]) -> Vec<String> {
-    let mut redis = fleet.server.connection();
-    let queue = OURS.parse().expect("a name");
+    let mut connections: HashMap<&str, redis::Connection> = HashMap::new();
     let mut without = Vec::new();
-    let kept = sent.iter().flat_map(|(_, sent)| sent.kept.iter().map(|(_, id)| id).chain(&sent.flows));
-    for id in kept {
-        let record = delayed::__private::protocol::keys::record(&queue, *id);
+    let calls = sent.iter().flat_map(|(_, sent)| sent.records()).map(|(_, id, queue)| (queue, id));
+    let flows = sent.iter().flat_map(|(_, sent)| sent.flows.iter().copied());
+    for (queue, id) in calls.chain(flows) {
+        let redis = connections.entry(queue).or_insert_with(|| fleet.place.connection(queue));
+        let record = delayed::__private::protocol::keys::record(&queue.parse().expect("a name"), id);
         let state: Option<String> = redis.hget(record, "state").expect("Redis is there");
         if !matches!(state.as_deref(), Some("succeeded" | "cancelled")) {
-            without.push(format!("record of {id} without an end: {state:?}"));
+            without.push(format!("record of {id} in {queue} without an end: {state:?}"));
         }
     }
     without
@@ -252,33 +267,35 @@ pub(crate) fn without_end(fleet: &Fleet, sent: &[(&'static str, Sent)]) -> Vec<S
 /// Keys of Redis that nothing should have left there. A worker that was killed leaves its place among the workers for
 /// a minute, and a foreign one its live key. Deaths of calls that a Python or Go worker ran in the end are forgotten after an hour.
 pub(crate) fn stray_keys(fleet: &Fleet) -> Vec<String> {
-    let mut redis = fleet.server.connection();
-    let keys: Vec<String> = redis.keys("*").expect("Redis is there");
+    let queues = fleet.queues();
+    let all: Vec<&str> = queues.all().collect();
+    let is_one_of =
+        |key: &str, ends: &[&str]| all.iter().any(|of| ends.iter().any(|end| key == format!("{of}{end}")));
+    let dead = format!("{}_dead", queues.small);
     let mut stray = Vec::new();
-    for key in
-        keys.into_iter().filter(|key| !["_done", "_flows"].iter().any(|end| *key == format!("{OURS}{end}")))
-    {
-        let expires = redis.pttl::<_, i64>(&key).expect("Redis is there") != -1;
-        let foreign = key.len() <= 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let history = key.starts_with("delayed_history:") || key.starts_with("delayed_task_history:");
-        let of_queue = [MIXED, OURS, SMALL].iter().any(|queue| key.starts_with(queue));
-        let expires = expires && (foreign || history || of_queue);
-        let lists = [MIXED, OURS, SMALL].iter().any(|queue| {
-            [*queue, &format!("{queue}_noti"), &format!("{queue}_processing"), &format!("{queue}_dead")]
-                .contains(&key.as_str())
-        }) && key != format!("{SMALL}_dead");
-        // A holder whose lease has ended is dropped by the next call that asks.
-        let of_limit =
-            [":policy", ":state", ":holders"].iter().any(|end| key == format!("{{delayed:few}}{end}"));
-        let stays = key == format!("{SMALL}_dead")
-            || key == "delayed_queues"
-            || key == "delayed_limits"
-            || key == "delayed_tasks"
-            || key.ends_with("_workers")
-            || of_limit;
-        if lists || !(expires || stays) || [OURS, SMALL].iter().any(|queue| key == format!("{queue}_deaths"))
-        {
-            stray.push(format!("left in Redis: {key}"));
+    for mut redis in fleet.place.connections() {
+        let keys: Vec<String> = redis.keys("*").expect("Redis is there");
+        let finished = |key: &String| {
+            queues.ours().iter().any(|of| [format!("{of}_done"), format!("{of}_flows")].contains(key))
+        };
+        for key in keys.into_iter().filter(|key| !finished(key)) {
+            let expires = redis.pttl::<_, i64>(&key).expect("Redis is there") != -1;
+            let foreign = key.len() <= 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let history = key.starts_with("delayed_history:") || key.starts_with("delayed_task_history:");
+            let of_queue = all.iter().any(|queue| key.starts_with(queue));
+            let expires = expires && (foreign || history || of_queue);
+            let lists = is_one_of(&key, &["", "_noti", "_processing", "_dead"]) && key != dead;
+            // A holder whose lease has ended is dropped by the next call that asks.
+            let of_limit =
+                [":policy", ":state", ":holders"].iter().any(|end| key == format!("{{delayed:few}}{end}"));
+            let stays = key == dead
+                || ["delayed_queues", "delayed_limits", "delayed_tasks"].contains(&key.as_str())
+                || key.ends_with("_workers")
+                || of_limit;
+            let deaths = queues.of_rust().any(|queue| key == format!("{queue}_deaths"));
+            if lists || !(expires || stays) || deaths {
+                stray.push(format!("left in Redis: {key}"));
+            }
         }
     }
     stray

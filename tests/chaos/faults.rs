@@ -10,10 +10,12 @@ use redis::Commands;
 use rmpv::Value;
 
 use super::ends::{End, Ended};
-use super::fleet::{Fleet, LEASE, MIXED, OURS, Owner, SMALL};
+use super::fleet::{Fleet, LEASE, Owner};
 use super::members::Role;
-use super::plan::{Fault, Kind};
+use super::nodes::{self, Absent, Whose, Window};
+use super::plan::{Deck, Fault, Kind};
 use super::strikes::Strike;
+use super::times::now;
 use crate::support::trial::PATIENCE;
 use crate::support::wait;
 
@@ -32,6 +34,8 @@ struct Watch {
 /// What the faults of a run did.
 pub(crate) struct Faults {
     pub(crate) plan: Vec<Fault>,
+    /// What there is of faults.
+    pub(crate) kinds: Deck,
     /// For each fault: the calls that were in flight at those whom it hit.
     pub(crate) in_flight: Vec<HashSet<u64>>,
     /// What nobody asked for.
@@ -40,7 +44,12 @@ pub(crate) struct Faults {
     pub(crate) could_not_start: usize,
     /// The longest time that Redis took to answer while it ran: a disk or a machine that is busy.
     pub(crate) slowest: Duration,
+    /// With a Cluster: when faults found calls in flight.
+    pub(crate) windows: Vec<Window>,
+    absent: Option<Absent>,
     watches: Vec<Watch>,
+    /// When the first could begin, by the clock of the runs.
+    began: u64,
     /// Faults that last, and until when.
     lasting: Vec<(usize, Instant)>,
     /// When the last trouble with the network of each member was over, and that with Redis under `None`.
@@ -52,15 +61,19 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    pub(crate) fn new(plan: Vec<Fault>) -> Self {
+    pub(crate) fn new(plan: Vec<Fault>, kinds: Deck) -> Self {
         let in_flight = vec![HashSet::new(); plan.len()];
         Self {
             plan,
+            kinds,
             in_flight,
             surprises: Vec::new(),
             could_not_start: 0,
             slowest: Duration::ZERO,
+            windows: Vec::new(),
+            absent: None,
             watches: Vec::new(),
+            began: 0,
             lasting: Vec::new(),
             troubled: HashMap::new(),
             away: HashMap::new(),
@@ -68,9 +81,15 @@ impl Faults {
         }
     }
 
+    /// A time of the machine's clock as one since the begin of the faults.
+    pub(crate) fn time(&self, time: u64) -> String {
+        format!("{:.1} s", (time as f64 - self.began as f64) / 1000.0)
+    }
+
     /// Lets all of them happen.
     pub(crate) fn run(&mut self, fleet: &mut Fleet) {
         let began = Instant::now();
+        self.began = now();
         for at in 0..self.plan.len() {
             while began.elapsed() < self.plan[at].at || self.is_hit(fleet, self.plan[at].victim) {
                 self.look(fleet);
@@ -79,7 +98,11 @@ impl Faults {
             println!("{:7.1} s  {}", began.elapsed().as_secs_f64(), self.plan[at]);
             self.begin(fleet, at);
         }
-        while !(self.lasting.is_empty() && self.watches.is_empty() && self.all_serve(fleet)) {
+        while !(self.lasting.is_empty()
+            && self.watches.is_empty()
+            && self.absent.is_none()
+            && self.all_serve(fleet))
+        {
             self.look(fleet);
             wait::pause(LOOK);
         }
@@ -89,7 +112,8 @@ impl Faults {
     fn is_hit(&self, fleet: &Fleet, victim: Option<usize>) -> bool {
         let Some(victim) = victim else { return false };
         let lasts = self.lasting.iter().any(|(at, _)| self.plan[*at].victim == Some(victim));
-        lasts || fleet.members[victim].ending.is_some()
+        let is_absent = self.absent.is_some() && fleet.members[victim].role == Role::Nodes;
+        lasts || is_absent || fleet.members[victim].ending.is_some()
     }
 
     /// Whether a Rust worker could beat as it should before Redis went. Then a short absence ends no lease, and the
@@ -124,7 +148,12 @@ impl Faults {
         let Some(victim) = fault.victim else { return self.kill_redis(fleet, at) };
         self.wait_ready(fleet, victim);
         match fault.kind {
-            Kind::KillWorker | Kind::KillForeign | Kind::KillSweeper => self.kill(fleet, at, victim),
+            Kind::KillWorker | Kind::KillForeign | Kind::KillSweeper | Kind::KillProducer => {
+                self.kill(fleet, at, victim);
+            }
+            Kind::StopProducer => {
+                fleet.members[victim].program.as_ref().expect("it runs").signal(Signal::SIGSTOP);
+            }
             Kind::StopWorker | Kind::StopForeign => {
                 fleet.members[victim].program.as_ref().expect("it runs").signal(Signal::SIGSTOP);
                 self.watch(fleet, at, fleet.owner(victim), fault.lasts);
@@ -136,19 +165,22 @@ impl Faults {
             Kind::KillZygote => self.kill_zygote(fleet, at, victim),
             Kind::Delay => {
                 let time = Duration::from_millis(5 + u64::from(fault.roll) % 45);
-                fleet.members[victim].proxy.set(Mode::Delay(time));
+                fleet.members[victim].proxy().set(Mode::Delay(time));
             }
             Kind::Cut => {
-                fleet.members[victim].proxy.set(Mode::Refuse);
-                fleet.members[victim].proxy.cut();
+                fleet.members[victim].proxy().set(Mode::Refuse);
+                fleet.members[victim].proxy().cut();
             }
             Kind::Swallow => {
-                fleet.members[victim].proxy.set(Mode::Hold);
+                fleet.members[victim].proxy().set(Mode::Hold);
                 self.watch(fleet, at, fleet.owner(victim), fault.lasts);
             }
             Kind::LoseReply | Kind::LoseRequest | Kind::Double | Kind::Drop | Kind::Half => {
                 let strike = Strike::of(&fault).expect("it is for a request");
-                self.traps.insert(at, strike.set(&fleet.members[victim].proxy));
+                self.traps.insert(at, strike.set(fleet.members[victim].proxy()));
+            }
+            Kind::KillMaster | Kind::StopMaster | Kind::MoveSlot | Kind::CutNode => {
+                self.absent = nodes::hit(self, fleet, at);
             }
             Kind::KillRedis => unreachable!("it has no victim"),
         }
@@ -161,10 +193,10 @@ impl Faults {
         let fault = &self.plan[at];
         let Some(member) = fault.victim.map(|victim| &fleet.members[victim]) else { return };
         match fault.kind {
-            Kind::StopWorker | Kind::StopForeign => {
+            Kind::StopWorker | Kind::StopForeign | Kind::StopProducer => {
                 member.program.as_ref().expect("it is stopped").signal(Signal::SIGCONT);
             }
-            Kind::Delay | Kind::Cut | Kind::Swallow => member.proxy.set(Mode::Pass),
+            Kind::Delay | Kind::Cut | Kind::Swallow => member.proxy().set(Mode::Pass),
             _ => {}
         }
         // What was silent stays so; what has not come is let through.
@@ -176,7 +208,7 @@ impl Faults {
     fn kill(&mut self, fleet: &mut Fleet, at: usize, victim: usize) {
         fleet.members[victim].program.as_mut().expect("it runs").kill9();
         let owner = match fleet.members[victim].role {
-            Role::OurSweeper | Role::PythonSweeper => Owner::Nobody,
+            Role::OurSweeper | Role::PythonSweeper | Role::Producers => Owner::Nobody,
             _ => fleet.owner(victim),
         };
         self.watch(fleet, at, owner.clone(), AFTER);
@@ -202,7 +234,8 @@ impl Faults {
     /// may not have released; Go's never does.
     fn foreign_ended(&mut self, fleet: &Fleet, at: usize, victim: usize, owner: &Owner) {
         let Owner::Theirs(id) = owner else { return };
-        let _: bool = fleet.server.connection().pexpire(id, 1).expect("Redis is there");
+        let mixed = fleet.queues().mixed.expect("they serve it");
+        let _: bool = fleet.place.connection(mixed).pexpire(id, 1).expect("Redis is there");
         let last: Option<u64> = fleet.ran(victim).last().and_then(|line| line.parse().ok());
         self.in_flight[at].extend(last);
     }
@@ -214,7 +247,7 @@ impl Faults {
         for at in fleet.places(|role| !matches!(role, Role::Rust(_))) {
             fleet.wait_ready(at);
         }
-        fleet.server.kill();
+        fleet.place.one_mut().expect("it is one").kill();
         let began = Instant::now();
         let dead = fleet.places(|role| matches!(role, Role::Python | Role::Go));
         for victim in &dead {
@@ -222,12 +255,12 @@ impl Faults {
         }
         wait::pause(self.plan[at].lasts);
         // Nobody comes near before it is looked at what is owned: leases may have ended meanwhile.
-        let modes: Vec<Mode> = fleet.members.iter().map(|member| member.proxy.mode()).collect();
+        let modes: Vec<Mode> = fleet.members.iter().map(|member| member.proxy().mode()).collect();
         for member in &fleet.members {
-            member.proxy.set(Mode::Refuse);
-            member.proxy.cut();
+            member.proxy().set(Mode::Refuse);
+            member.proxy().cut();
         }
-        fleet.server.restart();
+        fleet.place.one_mut().expect("it is one").restart();
         let away = began.elapsed();
         println!("{:9} Redis was away for {away:.1?}", "");
         self.watch(fleet, at, Owner::Foreign, Duration::ZERO);
@@ -239,7 +272,7 @@ impl Faults {
         }
         self.troubled.insert(None, Instant::now());
         for (member, mode) in fleet.members.iter().zip(modes) {
-            member.proxy.set(mode);
+            member.proxy().set(mode);
         }
         self.away.insert(None, Instant::now());
         for victim in dead {
@@ -250,7 +283,8 @@ impl Faults {
 
     /// Go's workers are told to end for good: nobody else gives back what they ran last.
     pub(crate) fn end_of_go(&mut self, fleet: &mut Fleet) {
-        for victim in fleet.places(|role| role == Role::Go) {
+        let is_served = fleet.queues().mixed.is_some();
+        for victim in fleet.places(|role| role == Role::Go && is_served) {
             let time = Duration::ZERO;
             let kind = Kind::EndForeign;
             self.plan.push(Fault { kind, at: time, lasts: time, victim: Some(victim), roll: 0 });
@@ -265,14 +299,25 @@ impl Faults {
     }
 
     fn watch(&mut self, fleet: &Fleet, fault: usize, owner: Owner, time: Duration) {
+        if fleet.place.nodes().is_some() {
+            // Who owns what cannot be read while its master is away: the ledgers say who ran it.
+            let victim = self.plan[fault].victim.expect("it hits a member");
+            let whose = Whose::Worker(fleet.members[victim].alias());
+            let ended = now() + time.as_millis() as u64;
+            self.windows.push(Window { fault, whose, began: now(), ended });
+            return;
+        }
         self.watches.push(Watch { fault, owner, until: Instant::now() + time });
         self.look_at_fields(fleet);
     }
 
     fn look_at_fields(&mut self, fleet: &Fleet) {
+        if fleet.place.nodes().is_some() {
+            return;
+        }
         let began = Instant::now();
-        let mut redis = fleet.server.connection();
-        for queue in [OURS, SMALL, MIXED] {
+        for queue in fleet.queues().all() {
+            let mut redis = fleet.place.connection(queue);
             let fields: BTreeMap<String, Vec<u8>> =
                 redis.hgetall(format!("{queue}_processing")).expect("Redis is there");
             for (field, message) in fields {
@@ -288,6 +333,11 @@ impl Faults {
     /// Notes what is in flight, ends what is over, and replaces who has ended.
     fn look(&mut self, fleet: &mut Fleet) {
         self.look_at_fields(fleet);
+        if let Some(absent) = self.absent.take() {
+            self.absent = nodes::tend(self, fleet, absent);
+            self.troubled.insert(None, Instant::now());
+            self.away.insert(None, Instant::now());
+        }
         let now = Instant::now();
         for (at, _) in self.lasting.iter().filter(|(_, until)| *until <= now) {
             self.end(fleet, *at);

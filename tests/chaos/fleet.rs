@@ -1,4 +1,4 @@
-//! Who takes part? Workers of every kind and language, sweepers, and a Redis that keeps what it was told.
+//! Who takes part? Workers of every kind, sweepers, and the servers: one, with workers of all languages, or a Cluster.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,19 +7,14 @@ use std::time::{Duration, Instant};
 use delayed::testing::Proxy;
 use serde_json::Value;
 
-use super::members::{MEMBERS, Role};
+use super::members::{MEMBERS, Role, takes_part};
+use super::place::{Place, Queues};
 use crate::support::process::{DELAYED, Program};
-use crate::support::redis::{Options, TestRedis};
+use crate::support::redis::TestRedis;
 use crate::support::tree::{Process, marked};
-use crate::support::trial::{WORKER, ready};
-use crate::support::{go, python, root, skew, wait};
+use crate::support::trial::{PATIENCE, WORKER, ready};
+use crate::support::{go, python, root, wait};
 
-/// The queue that workers of all languages serve.
-pub(crate) const MIXED: &str = "mixed";
-/// The queue that Rust workers alone serve.
-pub(crate) const OURS: &str = "ours";
-/// A queue with a bound, which few workers serve, so that it is full at times.
-pub(crate) const SMALL: &str = "small";
 /// What all three languages can run: Python spreads the bytes of the payload over its parameters.
 pub(crate) const PATH: &str = "demo_tasks:record_bytes";
 /// Of a Rust worker.
@@ -32,7 +27,8 @@ pub(crate) struct Member {
     pub(crate) name: &'static str,
     pub(crate) role: Role,
     pub(crate) is_witness: bool,
-    pub(crate) proxy: Proxy,
+    /// Its way to a single server.
+    proxy: Option<Proxy>,
     pub(crate) program: Option<Program>,
     /// It was told to end, by the fault of that number, and is replaced when it has.
     pub(crate) ending: Option<usize>,
@@ -41,32 +37,45 @@ pub(crate) struct Member {
     generation: usize,
 }
 
+impl Member {
+    pub(crate) fn proxy(&self) -> &Proxy {
+        self.proxy.as_ref().expect("faults of the network are those of a single server")
+    }
+
+    /// With which the names of the ledgers begin that the one who fills this place writes.
+    pub(crate) fn alias(&self) -> String {
+        format!("{}.{}", self.name, self.generation)
+    }
+}
+
 pub(crate) struct Fleet {
-    pub(crate) server: TestRedis,
+    pub(crate) place: Place,
     pub(crate) members: Vec<Member>,
     skew: PathBuf,
 }
 
 impl Fleet {
     /// All that is started here bears [`Self::mark`].
-    pub(crate) fn start() -> Self {
-        let server = TestRedis::with(Options {
-            append_only: true,
-            extra: ["--appendfsync", "always"].map(Into::into).into(),
-            ..Options::default()
-        });
-        let skew = skew::build(server.directory());
+    pub(crate) fn start(place: Place) -> Self {
+        let skew = place.skew();
         let member = |(name, role, clock, is_witness)| {
-            let proxy = server.proxy();
+            let proxy = place.one().map(TestRedis::proxy);
             let (program, ending, started) = (None, None, Instant::now());
             Member { name, role, is_witness, proxy, program, ending, started, clock, generation: 0 }
         };
         let members = MEMBERS.into_iter().map(member).collect();
-        let mut fleet = Self { server, members, skew };
-        for at in 0..fleet.members.len() {
-            fleet.fill(at);
-        }
-        for at in 0..fleet.members.len() {
+        let mut fleet = Self { place, members, skew };
+        let all = fleet.places(|role| role != Role::Producers);
+        all.iter().for_each(|at| fleet.fill(*at));
+        for at in all {
+            // On a machine that is busy, its first connection may take too long.
+            wait::until("a member to serve", PATIENCE, || {
+                let has_ended = |program: &mut Program| program.has_ended();
+                if fleet.members[at].program.as_mut().is_some_and(has_ended) {
+                    fleet.fill(at);
+                }
+                fleet.is_serving(at)
+            });
             fleet.wait_ready(at);
         }
         fleet.assert_clocks();
@@ -88,9 +97,17 @@ impl Fleet {
         (0..self.members.len()).filter(|at| has(self.members[*at].role)).collect()
     }
 
+    /// Lets a producer that has a process of its own begin.
+    pub(crate) fn produce(&mut self) {
+        for at in self.places(|role| role == Role::Producers) {
+            self.fill(at);
+            self.wait_ready(at);
+        }
+    }
+
     /// Starts the next one at this place.
     pub(crate) fn fill(&mut self, at: usize) {
-        if self.members[at].role == Role::Producers {
+        if !self.has_program(self.members[at].role) {
             return;
         }
         self.members[at].generation += 1;
@@ -98,6 +115,11 @@ impl Fleet {
         self.members[at].started = Instant::now();
         let program = Program::spawn(&mut self.command(&self.members[at]));
         self.members[at].program = Some(program);
+    }
+
+    fn has_program(&self, role: Role) -> bool {
+        let is_cluster = self.place.nodes().is_some();
+        takes_part(role, is_cluster) && role != Role::Nodes && (is_cluster || role != Role::Producers)
     }
 
     /// Whether it said that it does what it is for.
@@ -121,17 +143,22 @@ impl Fleet {
     }
 
     fn command(&self, member: &Member) -> Command {
-        let url = member.proxy.url();
+        let url = &member.proxy.as_ref().map_or_else(|| self.place.url(), |proxy| proxy.url().to_owned());
         let mut command = match member.role {
             Role::Rust(_) => Command::new(WORKER),
             Role::OurSweeper => Command::new(DELAYED),
+            Role::Producers => return self.steady(member, url),
             _ => return self.foreign(member.role, &self.ledger_of(member), url),
         };
         if let Role::Rust(isolation) = member.role {
             let threads = if isolation == "inline" { "8" } else { "4" };
-            command.args(["worker", "--queue", &format!("{OURS}=2"), "--queue", &format!("{MIXED}=1")]);
-            if isolation == "fork" {
-                command.args(["--queue", &format!("{SMALL}=1")]);
+            let Queues { small, mixed, .. } = self.queues();
+            command.arg("worker");
+            for queue in self.queues().ours() {
+                command.args(["--queue", &format!("{queue}=2")]);
+            }
+            for queue in mixed.into_iter().chain((isolation == "fork").then_some(small)) {
+                command.args(["--queue", &format!("{queue}=1")]);
             }
             command.args(["--isolation", isolation, "--concurrency", threads]);
             // Some claim ahead whatever they see.
@@ -143,6 +170,8 @@ impl Fleet {
             command.args(["sweeper", "--interval", "500ms"]);
         }
         command.env("DELAYED_REDIS_TIMEOUT", format!("{TIMEOUT:?}"));
+        // The first steps of a flow are enqueued by the worker that begins it.
+        command.env("DELAYED_DURABILITY", self.place.durability());
         if member.clock != 0 {
             command.env("LD_PRELOAD", &self.skew).env("SKEW", member.clock.to_string());
         }
@@ -150,6 +179,14 @@ impl Fleet {
         command.env("DELAYED_MAX_DEATHS", "1000").env("DELAYED_LOG_FORMAT", "json");
         command.env("DELAYED_BACKOFF", "exponential:200ms..1s");
         self.marked(command.args(["--redis", url]), &self.ledger_of(member));
+        command
+    }
+
+    /// A program that sends calls to all queues of ours until it is killed, and notes what became of them.
+    fn steady(&self, member: &Member, url: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().expect("this program is somewhere"));
+        command.args(["--produce", &member.generation.to_string(), "--redis", url]);
+        self.marked(&mut command, &self.place.directory().join(format!("sent-{}", member.alias())));
         command
     }
 
@@ -164,14 +201,14 @@ impl Fleet {
             Role::PythonSweeper => command.arg(root().join("tests/peers/python/sweep.py")),
             _ => command.arg(root().join("tests/peers/python/work.py")),
         };
-        command.args(["--queue", MIXED, "--redis", url]);
+        command.args(["--queue", self.queues().mixed.expect("they serve it"), "--redis", url]);
         self.marked(&mut command, ledger);
         command
     }
 
     /// A producer of another language, that says of each line that it was sent.
     pub(crate) fn producer(&self, role: Role, queue: &str) -> Command {
-        let url = self.members.iter().find(|member| member.role == Role::Producers).map(|it| it.proxy.url());
+        let url = self.url_of_producers();
         let mut command = match role {
             Role::Go => Command::new(go::program()),
             _ => Command::new(python::interpreter()),
@@ -180,20 +217,30 @@ impl Fleet {
             Role::Go => command.args(["produce", "--timeout", "5s"]),
             _ => command.arg(root().join("tests/peers/python/produce.py")).args(["--timeout", "5"]),
         };
-        command.args(["--acknowledge", "--queue", queue, "--redis", url.expect("the producers are members")]);
-        self.marked(&mut command, &self.server.directory().join("none"));
+        command.args(["--acknowledge", "--queue", queue, "--redis", &url]);
+        self.marked(&mut command, &self.place.directory().join("none"));
         command
+    }
+
+    pub(crate) fn url_of_producers(&self) -> String {
+        let producers = self.members.iter().find(|member| member.role == Role::Producers);
+        let proxy = producers.and_then(|member| member.proxy.as_ref());
+        proxy.map_or_else(|| self.place.url(), |proxy| proxy.url().to_owned())
+    }
+
+    pub(crate) fn queues(&self) -> Queues {
+        self.place.queues()
     }
 
     fn marked(&self, command: &mut Command, ledger: &std::path::Path) {
         let (name, value) = self.mark();
         command.env(name, value).env("LEDGER", ledger).env("RECORD_FILE", ledger).env("TIMES", "1");
         command.env("PYTHONPATH", root().join("python-compat/src")).env("PYTHONDONTWRITEBYTECODE", "1");
-        command.current_dir(self.server.directory());
+        command.current_dir(self.place.directory());
     }
 
     fn mark(&self) -> (&'static str, String) {
-        ("CHAOS", self.server.directory().display().to_string())
+        ("CHAOS", self.place.directory().display().to_string())
     }
 
     /// All processes of the fleet, however far they went from their parents.
@@ -203,7 +250,7 @@ impl Fleet {
     }
 
     fn ledger_of(&self, member: &Member) -> PathBuf {
-        self.server.directory().join(format!("ledger-{}.{}", member.name, member.generation))
+        self.place.directory().join(format!("ledger-{}", member.alias()))
     }
 
     /// What the one who fills this place has run.

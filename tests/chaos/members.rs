@@ -10,13 +10,15 @@ pub(crate) enum Role {
     Go,
     OurSweeper,
     PythonSweeper,
-    /// Runs in this process: a member for the sake of its network.
+    /// Run in this process and are a member for the sake of their network; with a Cluster, one that has a process of its own.
     Producers,
+    /// The nodes of a Cluster.
+    Nodes,
 }
 
 /// Who is in the fleet: its name, its role, by how many seconds its clock differs, and whether it is a witness, who
 /// lives all along and whose descriptors are counted.
-pub(crate) const MEMBERS: [(&str, Role, i32, bool); 14] = [
+pub(crate) const MEMBERS: [(&str, Role, i32, bool); 15] = [
     ("inline-1", Role::Rust("inline"), 0, true),
     ("inline-2", Role::Rust("inline"), 7200, false),
     ("inline-3", Role::Rust("inline"), 0, false),
@@ -31,10 +33,20 @@ pub(crate) const MEMBERS: [(&str, Role, i32, bool); 14] = [
     ("sweeper-1", Role::OurSweeper, 0, false),
     ("sweeper-2", Role::PythonSweeper, 0, false),
     ("producers", Role::Producers, 0, false),
+    ("nodes", Role::Nodes, 0, false),
 ];
 
+/// Whether one of this role takes part. Neither Python nor Go follow slots that move.
+pub(crate) fn takes_part(role: Role, is_cluster: bool) -> bool {
+    match role {
+        Role::Python | Role::Go | Role::PythonSweeper => !is_cluster,
+        Role::Nodes => is_cluster,
+        Role::Rust(_) | Role::OurSweeper | Role::Producers => true,
+    }
+}
+
 /// Whom a fault of this kind may hit.
-pub(crate) fn victims(kind: Kind) -> Vec<usize> {
+pub(crate) fn victims(kind: Kind, is_cluster: bool) -> Vec<usize> {
     let may = |(_, role, _, witness): &(&str, Role, i32, bool)| {
         let rust = matches!(role, Role::Rust(_));
         let foreign = matches!(role, Role::Python | Role::Go);
@@ -44,6 +56,8 @@ pub(crate) fn victims(kind: Kind) -> Vec<usize> {
             Kind::KillForeign | Kind::StopForeign | Kind::EndForeign => foreign,
             Kind::KillSweeper => matches!(role, Role::OurSweeper | Role::PythonSweeper),
             Kind::KillRedis => false,
+            Kind::KillProducer | Kind::StopProducer => *role == Role::Producers,
+            Kind::KillMaster | Kind::StopMaster | Kind::MoveSlot | Kind::CutNode => *role == Role::Nodes,
             Kind::Delay => rust || foreign,
             Kind::Swallow => rust,
             Kind::Cut | Kind::LoseReply | Kind::LoseRequest => rust || *role == Role::Producers,
@@ -52,5 +66,6 @@ pub(crate) fn victims(kind: Kind) -> Vec<usize> {
             }
         }
     };
-    (0..MEMBERS.len()).filter(|at| may(&MEMBERS[*at])).collect()
+    let all = 0..MEMBERS.len();
+    all.filter(|at| takes_part(MEMBERS[*at].1, is_cluster) && may(&MEMBERS[*at])).collect()
 }

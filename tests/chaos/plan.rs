@@ -9,6 +9,8 @@ use crate::support::trial::Dice;
 
 /// How long a worker is silent that is to lose its lease of [`super::fleet::LEASE`].
 const SILENCE: [u64; 2] = [4_000, 5_000];
+/// How long a master is away, at least until another one is elected.
+const FAILOVER: [u64; 2] = [3_000, 5_000];
 /// How long its victim is spared other faults, while one request is waited for and for its consequences.
 const STRIKE: [u64; 2] = [2_000, 3_000];
 
@@ -31,11 +33,20 @@ pub(crate) enum Kind {
     Double,
     Drop,
     Half,
+    KillProducer,
+    StopProducer,
+    KillMaster,
+    StopMaster,
+    MoveSlot,
+    CutNode,
 }
 
+/// Kinds, how often each stands in a deck, and the shortest and the longest time in milliseconds that it lasts.
+pub(crate) type Deck = &'static [(Kind, usize, [u64; 2])];
+
 impl Kind {
-    /// Each kind, how often it stands in a deck, and the shortest and the longest time in milliseconds that it lasts.
-    const DECK: [(Self, usize, [u64; 2]); 17] = [
+    /// What happens around a single server.
+    const ON_A_SERVER: Deck = &[
         (Self::KillWorker, 3, [0, 0]),
         (Self::StopWorker, 2, SILENCE),
         (Self::EndWorker, 2, [0, 0]),
@@ -54,9 +65,23 @@ impl Kind {
         (Self::Drop, 2, STRIKE),
         (Self::Half, 2, STRIKE),
     ];
+    /// What happens around a Cluster.
+    const IN_A_CLUSTER: Deck = &[
+        (Self::KillWorker, 3, [0, 0]),
+        (Self::StopWorker, 2, SILENCE),
+        (Self::EndWorker, 2, [0, 0]),
+        (Self::KillZygote, 2, [0, 0]),
+        (Self::KillSweeper, 1, [0, 0]),
+        (Self::KillProducer, 2, [0, 0]),
+        (Self::StopProducer, 1, [1_000, 3_000]),
+        (Self::KillMaster, 4, FAILOVER),
+        (Self::StopMaster, 4, FAILOVER),
+        (Self::MoveSlot, 4, [0, 0]),
+        (Self::CutNode, 4, [0, 0]),
+    ];
 
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        Self::DECK.into_iter().map(|(kind, ..)| kind)
+    pub(crate) fn deck(is_cluster: bool) -> Deck {
+        if is_cluster { Self::IN_A_CLUSTER } else { Self::ON_A_SERVER }
     }
 }
 
@@ -80,6 +105,12 @@ impl fmt::Display for Kind {
             Self::Double => "request or reply duplicated",
             Self::Drop => "request or reply never delivered",
             Self::Half => "request or reply cut in half",
+            Self::KillProducer => "producer killed",
+            Self::StopProducer => "producer suspended",
+            Self::KillMaster => "master killed, until its replica has replaced it",
+            Self::StopMaster => "master suspended, until its replica has replaced it",
+            Self::MoveSlot => "slot moved",
+            Self::CutNode => "all connections to a master cut",
         })
     }
 }
@@ -91,7 +122,7 @@ pub(crate) struct Fault {
     /// When it begins, from the begin of the faults.
     pub(crate) at: Duration,
     pub(crate) lasts: Duration,
-    /// Which member of the fleet it hits. Redis is none.
+    /// Which member of the fleet it hits. A single Redis is none.
     pub(crate) victim: Option<usize>,
     /// A number for what else is to be decided.
     pub(crate) roll: u32,
@@ -111,7 +142,12 @@ impl fmt::Display for Fault {
 }
 
 /// The faults of a run, in the order in which they begin. `victims` says whom a kind may hit.
-pub(crate) fn plan(seed: u64, length: Duration, victims: impl Fn(Kind) -> Vec<usize>) -> Vec<Fault> {
+pub(crate) fn plan(
+    seed: u64,
+    length: Duration,
+    kinds: Deck,
+    victims: impl Fn(Kind) -> Vec<usize>,
+) -> Vec<Fault> {
     // A state of 0 stays 0, and small seeds begin alike.
     let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     for _ in 0..8 {
@@ -122,7 +158,7 @@ pub(crate) fn plan(seed: u64, length: Duration, victims: impl Fn(Kind) -> Vec<us
     let mut at = Duration::from_secs(1);
     while at < length {
         if deck.is_empty() {
-            deck = shuffled(&mut dice);
+            deck = shuffled(kinds, &mut dice);
         }
         let (kind, [shortest, longest]) = deck.pop().expect("it was filled");
         let lasts = Duration::from_millis(shortest + dice.roll((longest - shortest) as usize + 1) as u64);
@@ -142,9 +178,9 @@ pub(crate) fn plan(seed: u64, length: Duration, victims: impl Fn(Kind) -> Vec<us
     faults
 }
 
-fn shuffled(dice: &mut Dice) -> Vec<(Kind, [u64; 2])> {
+fn shuffled(kinds: Deck, dice: &mut Dice) -> Vec<(Kind, [u64; 2])> {
     let mut deck: Vec<_> =
-        Kind::DECK.into_iter().flat_map(|(kind, count, lasts)| vec![(kind, lasts); count]).collect();
+        kinds.iter().flat_map(|(kind, count, lasts)| vec![(*kind, *lasts); *count]).collect();
     for i in (1..deck.len()).rev() {
         deck.swap(i, dice.roll(i + 1));
     }

@@ -6,15 +6,18 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use delayed::config::{Config, RedisConfig};
-use delayed::{Call, CallId, Cancelled, Client, GoTask, IntoFlow, Limit, group};
+use delayed::{CallId, Client, GoTask, IntoCall, IntoFlow, Limit, group};
 use tokio::runtime::Runtime;
 
-use super::fleet::{Fleet, MIXED, OURS, PATH, TIMEOUT};
+use super::fleet::{Fleet, PATH, TIMEOUT};
 use super::members::Role;
+use super::place::Queues;
+use super::steady::{produced, steady};
 use super::varied::{Ticks, varied};
+use crate::support::process::Program;
 use crate::support::trial::PATIENCE;
 use crate::support::wait;
 
@@ -23,23 +26,18 @@ pub(crate) const REST: Duration = Duration::from_millis(20);
 /// Calls before the first fault, several for each slot of the fleet, and how long each takes in milliseconds.
 const WARM: u64 = 300;
 const WARM_LENGTH: u64 = 100;
+/// How many steps a flow has, and how many items go to one queue in a row.
+const STEPS: u64 = 4;
+const TOGETHER: u64 = 5;
 /// Numbers of calls that one producer has for itself.
-const SHARE: u64 = 10_000_000;
+pub(crate) const SHARE: u64 = 10_000_000;
 /// For how long the record of a call is kept: longer than the chaos lasts.
 pub(crate) const KEEP: Duration = Duration::from_secs(86_400);
-/// When a scheduled call is due, and one that is cancelled before.
+/// When a scheduled call is due.
 pub(crate) const SOON: Duration = Duration::from_millis(200);
-const LATER: Duration = Duration::from_secs(2);
 /// The limit of some calls, and how many of them run at a time.
-const LIMIT: &str = "few";
+pub(crate) const LIMIT: &str = "few";
 pub(crate) const MOST: u32 = 3;
-/// How many keys ordered calls share.
-const ORDERS: u64 = 4;
-/// How many calls of a producer are sent while such a time passes: those that are unique among them share one key.
-const RIVALS: u64 = 24;
-/// After which a call is not to run: a day, which no clock of the fleet is off by.
-const DEADLINE: Duration = Duration::from_secs(86_400);
-
 /// What became of the calls that were sent.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
@@ -48,6 +46,10 @@ pub(crate) struct Sent {
     pub(crate) uncertain: HashSet<u64>,
     /// Our client said that it was not sent, since it failed or another holds its lock, or that it is cancelled: it may not run.
     pub(crate) refused: HashSet<u64>,
+    /// The queue of each.
+    pub(crate) queues: HashMap<u64, &'static str>,
+    /// When cancellations were acknowledged: in milliseconds of the machine's clock.
+    pub(crate) cancelled: HashMap<u64, u64>,
     /// Calls that keep a record, which is to say in the end how they ended, and when scheduled ones were due.
     pub(crate) kept: Vec<(u64, CallId)>,
     /// The keys of unique calls.
@@ -59,8 +61,8 @@ pub(crate) struct Sent {
     /// How many were not sent, since another held their lock, and how many were cancelled while they waited.
     pub(crate) held: usize,
     pub(crate) dropped: usize,
-    /// Flows that were acknowledged: their records are to say in the end that they succeeded.
-    pub(crate) flows: Vec<CallId>,
+    /// Flows that were acknowledged, and their queues: their records are to say in the end that they succeeded.
+    pub(crate) flows: Vec<(&'static str, CallId)>,
     /// Calls of the small queue, which may be buried when it is full, and those that are to be buried.
     pub(crate) small: HashSet<u64>,
     pub(crate) dying: HashSet<u64>,
@@ -73,6 +75,13 @@ pub(crate) struct Sent {
     pub(crate) ticks: usize,
 }
 
+impl Sent {
+    /// Calls that keep a record, each with its queue.
+    pub(crate) fn records(&self) -> impl Iterator<Item = (u64, CallId, &'static str)> {
+        self.kept.iter().map(|(n, id)| (*n, *id, self.queues[n]))
+    }
+}
+
 pub(crate) struct Producers {
     stop: Arc<AtomicBool>,
     threads: Vec<(&'static str, JoinHandle<Sent>)>,
@@ -80,61 +89,75 @@ pub(crate) struct Producers {
 }
 
 impl Producers {
-    /// One for each language and queue, one of flows, one of items for batches, and one of calls with other options. And periodic
-    /// tasks.
-    pub(crate) fn start(fleet: &Fleet) -> Self {
+    /// One of flows, one of items for batches, and one of calls with other options. And periodic tasks. With a Cluster, the member
+    /// of the fleet sends all else; else there is one for each language and queue.
+    pub(crate) fn start(fleet: &mut Fleet) -> Self {
+        fleet.produce();
         let stop = Arc::new(AtomicBool::new(false));
+        let (url, queues) = (fleet.url_of_producers(), fleet.queues());
         let mut threads = Vec::new();
-        let url = fleet.members.iter().find(|it| it.role == Role::Producers).expect("they are members");
-        let url = url.proxy.url();
-        let connect = || {
-            let mut config = Config::default();
-            config.redis = RedisConfig::new(url);
-            config.redis.timeout = TIMEOUT;
-            Client::with_config_blocking(&config).expect("Redis is there at first")
+        let mut begin = |work: fn(&Client, Queues, u64, &AtomicBool) -> Sent, place: u64| {
+            let (client, halt) = (connect(&url, fleet.place.durability()), Arc::clone(&stop));
+            threads.push(("Rust", std::thread::spawn(move || work(&client, queues, place * SHARE, &halt))));
         };
-        let (client, halt) = (connect(), Arc::clone(&stop));
-        threads.push(("Rust", std::thread::spawn(move || flows(&client, 7 * SHARE, &halt))));
-        let (client, halt) = (connect(), Arc::clone(&stop));
-        threads.push(("Rust", std::thread::spawn(move || items(&client, 8 * SHARE, &halt))));
-        let (client, halt) = (connect(), Arc::clone(&stop));
-        threads.push(("Rust", std::thread::spawn(move || varied(&client, 9 * SHARE, &halt))));
-        for (queue, base) in [(OURS, 1), (MIXED, 4)] {
+        begin(flows, 7);
+        begin(items, 8);
+        begin(varied, 9);
+        let Some(queue) = queues.mixed else {
+            return Self { stop, threads, ticks: Ticks::begin(fleet) };
+        };
+        begin(steady, 1);
+        begin(mixed, 4);
+        for (queue, base) in [(queues.ours()[0], 1), (queue, 4)] {
             let numbers = |place: u64| (base + place) * SHARE;
-            let client = connect();
-            let (ours, halt) = (numbers(0), Arc::clone(&stop));
-            threads.push(("Rust", std::thread::spawn(move || rust(&client, queue, ours, &halt))));
             for (name, role, first) in [("Python", Role::Python, numbers(1)), ("Go", Role::Go, numbers(2))] {
                 let (command, halt) = (fleet.producer(role, queue), Arc::clone(&stop));
-                threads.push((name, std::thread::spawn(move || foreign(command, role, queue, first, &halt))));
+                let is_mixed = Some(queue) == queues.mixed;
+                let work = move || foreign(command, role, (queue, is_mixed), first, &halt);
+                threads.push((name, std::thread::spawn(work)));
             }
         }
         Self { stop, threads, ticks: Ticks::begin(fleet) }
     }
 
     /// Lets them end, and gives what each language sent.
-    pub(crate) fn end(self, fleet: &Fleet) -> Vec<(&'static str, Sent)> {
+    pub(crate) fn end(self, fleet: &mut Fleet) -> Vec<(&'static str, Sent)> {
         self.stop.store(true, Ordering::Relaxed);
+        let mut program =
+            fleet.members.iter_mut().find(|it| it.role == Role::Producers).and_then(|it| it.program.take());
+        program.iter_mut().for_each(Program::kill9);
         let end =
             |(name, thread): (_, JoinHandle<Sent>)| (name, thread.join().expect("a producer that is well"));
         let ticks = self.ticks.end(fleet);
-        self.threads.into_iter().map(end).chain([("ticks", ticks)]).collect()
+        let others = program.map(|_| ("Rust", produced(fleet.place.directory(), fleet.queues())));
+        self.threads.into_iter().map(end).chain([("ticks", ticks)]).chain(others).collect()
     }
+}
+
+/// A client of these servers.
+pub(crate) fn connect(url: &str, durability: &str) -> Client {
+    let mut config = Config::default();
+    config.redis = RedisConfig::new(url);
+    config.redis.timeout = TIMEOUT;
+    config.client.durability = durability.parse().expect("a durability");
+    Client::with_config_blocking(&config).expect("Redis is there at first")
 }
 
 /// Calls until each Rust worker has been full, so that it has all that it needs for its runs.
 pub(crate) fn warm_up(fleet: &Fleet) -> Sent {
-    let client = Client::connect_blocking(&fleet.server.url()).expect("Redis is there at first");
+    let client = connect(&fleet.place.url(), fleet.place.durability());
     let runtime = Runtime::new().expect("a runtime to set a limit in");
     let set =
-        async { Client::connect(&fleet.server.url()).await?.set_limit(LIMIT, Limit::concurrent(MOST)).await };
+        async { Client::connect(&fleet.place.url()).await?.set_limit(LIMIT, Limit::concurrent(MOST)).await };
     runtime.block_on(set).expect("Redis is there at first");
-    let calls = (0..WARM).map(|n| GoTask::new("trial.span").arg(n.to_string()).arg(WARM_LENGTH).queue(OURS));
+    let queues: HashMap<u64, &str> = (0..WARM).map(|n| (n, fleet.queues().of(n, WARM))).collect();
+    let call = |n: u64| GoTask::new("trial.span").arg(n.to_string()).arg(WARM_LENGTH).queue(queues[&n]);
+    let calls = (0..WARM).map(call);
     client.enqueue_many_blocking(calls).expect("Redis is there at first");
     for at in fleet.places(|role| matches!(role, Role::Rust(_))) {
         wait::until("each worker to run something", PATIENCE, || !fleet.ran(at).is_empty());
     }
-    Sent { acknowledged: (0..WARM).collect(), ..Sent::default() }
+    Sent { acknowledged: (0..WARM).collect(), queues, ..Sent::default() }
 }
 
 /// How long the run of a call takes, in milliseconds.
@@ -150,103 +173,33 @@ pub(crate) async fn span(_n: String, _ms: u64) {}
 #[delayed::task(name = "trial.collect", batch(max = 5, within = "300ms"))]
 async fn collect(_items: Vec<u64>) {}
 
-/// What is asked of a call of our queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Plain,
-    Kept,
-    /// Unique among those that are sent at about the same time.
-    Shared,
-    /// Unique by itself, and scheduled.
-    Scheduled,
-    /// Scheduled, and cancelled before it is due.
-    CancelledEarly,
-    /// Cancelled as soon as it waits.
-    CancelledLate,
-    /// Runs while a limit lets it.
-    Limited,
-    /// Runs in its order.
-    Ordered,
+/// Sends calls that all languages can run.
+fn mixed(client: &Client, queues: Queues, first: u64, stop: &AtomicBool) -> Sent {
+    let queue = queues.mixed.expect("it is served");
+    send(client, first, stop, |n| (GoTask::new(PATH).arg(n).queue(queue), queue))
 }
 
-impl Kind {
-    fn of(n: u64) -> Self {
-        let kinds = [
-            Self::Plain,
-            Self::Kept,
-            Self::Shared,
-            Self::Scheduled,
-            Self::CancelledEarly,
-            Self::Limited,
-            Self::Ordered,
-        ];
-        kinds.get((n % 8) as usize).copied().unwrap_or(Self::CancelledLate)
-    }
-
-    fn is_cancelled(self) -> bool {
-        matches!(self, Self::CancelledEarly | Self::CancelledLate)
-    }
+/// Sends items for batches.
+fn items(client: &Client, queues: Queues, first: u64, stop: &AtomicBool) -> Sent {
+    send(client, first, stop, |n| {
+        let queue = queues.of(n / TOGETHER, TOGETHER);
+        (collect::call(n).queue(queue), queue)
+    })
 }
 
-/// The key of a call that runs in its order.
-fn order(n: u64) -> Option<String> {
-    (Kind::of(n) == Kind::Ordered).then(|| format!("order {}", n / 8 % ORDERS))
-}
-
-/// The key of a call that is unique.
-fn key(n: u64) -> Option<String> {
-    match Kind::of(n) {
-        Kind::Shared => Some(format!("shared {}", n / RIVALS)),
-        Kind::Scheduled => Some(n.to_string()),
-        _ => None,
-    }
-}
-
-fn ours(n: u64) -> Call {
-    let mut call = span::call(n.to_string(), length(n)).queue(OURS);
-    call = call.retry(3).with_id().expires_at(SystemTime::now() + DEADLINE);
-    if let Some(key) = key(n) {
-        call = call.unique_key(key);
-    }
-    if let Some(key) = order(n) {
-        call = call.ordered(key);
-    }
-    match Kind::of(n) {
-        Kind::Plain => call,
-        Kind::Limited => call.keep(KEEP).limit(LIMIT),
-        Kind::Kept | Kind::Shared | Kind::Ordered | Kind::CancelledLate => call.keep(KEEP),
-        Kind::Scheduled => call.keep(KEEP).after(SOON),
-        Kind::CancelledEarly => call.keep(KEEP).after(LATER),
-    }
-}
-
-fn rust(client: &Client, queue: &'static str, first: u64, stop: &AtomicBool) -> Sent {
+/// Sends calls without an answer.
+fn send<C: IntoCall>(
+    client: &Client,
+    first: u64,
+    stop: &AtomicBool,
+    call: impl Fn(u64) -> (C, &'static str),
+) -> Sent {
     let mut sent = Sent::default();
-    let runtime = Runtime::new().expect("a runtime to cancel in");
     for n in (first..).take_while(|_| !stop.load(Ordering::Relaxed)) {
-        let call = if queue == MIXED { GoTask::new(PATH).arg(n).queue(MIXED) } else { ours(n) };
-        if queue == OURS {
-            sent.keys.extend(key(n).map(|key| (n, key)));
-            sent.orders.extend(order(n).map(|key| (n, key)));
-            sent.limited.extend((Kind::of(n) == Kind::Limited).then_some(n));
-        }
+        let (call, queue) = call(n);
+        sent.queues.insert(n, queue);
         let fate = match client.enqueue_blocking(call) {
-            Ok(handle) if !handle.is_new() => {
-                sent.held += 1;
-                &mut sent.refused
-            }
-            Ok(handle) => {
-                let kind = if queue == OURS { Kind::of(n) } else { Kind::Plain };
-                sent.kept.extend(handle.id().filter(|_| kind != Kind::Plain).map(|id| (n, id)));
-                match kind.is_cancelled().then(|| runtime.block_on(handle.cancel())) {
-                    None => &mut sent.acknowledged,
-                    Some(Ok(found @ (Cancelled::Scheduled | Cancelled::Waiting))) => {
-                        sent.dropped += usize::from(found == Cancelled::Waiting);
-                        &mut sent.refused
-                    }
-                    Some(_) => &mut sent.uncertain,
-                }
-            }
+            Ok(_) => &mut sent.acknowledged,
             Err(error) if error.may_have_been_applied() => &mut sent.uncertain,
             Err(_) => &mut sent.refused,
         };
@@ -258,36 +211,23 @@ fn rust(client: &Client, queue: &'static str, first: u64, stop: &AtomicBool) -> 
 
 /// Sends flows of three steps, two at a time, and one behind them. Each step has a number: it is to run as any other call. The
 /// record of the flow is to say that it succeeded.
-fn flows(client: &Client, first: u64, stop: &AtomicBool) -> Sent {
+fn flows(client: &Client, queues: Queues, first: u64, stop: &AtomicBool) -> Sent {
     let mut sent = Sent::default();
-    let step = |n: u64| span::call(n.to_string(), length(n)).queue(OURS).retry(3);
-    for n in (first..).step_by(4).take_while(|_| !stop.load(Ordering::Relaxed)) {
+    let queue = |n: u64| queues.of(n, STEPS);
+    let step = |n: u64| span::call(n.to_string(), length(n)).queue(queue(n)).retry(3);
+    for n in (first..).step_by(STEPS as usize).take_while(|_| !stop.load(Ordering::Relaxed)) {
         let flow = group((n..n + 3).map(step)).at_most(2).then(step(n + 3)).into_flow();
-        let fate = match client.enqueue_blocking(flow.call().keep(KEEP)) {
+        sent.queues.extend((n..n + STEPS).map(|n| (n, queue(n))));
+        let fate = match client.enqueue_blocking(flow.call().queue(queue(n)).keep(KEEP)) {
             Ok(handle) => {
-                sent.flows.extend(handle.id());
+                sent.flows.extend(handle.id().map(|id| (queue(n), id)));
                 &mut sent.acknowledged
             }
             Err(error) if error.may_have_been_applied() => &mut sent.uncertain,
             Err(_) => &mut sent.refused,
         };
-        fate.extend(n..n + 4);
+        fate.extend(n..n + STEPS);
         wait::pause(4 * REST);
-    }
-    sent
-}
-
-/// Sends items for batches.
-fn items(client: &Client, first: u64, stop: &AtomicBool) -> Sent {
-    let mut sent = Sent::default();
-    for n in (first..).take_while(|_| !stop.load(Ordering::Relaxed)) {
-        let fate = match client.enqueue_blocking(collect::call(n).queue(OURS)) {
-            Ok(_) => &mut sent.acknowledged,
-            Err(error) if error.may_have_been_applied() => &mut sent.uncertain,
-            Err(_) => &mut sent.refused,
-        };
-        fate.insert(n);
-        wait::pause(REST);
     }
     sent
 }
@@ -321,11 +261,18 @@ impl Foreign {
     }
 }
 
-fn foreign(mut command: Command, role: Role, queue: &str, first: u64, stop: &AtomicBool) -> Sent {
+fn foreign(
+    mut command: Command,
+    role: Role,
+    (queue, is_mixed): (&'static str, bool),
+    first: u64,
+    stop: &AtomicBool,
+) -> Sent {
     let mut sent = Sent::default();
     let mut program = Foreign::start(&mut command);
     for n in (first..).take_while(|_| !stop.load(Ordering::Relaxed)) {
-        let (path, arguments) = if queue == MIXED {
+        sent.queues.insert(n, queue);
+        let (path, arguments) = if is_mixed {
             (PATH, if role == Role::Go { format!("[{n}]") } else { n.to_string() })
         } else {
             ("trial.span", format!("[\"{n}\", {}]", length(n)))

@@ -10,8 +10,9 @@ use delayed::{Call, CallId, Client, Conflict, Error, Overflow, Periodic, Unique}
 use nix::time::{ClockId, clock_gettime};
 use redis::Commands;
 
-use super::fleet::{Fleet, OURS, SMALL};
-use super::producers::{KEEP, REST, SOON, Sent, length, span};
+use super::fleet::Fleet;
+use super::place::Queues;
+use super::producers::{KEEP, REST, SOON, Sent, connect, length, span};
 use crate::support::wait;
 
 /// How many messages may wait in the small queue.
@@ -66,32 +67,41 @@ fn key(n: u64) -> String {
     format!("replaced {}", n / RIVALS)
 }
 
-fn call(n: u64) -> Call {
+fn call(n: u64, queue: &'static str) -> Call {
     let plain = || span::call(n.to_string(), length(n)).retry(3);
     // Short, so that the fleet keeps up with all producers.
     let short = || span::call(n.to_string(), length(n) / 4).retry(3);
     let backoff = "fixed:100ms".parse().expect("a back-off");
     match Kind::of(n) {
-        Kind::Front => short().queue(OURS).front(),
-        Kind::Bounded => plain().queue(SMALL).max_len(BOUND),
-        Kind::Buries => plain().queue(SMALL).max_len(BOUND).overflow(Overflow::BuryOldest),
+        Kind::Front => short().queue(queue).front(),
+        Kind::Bounded => plain().queue(queue).max_len(BOUND),
+        Kind::Buries => plain().queue(queue).max_len(BOUND).overflow(Overflow::BuryOldest),
         Kind::Replaces => {
-            short().queue(OURS).keep(KEEP).after(2 * SOON).unique(Unique::Replace).unique_key(key(n))
+            short().queue(queue).keep(KEEP).after(2 * SOON).unique(Unique::Replace).unique_key(key(n))
         }
         Kind::Tried => {
             let now = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).expect("a clock"));
             let until = u64::try_from((now + 2 * SOON).as_millis()).expect("it is small");
-            tried::call(n.to_string(), until).queue(OURS).retry(3).backoff(backoff)
+            tried::call(n.to_string(), until).queue(queue).retry(3).backoff(backoff)
         }
-        Kind::Dies => dies::call(n.to_string()).queue(SMALL).retry(1).backoff(backoff),
+        Kind::Dies => dies::call(n.to_string()).queue(queue).retry(1).backoff(backoff),
+    }
+}
+
+/// Where one goes.
+fn queue(n: u64, queues: Queues) -> &'static str {
+    match Kind::of(n) {
+        Kind::Bounded | Kind::Buries | Kind::Dies => queues.small,
+        Kind::Front | Kind::Replaces | Kind::Tried => queues.of(n, RIVALS),
     }
 }
 
 /// Sends them in turns.
-pub(crate) fn varied(client: &Client, first: u64, stop: &AtomicBool) -> Sent {
+pub(crate) fn varied(client: &Client, queues: Queues, first: u64, stop: &AtomicBool) -> Sent {
     let mut sent = Sent::default();
     for n in (first..).take_while(|_| !stop.load(Ordering::Relaxed)) {
-        let kind = Kind::of(n);
+        let (kind, queue) = (Kind::of(n), queue(n, queues));
+        sent.queues.insert(n, queue);
         match kind {
             Kind::Front => sent.front += 1,
             Kind::Tried => sent.tried += 1,
@@ -99,7 +109,7 @@ pub(crate) fn varied(client: &Client, first: u64, stop: &AtomicBool) -> Sent {
             Kind::Dies => drop(sent.dying.insert(n)),
             Kind::Replaces => {}
         }
-        let fate = match client.enqueue_blocking(call(n)) {
+        let fate = match client.enqueue_blocking(call(n, queue)) {
             Ok(handle) => match handle.conflict() {
                 Some(Conflict::Replaced) => {
                     sent.replaced += 1;
@@ -147,16 +157,17 @@ pub(crate) struct Ticks(Vec<(&'static str, u64)>);
 
 impl Ticks {
     pub(crate) fn begin(fleet: &Fleet) -> Self {
-        let client = Client::connect_blocking(&fleet.server.url()).expect("Redis is there at first");
+        let client = connect(&fleet.place.url(), fleet.place.durability());
+        let queue = queue_of(fleet);
         for name in PERIODIC {
-            let task = Periodic::new(name, "* * * * * *", tick::call(50).queue(OURS));
+            let task = Periodic::new(name, "* * * * * *", tick::call(50).queue(queue));
             client.define_periodic_blocking(task).expect("Redis is there at first");
         }
-        let mut redis = fleet.server.connection();
+        let mut redis = fleet.place.connection(queue);
         let mut first = |name: &'static str| {
             // A tick may have been made meanwhile.
             let mut pipe = redis::pipe();
-            pipe.atomic().zscore(format!("{OURS}_due"), member(name)).lindex(history(name), -1);
+            pipe.atomic().zscore(format!("{queue}_due"), member(name)).lindex(history(queue, name), -1);
             let (due, oldest): (u64, Option<Vec<u8>>) =
                 pipe.query(&mut redis).expect("Redis is there at first");
             let made = oldest.and_then(|entry| TickEntry::decode(&entry)?.tick_ms);
@@ -167,8 +178,9 @@ impl Ticks {
 
     /// Ends them. Each tick until then is a call that was sent.
     pub(crate) fn end(self, fleet: &Fleet) -> Sent {
-        let (mut redis, mut sent) = (fleet.server.connection(), Sent::default());
-        let key = |suffix: &str| format!("{OURS}{suffix}");
+        let queue = queue_of(fleet);
+        let (mut redis, mut sent) = (fleet.place.connection(queue), Sent::default());
+        let key = |suffix: &str| format!("{queue}{suffix}");
         for (name, first) in self.0 {
             let mut pipe = redis::pipe();
             pipe.atomic().zscore(key("_due"), member(name)).zrem(key("_due"), member(name)).ignore();
@@ -177,15 +189,21 @@ impl Ticks {
             sent.acknowledged.extend(ticks.map(|tick| number(tick_id(name, tick))));
             let fields = [format!("d:{name}"), format!("p:{name}")];
             let () = redis.hdel(key("_periodic"), &fields).expect("Redis is there");
-            let () = redis.del(history(name)).expect("Redis is there");
+            let () = redis.del(history(queue, name)).expect("Redis is there");
         }
+        sent.queues = sent.acknowledged.iter().map(|n| (*n, queue)).collect();
         sent.ticks = sent.acknowledged.len();
         sent
     }
 }
 
-fn history(name: &str) -> String {
-    format!("{OURS}:p:{name}")
+/// The queue of the periodic tasks.
+fn queue_of(fleet: &Fleet) -> &'static str {
+    fleet.queues().ours()[0]
+}
+
+fn history(queue: &str, name: &str) -> String {
+    format!("{queue}:p:{name}")
 }
 
 fn member(name: &str) -> String {
@@ -200,10 +218,11 @@ pub(crate) fn number(id: CallId) -> u64 {
 
 /// Why calls of the small queue were buried.
 pub(crate) fn letters(fleet: &Fleet) -> HashMap<u64, Vec<String>> {
-    let mut redis = fleet.server.connection();
+    let small = fleet.queues().small;
+    let mut redis = fleet.place.connection(small);
     let mut range = redis::cmd("XRANGE");
     let entries: Vec<(String, BTreeMap<String, Vec<u8>>)> =
-        range.arg(format!("{SMALL}_dead")).arg("-").arg("+").query(&mut redis).expect("Redis is there");
+        range.arg(format!("{small}_dead")).arg("-").arg("+").query(&mut redis).expect("Redis is there");
     let mut letters: HashMap<u64, Vec<String>> = HashMap::new();
     for (_, fields) in entries {
         let reason = String::from_utf8_lossy(&fields["reason"]).into_owned();

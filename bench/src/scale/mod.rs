@@ -1,5 +1,6 @@
 //! What grows with the size of things, and how? `bench/scale` builds and runs it.
 
+mod capacity;
 mod page;
 mod parts;
 

@@ -2,9 +2,13 @@
 
 use serde_json::Value;
 
+use super::capacity;
 use super::parts::PARTS;
 use crate::chart::drawn;
 use crate::table::{Figure, capital, figures, machine, one};
+
+/// What `bench/cluster --json` measured.
+const CLUSTER: &str = include_str!("../../../docs/cluster.json");
 
 /// The panels of the chart, by table and column, and what stands above them.
 const PANELS: [(&str, &str, &str); 10] = [
@@ -35,6 +39,11 @@ pub fn markdown(saved: &Value) -> String {
         if !of_part.is_empty() {
             text.push_str(&format!("\n## {}\n\n{}\n\n{}", capital(part.table), part.why, one(&of_part)));
         }
+    }
+    let cluster = serde_json::from_str(CLUSTER).expect("figures");
+    match capacity::section(saved, &cluster) {
+        Ok(section) => text.push_str(&section),
+        Err(problem) => eprintln!("nothing is computed for a thousand workers: {problem}"),
     }
     text
 }
