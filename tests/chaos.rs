@@ -149,9 +149,11 @@ fn run(place: Place, faults: &mut Faults) -> (Count, Duration) {
     left.append(&mut faults.surprises);
     left.extend(end(&mut fleet));
     left.extend(stray_keys(&fleet));
-    left.extend(without_end(&fleet, &sent));
     let runs = Runs::read(&fleet);
     nodes::explain(faults, &runs, &mut sent);
+    let (without, stopped) = without_end(&fleet, &sent);
+    left.extend(without);
+    faults.stopped = stopped;
     let dues = times::dues(&fleet, &sent);
     (Count::of(&sent, &runs, &dues, faults, left), took)
 }

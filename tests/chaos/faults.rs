@@ -46,10 +46,14 @@ pub(crate) struct Faults {
     pub(crate) slowest: Duration,
     /// With a Cluster: when faults found calls in flight.
     pub(crate) windows: Vec<Window>,
+    /// How many flows a failover has stopped.
+    pub(crate) stopped: usize,
     absent: Option<Absent>,
     watches: Vec<Watch>,
     /// When the first could begin, by the clock of the runs.
     began: u64,
+    /// When it was last looked at the fleet.
+    looked: u64,
     /// Faults that last, and until when.
     lasting: Vec<(usize, Instant)>,
     /// When the last trouble with the network of each member was over, and that with Redis under `None`.
@@ -71,9 +75,11 @@ impl Faults {
             could_not_start: 0,
             slowest: Duration::ZERO,
             windows: Vec::new(),
+            stopped: 0,
             absent: None,
             watches: Vec::new(),
             began: 0,
+            looked: 0,
             lasting: Vec::new(),
             troubled: HashMap::new(),
             away: HashMap::new(),
@@ -90,6 +96,7 @@ impl Faults {
     pub(crate) fn run(&mut self, fleet: &mut Fleet) {
         let began = Instant::now();
         self.began = now();
+        self.looked = self.began;
         for at in 0..self.plan.len() {
             while began.elapsed() < self.plan[at].at || self.is_hit(fleet, self.plan[at].victim) {
                 self.look(fleet);
@@ -127,6 +134,11 @@ impl Faults {
 
     fn all_serve(&self, fleet: &Fleet) -> bool {
         (0..fleet.members.len()).all(|at| fleet.members[at].ending.is_none() && fleet.is_serving(at))
+    }
+
+    /// How many masters were replaced.
+    pub(crate) fn absences(&self) -> usize {
+        self.windows.iter().filter(|window| matches!(window.whose, Whose::Master { .. })).count()
     }
 
     /// Whether it happened: a trap may have found nothing.
@@ -182,7 +194,7 @@ impl Faults {
             Kind::KillMaster | Kind::StopMaster | Kind::MoveSlot | Kind::CutNode => {
                 self.absent = nodes::hit(self, fleet, at);
             }
-            Kind::KillRedis => unreachable!("it has no victim"),
+            Kind::KillRedis | Kind::Stall => unreachable!("it has no victim"),
         }
         if !fault.lasts.is_zero() {
             self.lasting.push((at, Instant::now() + fault.lasts));
@@ -332,6 +344,11 @@ impl Faults {
 
     /// Notes what is in flight, ends what is over, and replaces who has ended.
     fn look(&mut self, fleet: &mut Fleet) {
+        let looked = std::mem::replace(&mut self.looked, now());
+        let is_late = Duration::from_millis(self.looked - looked) > LEASE / 2;
+        if is_late && fleet.place.nodes().is_some() {
+            nodes::stall(self, looked);
+        }
         self.look_at_fields(fleet);
         if let Some(absent) = self.absent.take() {
             self.absent = nodes::tend(self, fleet, absent);

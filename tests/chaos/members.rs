@@ -55,7 +55,7 @@ pub(crate) fn victims(kind: Kind, is_cluster: bool) -> Vec<usize> {
             Kind::KillZygote => rust && !witness && *role != Role::Rust("inline"),
             Kind::KillForeign | Kind::StopForeign | Kind::EndForeign => foreign,
             Kind::KillSweeper => matches!(role, Role::OurSweeper | Role::PythonSweeper),
-            Kind::KillRedis => false,
+            Kind::KillRedis | Kind::Stall => false,
             Kind::KillProducer | Kind::StopProducer => *role == Role::Producers,
             Kind::KillMaster | Kind::StopMaster | Kind::MoveSlot | Kind::CutNode => *role == Role::Nodes,
             Kind::Delay => rust || foreign,

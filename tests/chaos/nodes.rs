@@ -1,12 +1,13 @@
 //! What befalls the nodes of a Cluster, and which calls may run twice because of a fault of it or of a worker.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use super::count::Runs;
 use super::faults::Faults;
 use super::fleet::Fleet;
-use super::plan::Kind;
-use super::producers::{LIMIT, Sent};
+use super::plan::{Fault, Kind};
+use super::producers::{LIMIT, STEPS, Sent};
 use super::spans::Span;
 use super::times::now;
 use crate::support::cluster::TestCluster;
@@ -40,10 +41,14 @@ pub(crate) struct Window {
 
 /// Which runs a fault hit.
 pub(crate) enum Whose {
+    All,
     /// Those of the worker that had this alias.
     Worker(String),
     /// Those of calls of these queues, and of limited calls if the limit was there.
-    Master { queues: Vec<&'static str>, has_limit: bool },
+    Master {
+        queues: Vec<&'static str>,
+        has_limit: bool,
+    },
 }
 
 impl Window {
@@ -55,7 +60,7 @@ impl Window {
     fn hits(&self, runs: &Runs, sent: &[(&'static str, Sent)]) -> Vec<u64> {
         let spans: &[Span] = match &self.whose {
             Whose::Worker(alias) => runs.of(alias),
-            Whose::Master { .. } => &runs.spans,
+            Whose::Master { .. } | Whose::All => &runs.spans,
         };
         let then = spans.iter().filter(|span| self.has(span.begun, span.ended)).map(|span| span.number);
         then.filter(|n| sent.iter().any(|(_, sent)| self.concerns(*n, sent))).collect()
@@ -64,7 +69,7 @@ impl Window {
     /// Whether it may have hit this call of that producer.
     fn concerns(&self, n: u64, sent: &Sent) -> bool {
         match &self.whose {
-            Whose::Worker(_) => true,
+            Whose::Worker(_) | Whose::All => true,
             Whose::Master { queues, has_limit } => {
                 sent.queues.get(&n).is_some_and(|queue| queues.contains(queue))
                     || *has_limit && sent.limited.contains(&n)
@@ -145,6 +150,16 @@ pub(crate) fn tend(faults: &mut Faults, fleet: &mut Fleet, mut absent: Absent) -
     Some(absent)
 }
 
+/// Notes that nobody could do anything since then: leases may have ended.
+pub(crate) fn stall(faults: &mut Faults, began: u64) {
+    let (kind, lasts) = (Kind::Stall, Duration::from_millis(now() - began));
+    println!("{:9} the machine stood still for {lasts:.1?}", "");
+    faults.plan.push(Fault { kind, at: Duration::ZERO, lasts, victim: None, roll: 0 });
+    faults.in_flight.push(HashSet::new());
+    let fault = faults.plan.len() - 1;
+    faults.windows.push(Window { fault, whose: Whose::All, began, ended: now() });
+}
+
 /// Notes which calls were in flight at the faults, and which cancellations a master may have taken with it.
 pub(crate) fn explain(faults: &mut Faults, runs: &Runs, sent: &mut [(&'static str, Sent)]) {
     for window in &faults.windows {
@@ -156,6 +171,29 @@ pub(crate) fn explain(faults: &mut Faults, runs: &Runs, sent: &mut [(&'static st
             };
             let lost: Vec<u64> = sent.cancelled.iter().filter_map(lost).collect();
             sent.refused.retain(|n| !lost.contains(n));
+            sent.uncertain.extend(lost);
+        }
+    }
+    let masters: Vec<&Window> =
+        faults.windows.iter().filter(|window| matches!(window.whose, Whose::Master { .. })).collect();
+    sent.iter_mut().for_each(|(_, sent)| stop_flows(&masters, runs, sent));
+}
+
+/// Workers do not wait for replicas when they hand the end of a step on to a queue of another shard. So a failover may stop the
+/// flow there: the steps that follow are not certain to run.
+fn stop_flows(masters: &[&Window], runs: &Runs, sent: &mut Sent) {
+    for (_, id, first) in sent.flows.clone() {
+        let steps = first..first + STEPS;
+        let spans = runs.spans.iter().filter(|span| steps.contains(&span.number));
+        let of_flow: Vec<&Window> = masters
+            .iter()
+            .copied()
+            .filter(|window| steps.clone().any(|n| window.concerns(n, sent)))
+            .collect();
+        if spans.into_iter().any(|span| of_flow.iter().any(|window| window.has(span.begun, span.ended))) {
+            sent.hit.insert(id);
+            let lost: Vec<u64> = steps.filter(|n| !runs.has_ended(*n)).collect();
+            sent.acknowledged.retain(|n| !lost.contains(n));
             sent.uncertain.extend(lost);
         }
     }

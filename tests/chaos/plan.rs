@@ -39,6 +39,8 @@ pub(crate) enum Kind {
     StopMaster,
     MoveSlot,
     CutNode,
+    /// Nobody's will: the machine is too busy.
+    Stall,
 }
 
 /// Kinds, how often each stands in a deck, and the shortest and the longest time in milliseconds that it lasts.
@@ -78,6 +80,7 @@ impl Kind {
         (Self::StopMaster, 4, FAILOVER),
         (Self::MoveSlot, 4, [0, 0]),
         (Self::CutNode, 4, [0, 0]),
+        (Self::Stall, 0, [0, 0]),
     ];
 
     pub(crate) fn deck(is_cluster: bool) -> Deck {
@@ -111,6 +114,7 @@ impl fmt::Display for Kind {
             Self::StopMaster => "master suspended, until its replica has replaced it",
             Self::MoveSlot => "slot moved",
             Self::CutNode => "all connections to a master cut",
+            Self::Stall => "machine stood still for half a lease",
         })
     }
 }

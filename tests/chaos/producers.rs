@@ -27,7 +27,7 @@ pub(crate) const REST: Duration = Duration::from_millis(20);
 const WARM: u64 = 300;
 const WARM_LENGTH: u64 = 100;
 /// How many steps a flow has, and how many items go to one queue in a row.
-const STEPS: u64 = 4;
+pub(crate) const STEPS: u64 = 4;
 const TOGETHER: u64 = 5;
 /// Numbers of calls that one producer has for itself.
 pub(crate) const SHARE: u64 = 10_000_000;
@@ -61,8 +61,10 @@ pub(crate) struct Sent {
     /// How many were not sent, since another held their lock, and how many were cancelled while they waited.
     pub(crate) held: usize,
     pub(crate) dropped: usize,
-    /// Flows that were acknowledged, and their queues: their records are to say in the end that they succeeded.
-    pub(crate) flows: Vec<(&'static str, CallId)>,
+    /// Flows that were acknowledged, with their queues and first numbers: their records are to say in the end that they succeeded.
+    pub(crate) flows: Vec<(&'static str, CallId, u64)>,
+    /// Those of them that a failover may have stopped.
+    pub(crate) hit: HashSet<CallId>,
     /// Calls of the small queue, which may be buried when it is full, and those that are to be buried.
     pub(crate) small: HashSet<u64>,
     pub(crate) dying: HashSet<u64>,
@@ -220,7 +222,7 @@ fn flows(client: &Client, queues: Queues, first: u64, stop: &AtomicBool) -> Sent
         sent.queues.extend((n..n + STEPS).map(|n| (n, queue(n))));
         let fate = match client.enqueue_blocking(flow.call().queue(queue(n)).keep(KEEP)) {
             Ok(handle) => {
-                sent.flows.extend(handle.id().map(|id| (queue(n), id)));
+                sent.flows.extend(handle.id().map(|id| (queue(n), id, n)));
                 &mut sent.acknowledged
             }
             Err(error) if error.may_have_been_applied() => &mut sent.uncertain,

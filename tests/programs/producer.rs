@@ -92,7 +92,7 @@ fn marks() -> ! {
     config.redis.url = url();
     config.client.durability = "replicas(1)".parse().expect("a durability");
     config.redis.timeout = Duration::from_secs(1);
-    let client = Client::with_config_blocking(&config).expect("it connects");
+    let client = Client::lazy_with_config(&config);
     for n in 0u64.. {
         for attempt in 0u64.. {
             let call = GoTask::new("trial.mark").arg(format!("{queue} {n}.{attempt}")).queue(queue.as_str());
