@@ -125,7 +125,17 @@ impl QueueClient {
     /// Whether less preferred queues come first: this one has nothing, pauses, or its last request failed, as they do while
     /// its node of a Cluster is away.
     pub(super) fn gives_way(&self) -> bool {
-        self.supply.is_dry() || self.pauses_now() || self.errors.is_failing()
+        self.supply.is_dry() || self.pauses_now() || self.is_failing()
+    }
+
+    /// Whether its last request failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.errors.is_failing()
+    }
+
+    /// The slots whose messages cannot be settled while requests fail.
+    pub(super) fn stuck(&self) -> impl Iterator<Item = usize> + '_ {
+        self.pending.slots_in_doubt().chain(self.to_settle.slots())
     }
 
     /// When requests may be made again after an error.

@@ -298,6 +298,9 @@ impl Queues {
 
     /// Settles the message of a slot with one of the next requests.
     pub(super) fn settle(&mut self, queue: usize, slot: usize, settlement: Settlement) {
+        if self.fails_alone(queue) && settlement != Settlement::Leave {
+            self.slots.set_aside(slot);
+        }
         match settlement {
             Settlement::Bury { .. } if self.clients[queue].burials_fail() => {
                 self.keep_burial(queue, slot, settlement)
@@ -309,7 +312,16 @@ impl Queues {
     /// Puts a message back unchanged. Pass messages that go to the head in reverse order of their claims.
     pub(super) fn put_back(&mut self, queue: usize, slot: usize, place: Place) {
         count(&self.counters.put_back, 1);
+        if self.fails_alone(queue) {
+            self.slots.set_aside(slot);
+        }
         self.clients[queue].settle(slot, Settlement::PutBack { place });
+    }
+
+    /// Whether requests of this queue fail, but perhaps not those of others: a node of a Cluster is away. Spare slots serve
+    /// the others meanwhile.
+    pub(super) fn fails_alone(&self, queue: usize) -> bool {
+        self.waits.len() > 1 && self.clients[queue].is_failing()
     }
 
     /// Forgets the message of a slot, which was taken away before it began.

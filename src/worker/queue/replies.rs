@@ -59,9 +59,8 @@ impl Queues {
         } else {
             tracing::debug!(queue = %self.name(queue), %error, "further request failed");
         }
-        if self.waits.len() > 1 {
-            // While a node of a Cluster is away, spare slots serve the queues of the others.
-            self.clients[queue].pending().slots_in_doubt().for_each(|slot| self.slots.set_aside(slot));
+        if self.fails_alone(queue) {
+            self.clients[queue].stuck().for_each(|slot| self.slots.set_aside(slot));
         }
     }
 

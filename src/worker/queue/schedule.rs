@@ -28,6 +28,8 @@ impl Queues {
             ClaimSize::Wait => None,
             ClaimSize::ReleaseOnly => self.release(index, demand),
             ClaimSize::Claim { batch, released } => {
+                // The others need the slots more than one that is only tried.
+                let batch = if self.fails_alone(index) { 1 } else { batch };
                 Some(self.clients[index].claim(batch, released, &mut self.slots))
             }
         }

@@ -85,6 +85,12 @@ impl ToSettle {
         RequestKind::Defer { slots, waits }
     }
 
+    /// The slots of all of them.
+    pub(super) fn slots(&self) -> impl Iterator<Item = usize> + '_ {
+        let finished = self.finished.iter().map(|(slot, _)| *slot);
+        finished.chain(self.others.iter().map(|(slot, _)| *slot))
+    }
+
     /// How many slots are to be released.
     pub(super) fn finished(&self) -> usize {
         self.finished.len()
