@@ -348,6 +348,7 @@ impl Faults {
         let is_late = Duration::from_millis(self.looked - looked) > LEASE / 2;
         if is_late && fleet.place.nodes().is_some() {
             nodes::stall(self, looked);
+            self.away.insert(None, Instant::now());
         }
         self.look_at_fields(fleet);
         if let Some(absent) = self.absent.take() {

@@ -136,13 +136,13 @@ impl Producers {
     }
 }
 
-/// A client of these servers.
+/// A client of these servers, which connects when it is used.
 pub(crate) fn connect(url: &str, durability: &str) -> Client {
     let mut config = Config::default();
     config.redis = RedisConfig::new(url);
     config.redis.timeout = TIMEOUT;
     config.client.durability = durability.parse().expect("a durability");
-    Client::with_config_blocking(&config).expect("Redis is there at first")
+    Client::lazy_with_config(&config)
 }
 
 /// Calls until each Rust worker has been full, so that it has all that it needs for its runs.

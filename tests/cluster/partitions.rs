@@ -1,4 +1,4 @@
-//! Networks that fail in part: a master that the other nodes, the clients or both do not reach any more. Nodes and clients are on
+//! Networks that fail in part: a master that the other nodes, workers, producers or all of them do not reach any more. Nodes and clients are on
 //! hosts of their own, in network namespaces.
 
 use std::collections::BTreeSet;
@@ -15,9 +15,10 @@ use crate::support::trial::{PATIENCE, WORKER, count, mark, ready};
 use crate::support::wait;
 
 const MASTERS: usize = 3;
-/// The hosts of the other nodes than the first, and of the clients.
+/// The hosts of the other nodes than the first, of the worker, and of the producers.
 const NODES: [usize; 5] = [1, 2, 3, 4, 5];
-const CLIENTS: usize = 6;
+const WORKERS: usize = 6;
+const PRODUCERS: usize = 7;
 /// How many calls of each queue are to be certain and to run to show that work goes on.
 const SOME: usize = 30;
 
@@ -32,14 +33,14 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let directory = crate::support::directory();
-        let cluster = TestCluster::apart(MASTERS, 1);
+        let cluster = TestCluster::apart(MASTERS, 1, 2);
         let queues = (0..MASTERS).map(|index| cluster.queue_on(index, "q")).collect();
         Self { ledger: Ledger::new(directory.path()), directory, cluster, queues }
     }
 
-    /// Starts the program of the tests on the host of the clients.
-    fn start(&self, words: &[&str], variables: &[(&str, &str)]) -> Program {
-        let before = self.cluster.network().words(CLIENTS);
+    /// Starts the program of the tests on a host.
+    fn start(&self, host: usize, words: &[&str], variables: &[(&str, &str)]) -> Program {
+        let before = self.cluster.network().words(host);
         let mut command = Command::new(&before[0]);
         command.args(&before[1..]).arg(WORKER).args(words).current_dir(self.directory.path());
         command.env("LEDGER", self.ledger.path()).env("DELAYED_LOG_FORMAT", "json");
@@ -50,7 +51,7 @@ impl Site {
         let url = self.cluster.url();
         let queues = texts(&self.queues).into_iter().flat_map(|queue| ["--queue", queue]);
         let words = ["worker", "--redis", &url, "--concurrency", "4", "--lease", "2s"];
-        let worker = self.start(&words.into_iter().chain(queues).collect::<Vec<_>>(), &[]);
+        let worker = self.start(WORKERS, &words.into_iter().chain(queues).collect::<Vec<_>>(), &[]);
         ready(&worker);
         worker
     }
@@ -59,7 +60,11 @@ impl Site {
     fn producers(&self) -> Vec<Program> {
         let url = self.cluster.url();
         let producer = |queue: &String| {
-            self.start(&[], &[("PRODUCER", "marks without end"), ("REDIS", &url), ("QUEUE", queue)])
+            self.start(
+                PRODUCERS,
+                &[],
+                &[("PRODUCER", "marks without end"), ("REDIS", &url), ("QUEUE", queue)],
+            )
         };
         self.queues.iter().map(producer).collect()
     }
@@ -188,10 +193,16 @@ fn master_that_the_nodes_do_not_reach_is_replaced() {
 
 #[test]
 fn master_that_clients_do_not_reach_stops_its_queues_alone() {
-    Site::new().cut_off(&[CLIENTS], false);
+    Site::new().cut_off(&[WORKERS, PRODUCERS], false);
 }
 
 #[test]
 fn master_that_nobody_reaches_is_replaced() {
-    Site::new().cut_off(&[&NODES[..], &[CLIENTS]].concat(), true);
+    Site::new().cut_off(&[&NODES[..], &[WORKERS, PRODUCERS]].concat(), true);
+}
+
+/// It takes calls for a while, which nobody else will ever see.
+#[test]
+fn master_that_producers_alone_reach_confirms_nothing() {
+    Site::new().cut_off(&[&NODES[..], &[WORKERS]].concat(), true);
 }

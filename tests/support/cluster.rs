@@ -35,10 +35,10 @@ impl TestCluster {
         Self::with(masters, replicas, None)
     }
 
-    /// The same with a host for each node, of the same number, and one more for clients.
-    pub(crate) fn apart(masters: usize, replicas: usize) -> Self {
+    /// The same with a host for each node, of the same number, and so many more for clients.
+    pub(crate) fn apart(masters: usize, replicas: usize, clients: usize) -> Self {
         let count = masters * (1 + replicas);
-        let network = Network::start(count + 1);
+        let network = Network::start(count + clients);
         let node = |host| Options {
             before: network.words(host),
             extra: [["--bind".into(), network.address(host)], ["--protected-mode".into(), "no".into()]]
