@@ -258,7 +258,7 @@ impl Commands {
         Ok(replies)
     }
 
-    /// Sends a request to the first node that can be reached.
+    /// Sends a request without keys to the first node that answers. It does no harm twice.
     async fn anywhere<T, F: Future<Output = RedisResult<T>>>(
         &self,
         cluster: &Arc<Cluster>,
@@ -268,7 +268,8 @@ impl Commands {
         let mut result = Err(NotSent::wrap(cluster.unreachable()));
         for node in &masters {
             result = send(self.link(node)).await;
-            if !result.as_ref().is_err_and(|error| NotSent::inside(error).is_some()) {
+            let is_silent = |error: &RedisError| error.is_io_error() || NotSent::inside(error).is_some();
+            if !result.as_ref().is_err_and(is_silent) {
                 break;
             }
         }
