@@ -131,18 +131,19 @@ impl Sweeper {
         config.sweeper.validate()?;
         config.dead.validate()?;
         let broker = Broker::connect_when_ready(&Target::new(&config.redis)?).await?;
-        Ok(Self::with_broker(broker, config.sweeper.clone(), config.dead.clone()))
+        Ok(Self::with_broker(broker, config))
     }
 
-    pub(crate) fn with_broker(broker: Broker, config: SweeperConfig, dead: DeadConfig) -> Self {
+    pub(crate) fn with_broker(broker: Broker, config: &Config) -> Self {
         let timetable = Arc::new(Timetable::new(broker.clone(), WorkerId::random()));
-        let flows = Flows::new(broker.clone());
+        // Steps that it enqueues are as certain as those of clients.
+        let flows = Flows::new(broker.clone().durable(config.client.durability));
         let (registered, found, foreign) = Default::default();
         let unburied = Mutex::new(Repeats::new(1));
         Self {
             broker,
-            config,
-            dead,
+            config: config.sweeper.clone(),
+            dead: config.dead.clone(),
             registered,
             found,
             foreign,

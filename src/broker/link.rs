@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use redis::{Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, Value};
+use redis::{Cmd, ErrorKind, FromRedisValue, Pipeline, RedisError, RedisResult, ServerError, Value};
 use tokio::time::timeout_at;
 
 use crate::broker::cause::{NotSent, Unconfirmed};
@@ -236,8 +236,14 @@ impl Link {
             until.saturating_duration_since(Instant::now()).saturating_sub(LATE.min(self.target.timeout / 2));
         let mut wait = redis::cmd("WAIT");
         wait.arg(self.replicas).arg(milliseconds(rest));
-        let reply = self.answer(Request::One(&wait), live, until).await?.remove(0).extract_error()?;
-        match u32::from_redis_value(reply)? {
+        let reply = self.answer(Request::One(&wait), live, until).await?.remove(0);
+        // One that has become a replica meanwhile refuses to wait.
+        let is_demoted = |error: &ServerError| error.details().is_some_and(|text| text.contains("replica"));
+        let confirmed = match &reply {
+            Value::ServerError(error) if is_demoted(error) => 0,
+            _ => u32::from_redis_value(reply.extract_error()?)?,
+        };
+        match confirmed {
             confirmed if confirmed >= self.replicas => Ok(()),
             confirmed => Err(Unconfirmed { confirmed, needed: self.replicas }.wrap()),
         }

@@ -281,7 +281,8 @@ impl Worker {
             .unzip();
         let (permits, telling) = Permits::new(broker.clone(), config.lease, held);
         let telling = Owned::spawn(telling);
-        let (outbox, delivering) = Outbox::new(broker.clone(), queues.clone());
+        let (outbox, delivering) =
+            Outbox::new(broker.clone().durable(self.config.client.durability), queues.clone());
         let delivering = Owned::spawn(delivering);
         let running = Arc::clone(&questions.running);
         let dead = DeadLimits { max_count: self.config.dead.max_count, max_age: self.config.dead.max_age };
@@ -413,9 +414,7 @@ impl Worker {
     }
 
     fn sweeper(&self, broker: &Broker, burials: &Option<UnboundedSender<Burial>>) -> Sweeper {
-        let config = &self.config;
-        Sweeper::with_broker(broker.clone(), config.sweeper.clone(), config.dead.clone())
-            .with_burials(burials.clone())
+        Sweeper::with_broker(broker.clone(), &self.config).with_burials(burials.clone())
     }
 
     fn pool_options(&self) -> PoolOptions {

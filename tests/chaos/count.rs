@@ -297,9 +297,11 @@ pub(crate) fn stray_keys(fleet: &Fleet) -> Vec<String> {
             let of_queue = all.iter().any(|queue| key.starts_with(queue));
             let expires = expires && (foreign || history || of_queue);
             let lists = is_one_of(&key, &["", "_noti", "_processing", "_dead"]) && key != dead;
-            // A holder whose lease has ended is dropped by the next call that asks.
-            let of_limit =
-                [":policy", ":state", ":holders"].iter().any(|end| key == format!("{{delayed:few}}{end}"));
+            // A holder whose lease has ended is dropped by the next call that asks. A call that left the line just before its
+            // master was replaced may stand there again, until it is its turn.
+            let ends = [":policy", ":state", ":holders", ":line"];
+            let ends = if fleet.place.nodes().is_some() { &ends[..] } else { &ends[..3] };
+            let of_limit = ends.iter().any(|end| key == format!("{{delayed:few}}{end}"));
             let stays = key == dead
                 || ["delayed_queues", "delayed_limits", "delayed_tasks"].contains(&key.as_str())
                 || key.ends_with("_workers")
