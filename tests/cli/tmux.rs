@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{DELAYED, PATIENCE, command};
 use crate::support::redis::TestRedis;
@@ -19,7 +20,10 @@ impl Tmux {
 
     /// The same for the Redis at an address.
     pub(super) fn at(directory: &Path, url: &str, (width, height): (u16, u16), words: &str) -> Self {
-        let tmux = Self { socket: directory.join("tmux.sock") };
+        // A server that ends may still hold the socket when the next one starts.
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let tmux = Self { socket: directory.join(format!("tmux{number}.sock")) };
         let size = [width, height].map(|number| number.to_string());
         // Ctrl-C is sent to the shell too.
         let script = format!("trap : INT; {DELAYED} {words}; echo \"exit code $?\"; exec cat");
