@@ -308,7 +308,10 @@ pub(crate) fn stray_keys(fleet: &Fleet) -> Vec<String> {
                 || of_limit;
             let deaths = queues.of_rust().any(|queue| key == format!("{queue}_deaths"));
             if lists || !(expires || stays) || deaths {
-                stray.push(format!("left in Redis: {key}"));
+                let letters: redis::RedisResult<redis::Value> =
+                    redis::cmd("XRANGE").arg(&key).arg("-").arg("+").query(&mut redis);
+                let letters = letters.map(|letters| format!(": {letters:?}")).unwrap_or_default();
+                stray.push(format!("left in Redis: {key}{letters}"));
             }
         }
     }
