@@ -151,9 +151,7 @@ fn run(place: Place, faults: &mut Faults) -> (Count, Duration) {
     left.extend(stray_keys(&fleet));
     let runs = Runs::read(&fleet);
     nodes::explain(faults, &runs, &mut sent);
-    let (without, stopped) = without_end(&fleet, &sent);
-    left.extend(without);
-    faults.stopped = stopped;
+    left.extend(without_end(&fleet, &sent));
     let dues = times::dues(&fleet, &sent);
     (Count::of(&sent, &runs, &dues, faults, left), took)
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::flow::{FlowTree, Flows};
 use crate::isolation::{Isolation, Timeouts};
 use crate::protocol::arguments::{ArgumentError, Arguments, Param, Presence};
+use crate::protocol::backoff::Backoff;
 use crate::protocol::call_id::CallId;
 use crate::protocol::flow::{Plan, SHORTEST_KEEP_MS, TASK};
 use crate::protocol::names::QueueName;
@@ -123,6 +125,11 @@ impl Client {
 
 static PARAMS: &[Param] = &[Param { name: "flow", ty: "Flow", presence: Presence::Required }];
 
+/// How long a flow waits until it is begun again where Redis could not be asked. The worker's back-off is meant for tasks: with
+/// none, the attempts would be over before Redis is back.
+const PAUSE: Backoff =
+    Backoff::Exponential { first: Duration::from_millis(200), max: Duration::from_secs(10) };
+
 /// The task that begins a flow.
 #[cfg_attr(not(feature = "worker"), allow(dead_code))]
 pub(crate) static BEGIN: Registration = Registration {
@@ -133,6 +140,7 @@ pub(crate) static BEGIN: Registration = Registration {
     returns: "()",
     options: TaskOptions::DEFAULT
         .with_retry(20)
+        .with_backoff(PAUSE)
         .with_isolation(Isolation::Inline)
         .with_timeouts(Timeouts::NONE),
     states: &[],

@@ -43,10 +43,6 @@ impl Runs {
         runs
     }
 
-    pub(crate) fn has_ended(&self, n: u64) -> bool {
-        self.ended.contains(&n)
-    }
-
     /// Those of one worker.
     pub(crate) fn of(&self, worker: &str) -> &[Span] {
         self.by_worker.get(worker).map_or(&[], Vec::as_slice)
@@ -183,9 +179,6 @@ impl Count {
             row("could not start, because Redis could not be reached", faults.could_not_start.to_string()),
             row("out of place", out_of_place.to_string()),
         ];
-        if faults.absences() > 0 {
-            table.push(row("flows that a failover stopped", faults.stopped.to_string()));
-        }
         let slowest = Some(faults.slowest).filter(|time| !time.is_zero());
         table.extend(slowest.map(|time| row("longest response time of Redis", format!("{time:.0?}"))));
         Self { table, effects, mistakes }
@@ -254,26 +247,21 @@ impl Effect {
     }
 }
 
-/// Calls whose records do not say how they ended. Flows that a failover may have stopped are only counted.
-pub(crate) fn without_end(fleet: &Fleet, sent: &[(&'static str, Sent)]) -> (Vec<String>, usize) {
+/// Calls whose records do not say how they ended.
+pub(crate) fn without_end(fleet: &Fleet, sent: &[(&'static str, Sent)]) -> Vec<String> {
     let mut connections: HashMap<&str, redis::Connection> = HashMap::new();
-    let (mut without, mut stopped) = (Vec::new(), 0);
+    let mut without = Vec::new();
     let calls = sent.iter().flat_map(|(_, sent)| sent.records()).map(|(_, id, queue)| (queue, id));
     let flows = sent.iter().flat_map(|(_, sent)| sent.flows.iter().map(|(queue, id, _)| (*queue, *id)));
     for (queue, id) in calls.chain(flows) {
         let redis = connections.entry(queue).or_insert_with(|| fleet.place.connection(queue));
         let record = delayed::__private::protocol::keys::record(&queue.parse().expect("a name"), id);
         let state: Option<String> = redis.hget(record, "state").expect("Redis is there");
-        if matches!(state.as_deref(), Some("succeeded" | "cancelled")) {
-            continue;
-        }
-        if sent.iter().any(|(_, sent)| sent.hit.contains(&id)) {
-            stopped += 1;
-        } else {
+        if !matches!(state.as_deref(), Some("succeeded" | "cancelled")) {
             without.push(format!("record of {id} in {queue} without an end: {state:?}"));
         }
     }
-    (without, stopped)
+    without
 }
 
 /// Keys of Redis that nothing should have left there. A worker that was killed leaves its place among the workers for

@@ -46,8 +46,6 @@ pub(crate) struct Faults {
     pub(crate) slowest: Duration,
     /// With a Cluster: when faults found calls in flight.
     pub(crate) windows: Vec<Window>,
-    /// How many flows a failover has stopped.
-    pub(crate) stopped: usize,
     absent: Option<Absent>,
     watches: Vec<Watch>,
     /// When the first could begin, by the clock of the runs.
@@ -75,7 +73,6 @@ impl Faults {
             could_not_start: 0,
             slowest: Duration::ZERO,
             windows: Vec::new(),
-            stopped: 0,
             absent: None,
             watches: Vec::new(),
             began: 0,
@@ -134,11 +131,6 @@ impl Faults {
 
     fn all_serve(&self, fleet: &Fleet) -> bool {
         (0..fleet.members.len()).all(|at| fleet.members[at].ending.is_none() && fleet.is_serving(at))
-    }
-
-    /// How many masters were replaced.
-    pub(crate) fn absences(&self) -> usize {
-        self.windows.iter().filter(|window| matches!(window.whose, Whose::Master { .. })).count()
     }
 
     /// Whether it happened: a trap may have found nothing.

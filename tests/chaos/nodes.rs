@@ -7,7 +7,7 @@ use super::count::Runs;
 use super::faults::Faults;
 use super::fleet::Fleet;
 use super::plan::{Fault, Kind};
-use super::producers::{LIMIT, STEPS, Sent};
+use super::producers::{LIMIT, Sent};
 use super::spans::Span;
 use super::times::now;
 use crate::support::cluster::TestCluster;
@@ -171,29 +171,6 @@ pub(crate) fn explain(faults: &mut Faults, runs: &Runs, sent: &mut [(&'static st
             };
             let lost: Vec<u64> = sent.cancelled.iter().filter_map(lost).collect();
             sent.refused.retain(|n| !lost.contains(n));
-            sent.uncertain.extend(lost);
-        }
-    }
-    let masters: Vec<&Window> =
-        faults.windows.iter().filter(|window| matches!(window.whose, Whose::Master { .. })).collect();
-    sent.iter_mut().for_each(|(_, sent)| stop_flows(&masters, runs, sent));
-}
-
-/// Workers do not wait for replicas when they hand the end of a step on to a queue of another shard. So a failover may stop the
-/// flow there: the steps that follow are not certain to run.
-fn stop_flows(masters: &[&Window], runs: &Runs, sent: &mut Sent) {
-    for (_, id, first) in sent.flows.clone() {
-        let steps = first..first + STEPS;
-        let spans = runs.spans.iter().filter(|span| steps.contains(&span.number));
-        let of_flow: Vec<&Window> = masters
-            .iter()
-            .copied()
-            .filter(|window| steps.clone().any(|n| window.concerns(n, sent)))
-            .collect();
-        if spans.into_iter().any(|span| of_flow.iter().any(|window| window.has(span.begun, span.ended))) {
-            sent.hit.insert(id);
-            let lost: Vec<u64> = steps.filter(|n| !runs.has_ended(*n)).collect();
-            sent.acknowledged.retain(|n| !lost.contains(n));
             sent.uncertain.extend(lost);
         }
     }

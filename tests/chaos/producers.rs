@@ -63,8 +63,6 @@ pub(crate) struct Sent {
     pub(crate) dropped: usize,
     /// Flows that were acknowledged, with their queues and first numbers: their records are to say in the end that they succeeded.
     pub(crate) flows: Vec<(&'static str, CallId, u64)>,
-    /// Those of them that a failover may have stopped.
-    pub(crate) hit: HashSet<CallId>,
     /// Calls of the small queue, which may be buried when it is full, and those that are to be buried.
     pub(crate) small: HashSet<u64>,
     pub(crate) dying: HashSet<u64>,
