@@ -96,8 +96,11 @@ impl WorkerConfig {
     /// The largest number of slots of a worker.
     pub const MAX_CONCURRENCY: usize = 4096;
 
-    /// The largest number of calls that [`Prefetch::Auto`] claims, divided by the number of queues.
+    /// The largest number of calls that [`Prefetch::Auto`] claims ahead. With more than four queues, it is 2048 divided by their
+    /// number.
     pub const MAX_AUTO_PREFETCH: usize = 512;
+
+    const SLOTS_OF_ALL_QUEUES: usize = 4 * Self::MAX_AUTO_PREFETCH;
 
     /// The largest number of finished calls that a queue lists.
     pub const MAX_KEEP_FINISHED: usize = 100_000;
@@ -108,7 +111,8 @@ impl WorkerConfig {
         let ahead = match self.prefetch {
             Prefetch::Fixed(count) => count,
             // Each slot has a name for each queue, so a worker of many queues has fewer of them.
-            Prefetch::Auto => (Self::MAX_AUTO_PREFETCH / self.queues.len().max(1))
+            Prefetch::Auto => (Self::SLOTS_OF_ALL_QUEUES / self.queues.len().max(1))
+                .min(Self::MAX_AUTO_PREFETCH)
                 .min(Self::MAX_CONCURRENCY.saturating_sub(self.concurrency)),
         };
         self.concurrency.saturating_add(ahead)

@@ -6,7 +6,8 @@ use crate::broker::MAX_BATCH;
 pub(super) const CLAIMS: usize = 2;
 /// Up to this many slots, one claim is cheaper for Redis than two overlapping ones.
 const FEW: usize = 16;
-/// Queues with weights take turns of this many messages, or of the concurrency.
+/// Queues with weights take turns of this many messages, of the concurrency, or of a quarter of all that the worker may own: of
+/// quick calls, that is what begins within a quarter of a millisecond.
 const TURN: usize = 16;
 /// Messages of this size in bytes take so long to transfer that two claims pay off with few slots, too.
 const LARGE: usize = 8192;
@@ -73,7 +74,7 @@ impl Situation {
         if self.by_one {
             return 1;
         }
-        let turn = if self.has_weight { self.concurrency.max(TURN) } else { MAX_BATCH };
+        let turn = if self.has_weight { self.concurrency.max(TURN).max(self.limit / 4) } else { MAX_BATCH };
         let fit = CLAIM_BYTES.checked_div(self.size).unwrap_or(UNSEEN);
         fit.clamp(1, turn.min(MAX_BATCH))
     }
@@ -155,7 +156,9 @@ mod tests {
         assert_eq!(ask(Situation { size: CLAIM_BYTES / 4, ..IDLE }), 4);
         assert_eq!(ask(Situation { size: 9 * CLAIM_BYTES, ..IDLE }), 1);
         assert_eq!(ask(Situation { by_one: true, ..IDLE }), 1);
-        let weighted = Situation { limit: 300, free: 300, concurrency: 8, has_weight: true, ..IDLE };
-        assert_eq!(ask(weighted), TURN);
+        let weighted = Situation { limit: 8, free: 300, concurrency: 8, has_weight: true, ..IDLE };
+        assert_eq!(ask(weighted), 8);
+        assert_eq!(ask(Situation { limit: 60, ..weighted }), TURN);
+        assert_eq!(ask(Situation { limit: 300, ..weighted }), 75);
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Pending {
     applied: u64,
     in_flight: usize,
     claims: usize,
+    /// How many messages the claims in flight ask for.
+    asked: usize,
     /// A pick-up is queued behind a wait: Redis runs it when the wait has ended.
     picks_up: bool,
     /// A request was refused. No other request is made until those in flight have been answered.
@@ -59,6 +61,7 @@ impl Pending {
         let is_second = self.claims > 0 && request.is_claim();
         self.in_flight += 1;
         self.claims += usize::from(request.is_claim());
+        self.asked += request.claimed();
         self.picks_up |= request.is_pick_up();
         is_second
     }
@@ -67,6 +70,7 @@ impl Pending {
     pub(super) fn ended(&mut self, request: &Request) {
         self.in_flight -= 1;
         self.claims -= usize::from(request.is_claim());
+        self.asked -= request.claimed();
         self.picks_up &= !request.is_pick_up();
     }
 
@@ -157,6 +161,11 @@ impl Pending {
     /// has probably taken nothing.
     pub(super) fn has_work(&self) -> bool {
         self.in_flight > 0 || self.in_doubt.iter().any(|request| !request.is_pick_up())
+    }
+
+    /// How many messages the claims in flight ask for.
+    pub(super) fn asked(&self) -> usize {
+        self.asked
     }
 
     /// How many claims are in flight.

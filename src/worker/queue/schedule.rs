@@ -49,13 +49,16 @@ impl Queues {
         Some(self.clients[index].release(again))
     }
 
-    /// The queue to claim from: the first that is not drained; with weights, the one with the lowest virtual time.
+    /// The queue to claim from: the first that is not drained; with weights, the one with the lowest virtual time. What claims in
+    /// flight ask for counts as served, so that the next claim is of another queue.
     fn preferred(&self) -> Option<usize> {
         let may_bring =
             |client: &QueueClient| client.is_open() && !client.rests() && !client.supply().is_dry();
         let candidates = self.clients.iter().enumerate().filter(|(_, client)| may_bring(client));
         // Without weights, all virtual times are 0, so the first queue wins.
-        candidates.min_by_key(|(_, client)| client.supply().served()).map(|(index, _)| index)
+        candidates
+            .min_by_key(|(_, client)| client.supply().served_with(client.pending().asked()))
+            .map(|(index, _)| index)
     }
 
     /// Notes that a queue may hold something. A paused queue counts as empty until it is resumed.
