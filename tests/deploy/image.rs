@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use nix::sys::signal::Signal;
 
 use super::{path, succeed, text};
-use crate::support::example::{alone, forget_package};
+use crate::support::example::{alone, forget_run};
 use crate::support::process::Program;
 use crate::support::redis::{Options, TestRedis};
 use crate::support::trial::PATIENCE;
@@ -134,7 +134,7 @@ fn run(rest: &str, stage: &Stage) -> Result<(), String> {
     let mut shell = Command::new("sh");
     shell.args(["-euc", &script]).current_dir(stage.place("")).env("CARGO_TARGET_DIR", compiled);
     shell.envs(stage.arguments.iter().map(|(name, value)| (name, value)));
-    forget_package(&mut shell);
+    forget_run(&mut shell);
     let _alone = alone();
     done(&mut shell)
 }

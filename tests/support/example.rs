@@ -24,7 +24,7 @@ fn build(name: &str) -> PathBuf {
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--locked", "--all-features", "--example", name]);
     command.args(["--message-format", "json-render-diagnostics"]).current_dir(root());
-    forget_package(&mut command);
+    forget_run(&mut command);
     if !cfg!(debug_assertions) {
         command.arg("--release");
     }
@@ -45,12 +45,13 @@ fn build(name: &str) -> PathBuf {
     own
 }
 
-/// Takes away what cargo tells a test about its package: it would make build scripts run again, and all that depends on them.
-pub(crate) fn forget_package(command: &mut Command) {
+/// Takes away what cargo and `scripts/timed` tell a test: build scripts would run again, and all that depends on them.
+pub(crate) fn forget_run(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
-        let is_of_package =
-            ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|of| name.to_string_lossy().starts_with(of));
-        if is_of_package {
+        let is_for_test = ["CARGO_MANIFEST_", "CARGO_PKG_", "RUSTC_BOOTSTRAP"]
+            .iter()
+            .any(|of| name.to_string_lossy().starts_with(of));
+        if is_for_test {
             command.env_remove(name);
         }
     }
