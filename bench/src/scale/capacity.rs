@@ -100,9 +100,10 @@ fn compared(cluster: &Value) -> Result<String, String> {
     let load = |index: usize| cluster["load"][index].as_f64().ok_or("the run of bench/cluster has no load");
     let mut text = format!(
         "\n## Redis Cluster\n\nMade by `bench/cluster`: one worker with a concurrency of 64 drains a queue of each master, or as \
-         many of one Redis. The load was {:.1} before and {:.1} after, by other programs, so costs are higher than above, and only their ratios \
-         count. A Cluster of one shard costs nearly what one Redis does. Several queues cost more, on one Redis too: with \
-         weights, a worker claims at most its concurrency from one of them at a time, and asks one after the other.\n\n\
+         many of one Redis. The load was {:.1} before and {:.1} after. All masters and the worker share two cores, so the costs are higher \
+         than above, and only their ratios count. A Cluster of one shard costs nearly what one Redis does. Several queues \
+         cost more, on one Redis too: a claim is of one queue, and with weights it brings at most a quarter of the calls that the \
+         worker may own.\n\n\
          | | Redis for a drained call, µs | worker for a drained call, µs |\n|---|--:|--:|\n",
         load(0)?,
         load(1)?
