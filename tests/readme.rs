@@ -183,7 +183,7 @@ fn every_file_that_the_documents_name_is_there() {
         for word in text.split('`').skip(1).step_by(2) {
             let file = word.split("::").next().unwrap().split(' ').next().unwrap();
             let names_a_file =
-                ["docs/", "examples/", "scripts/", "tests/", "src/", "lua/", "bench/", "deploy/"];
+                ["docs/", "examples/", "scripts/", "tests/", "macros/", "src/", "lua/", "bench/", "deploy/"];
             if !names_a_file.iter().any(|start| file.starts_with(start)) {
                 continue;
             }

@@ -22,7 +22,7 @@ pub(crate) fn example(name: &'static str) -> PathBuf {
 fn build(name: &str) -> PathBuf {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--locked", "--all-features", "--example", name]);
+    command.args(["build", "--quiet", "--locked", "--workspace", "--all-features", "--example", name]);
     command.args(["--message-format", "json-render-diagnostics"]).current_dir(root());
     forget_run(&mut command);
     if !cfg!(debug_assertions) {

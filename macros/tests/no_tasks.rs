@@ -2,6 +2,7 @@
 
 use delayed::{Registry, RegistryError};
 
-fn main() {
+#[test]
+fn program_without_tasks_is_told_why() {
     assert_eq!(Registry::collect().map(|tasks| tasks.len()), Err(RegistryError::Empty));
 }

@@ -1,5 +1,6 @@
 //! `#[cfg]` on the function holds for all that stands beside it, in any order of the attributes.
 #![deny(warnings)]
+#![allow(clippy::non_minimal_cfg)]
 
 #[cfg(any())]
 #[delayed::task]
@@ -25,12 +26,12 @@ fn conditional_attribute() {}
 #[deprecated = "use `there`"]
 fn old() {}
 
-fn main() {
+#[test]
+fn conditions_hold_for_all_that_is_generated() {
     let tasks = delayed::Registry::collect().unwrap();
-    assert_eq!(tasks.iter().map(|task| task.signature()).collect::<Vec<_>>(), [
-        "conditional_attribute()",
-        "old()",
-        "there(word: String, other: String) -> i64",
-    ]);
+    assert_eq!(
+        tasks.iter().map(|task| task.signature()).collect::<Vec<_>>(),
+        ["conditional_attribute()", "old()", "there(word: String, other: String) -> i64",]
+    );
     let _ = there::call("a".into(), "b".into());
 }

@@ -9,7 +9,15 @@ fn count(mut from: i64, _step: i64, r#type: String) -> i64 {
 }
 
 #[delayed::task]
-async fn r#loop(arguments: i64, reader: i64, scope: i64, encoder: i64, value: i64, future: i64, returned: i64) -> i64 {
+async fn r#loop(
+    arguments: i64,
+    reader: i64,
+    scope: i64,
+    encoder: i64,
+    value: i64,
+    future: i64,
+    returned: i64,
+) -> i64 {
     arguments + reader + scope + encoder + value + future + returned
 }
 
@@ -33,15 +41,19 @@ macro_rules! task {
 }
 task!(optional, Option<String>, delayed::Context);
 
-fn main() {
+#[test]
+fn unusual_names_of_parameters_compile() {
     let tasks = delayed::Registry::collect().unwrap();
-    assert_eq!(tasks.iter().map(|task| task.signature()).collect::<Vec<_>>(), [
-        "count(from: i64, _step: i64, type: String) -> i64",
-        "async loop(arguments: i64, reader: i64, scope: i64, encoder: i64, value: i64, future: i64, returned: i64) \
+    assert_eq!(
+        tasks.iter().map(|task| task.signature()).collect::<Vec<_>>(),
+        [
+            "count(from: i64, _step: i64, type: String) -> i64",
+            "async loop(arguments: i64, reader: i64, scope: i64, encoder: i64, value: i64, future: i64, returned: i64) \
          -> i64",
-        "optional(value: Option<String>)",
-        "run(value_0: i64 = default)",
-    ]);
+            "optional(value: Option<String>)",
+            "run(value_0: i64 = default)",
+        ]
+    );
     let _ = count::call(1, 2, "c".into());
     let _ = r#loop::call(1, 2, 3, 4, 5, 6, 7);
     let _ = run::call(1);

@@ -1,3 +1,4 @@
+//! Tasks of batches compile, with what they may take and return.
 #![deny(warnings)]
 
 use delayed::{Context, State, TaskError};
@@ -22,7 +23,8 @@ async fn or_all_of_it(items: std::vec::Vec<u8>) -> Result<Results<String>, std::
     Ok(items.into_iter().map(|_| Ok(())).collect())
 }
 
-fn main() {
+#[test]
+fn tasks_of_batches_compile() {
     let _: delayed::Call = nothing::call("a page".into());
     let _: delayed::Call = by_item::call((1, None)).batch_key("tenant:1");
     let _: delayed::Call = or_all_of_it::call(7);

@@ -27,14 +27,17 @@ fn inline() {}
 #[delayed::task(memory = "1GB")]
 fn wherever() {}
 
-fn main() {
+#[test]
+fn options_of_isolation_are_registered() {
     let registration = fenced::registration();
     let options = registration.options;
     assert!(registration.context && !inline::registration().context);
     assert_eq!(options.isolation, Some(Isolation::Fork));
-    let timeouts = Timeouts::NONE.with_timeout(Duration::from_secs(90)).with_grace(Duration::from_millis(500));
+    let timeouts =
+        Timeouts::NONE.with_timeout(Duration::from_secs(90)).with_grace(Duration::from_millis(500));
     assert_eq!(options.timeouts, timeouts);
-    let limits = Limits::NONE.with_memory(256 << 20).with_address_space(1 << 30).with_cpu(10).with_open_files(64);
+    let limits =
+        Limits::NONE.with_memory(256 << 20).with_address_space(1 << 30).with_cpu(10).with_open_files(64);
     let limits = limits.with_output(1024).with_nice(10).with_no_new_privileges(true);
     assert_eq!(options.limits, limits.with_private_network(true).with_private_mounts(false));
     assert_eq!(inline::registration().options.isolation, Some(Isolation::Inline));

@@ -1,3 +1,5 @@
+//! The options of a periodic task reach its registration.
+
 use delayed::{Missed, Overlap};
 
 #[delayed::task(cron = "0 3 * * *", tz = "Europe/Berlin", overlap = "skip", missed = "once")]
@@ -14,7 +16,8 @@ fn interval() {}
 #[delayed::task(cron = "0 9 L JAN,FEB MON#2", missed = "all")]
 fn names() {}
 
-fn main() {
+#[test]
+fn options_of_periodic_tasks_are_registered() {
     use delayed::Task;
 
     let cron = nightly::registration().options.cron.unwrap();

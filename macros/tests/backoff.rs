@@ -1,3 +1,5 @@
+//! Every curve of `backoff` compiles.
+
 #[delayed::task(retry = 3, backoff = exponential("1s", max = "10m"))]
 fn exponential() {}
 
@@ -10,6 +12,7 @@ fn fixed() {}
 #[delayed::task(retry = -1, backoff = none)]
 fn none() {}
 
-fn main() {
+#[test]
+fn every_curve_compiles() {
     let _ = (exponential::call(), linear::call(), fixed::call(), none::call().max_attempts(3));
 }

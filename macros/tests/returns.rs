@@ -18,6 +18,7 @@ impl fmt::Display for Report {
 fn nothing() {}
 
 #[delayed::task]
+#[allow(clippy::unused_unit)]
 fn unit() -> () {}
 
 #[delayed::task]
@@ -56,6 +57,7 @@ fn optional() -> Option<i64> {
     None
 }
 
-fn main() {
+#[test]
+fn all_returns_of_tasks_are_registered() {
     assert_eq!(delayed::Registry::collect().map(|tasks| tasks.len()), Ok(9));
 }
