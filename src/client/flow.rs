@@ -125,8 +125,8 @@ impl Client {
 
 static PARAMS: &[Param] = &[Param { name: "flow", ty: "Flow", presence: Presence::Required }];
 
-/// How long a flow waits until it is begun again where Redis could not be asked. The worker's back-off is meant for tasks: with
-/// none, the attempts would be over before Redis is back.
+/// The wait before each further attempt to begin a flow. The worker's back-off is meant for tasks: with `none`, all attempts could
+/// fail before Redis is back.
 const PAUSE: Backoff =
     Backoff::Exponential { first: Duration::from_millis(200), max: Duration::from_secs(10) };
 

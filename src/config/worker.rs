@@ -100,6 +100,7 @@ impl WorkerConfig {
     /// number.
     pub const MAX_AUTO_PREFETCH: usize = 512;
 
+    /// Each prefetched slot counts once for each queue.
     const SLOTS_OF_ALL_QUEUES: usize = 4 * Self::MAX_AUTO_PREFETCH;
 
     /// The largest number of finished calls that a queue lists.

@@ -54,7 +54,7 @@ impl Site {
     /// Waits until nothing fills, waits, is due or runs.
     #[track_caller]
     fn wait_done(&mut self) {
-        // Asked at once: a call that is retried moves from one to the other.
+        // In one script, because a call that is retried moves between these keys.
         let left = "return redis.call('ZCARD', 'q_due') + redis.call('LLEN', 'q') + redis.call('HLEN', 'q_processing')";
         let left = redis::Script::new(left);
         wait::until("nothing to be left", PATIENCE, || {

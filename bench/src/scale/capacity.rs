@@ -1,8 +1,9 @@
-//! What would a thousand workers and a billion calls a day need? Computed from saved figures, for `docs/scaling.md`.
+//! Computes from saved figures how many shards a thousand workers and a billion calls a day need. Writes a section of
+//! `docs/scaling.md`.
 
 use serde_json::Value;
 
-/// How to split a queue, behind the figures that say when.
+/// The part about splitting a queue, which ends the section.
 const SPLIT: &str = include_str!("split.md");
 
 /// Numbers of the queues that are shown, in the order of the text.
@@ -20,24 +21,27 @@ const SYSTEMS: [&str; 5] = [
 const SHARDS: [u32; 5] = [1, 2, 4, 8, 16];
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
-/// What is assumed.
+// The load that is assumed.
+
 const CALLS_A_DAY: f64 = 1e9;
-/// How much busier the busiest second is than the mean.
+/// Calls in the busiest second, divided by the mean.
 const PEAK: f64 = 3.0;
 const WORKERS: f64 = 1_000.0;
 const PRODUCERS: f64 = 1_000.0;
+/// Bytes.
 const MESSAGE: f64 = 200.0;
-/// Of calls, those whose result is kept, and for how many seconds.
+/// The share of calls whose result is kept.
 const KEPT: f64 = 0.1;
+/// How long it is kept, in seconds.
 const KEPT_FOR: f64 = 3_600.0;
-/// Seconds without any worker, at the mean rate, that memory is to last.
+/// For how many seconds without workers the memory lasts, at the mean rate.
 const STANDSTILL: f64 = 3_600.0;
 /// The part of a core that Redis may use.
 const BUSY: f64 = 0.5;
 /// `maxclients` of Redis, unless it is set.
 const MAX_CLIENTS: f64 = 10_000.0;
 
-/// What was measured. Costs are microseconds of Redis for a call.
+/// Measured figures. Unless stated otherwise: microseconds of processor time of Redis for each call.
 struct Measured {
     /// Enqueued one by one and run by one of many idle workers, while Redis sleeps in between: on one Redis, and in a Cluster of
     /// several.
@@ -47,7 +51,7 @@ struct Measured {
     bulk: f64,
     drained_alone: f64,
     drained: f64,
-    /// How many times as much the master spends on a call that is run alone if it has a replica.
+    /// The cost of a call that is run alone on a master with a replica, divided by that without one.
     replica: f64,
     /// An enqueue that a replica confirms.
     confirmed: f64,
@@ -60,7 +64,7 @@ struct Measured {
     token: f64,
 }
 
-/// What a number of shards comes to.
+/// The load of each shard, for some number of shards.
 struct Load {
     /// Of a core of each shard: on average and at the peak, each call alone; at the peak if each also wakes Redis, and in
     /// bulk; heartbeats.
@@ -82,8 +86,8 @@ pub(crate) fn section(scaling: &Value, cluster: &Value) -> Result<String, String
     let measured = Measured::read(scaling, cluster)?;
     let mut text = compared(cluster)?;
     text.push_str(
-        "\n## A thousand workers and a billion calls a day\n\nComputed, not measured: what the costs above and those of \
-         `bench/cluster` come to. Whoever changes an input can follow the formulas; the code is \
+        "\n## A thousand workers and a billion calls a day\n\nComputed, not measured: from the costs above and those of \
+         `bench/cluster`. With other inputs, use the formulas below, or change the constants in \
          `bench/src/scale/capacity.rs`.\n\n",
     );
     text.push_str(&inputs());
@@ -95,7 +99,7 @@ pub(crate) fn section(scaling: &Value, cluster: &Value) -> Result<String, String
     Ok(text)
 }
 
-/// What a Cluster costs, compared with one Redis.
+/// The table that compares the costs of a Cluster with those of one Redis.
 fn compared(cluster: &Value) -> Result<String, String> {
     let load = |index: usize| cluster["load"][index].as_f64().ok_or("the run of bench/cluster has no load");
     let mut text = format!(

@@ -6,8 +6,8 @@ use crate::broker::MAX_BATCH;
 pub(super) const CLAIMS: usize = 2;
 /// Up to this many slots, one claim is cheaper for Redis than two overlapping ones.
 const FEW: usize = 16;
-/// Queues with weights take turns of this many messages, of the concurrency, or of a quarter of all that the worker may own: of
-/// quick calls, that is what begins within a quarter of a millisecond.
+/// Queues with weights take turns of this many messages, the concurrency, or a quarter of what the worker may own, whichever is
+/// most.
 const TURN: usize = 16;
 /// Messages of this size in bytes take so long to transfer that two claims pay off with few slots, too.
 const LARGE: usize = 8192;

@@ -58,7 +58,7 @@ impl Supply {
         self.served
     }
 
-    /// The same once so many more messages are served.
+    /// Its virtual time once `asked` more messages are served.
     pub(super) fn served_with(&self, asked: usize) -> u64 {
         self.served + (asked as u64 * SHARE).checked_div(u64::from(self.weight)).unwrap_or(0)
     }
