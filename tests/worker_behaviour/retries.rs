@@ -283,9 +283,10 @@ fn time_of_retries_is_of_the_call_else_task_else_worker() {
             let errors = letter["errors"].as_array().unwrap();
             let at = |value: &Value| value["at_ms"].as_u64().unwrap();
             let passed = |value: &Value| at(value) - at(&errors[0]);
-            // A retry that would have come too late is not made, and each of them comes after 200 ms.
+            // A retry that would have come too late is not made, and each of them comes after 200 ms. The worker decides
+            // by its clock, and the letter has the time of Redis: on two processors, they may differ by a millisecond.
             let last_chance = time - 200;
-            assert!(passed(letter) > last_chance, "{isolation}, {n}: {letter}");
+            assert!(passed(letter) + 10 > last_chance, "{isolation}, {n}: {letter}");
             assert!(errors.iter().all(|error| passed(error) <= last_chance), "{isolation}, {n}: {letter}");
             assert_eq!(letter["attempt"], json!(errors.len() + 1), "{isolation}, {n}: {letter}");
             let runs = trial.ledger.lines().iter().filter(|run| run.starts_with(&format!("{n} "))).count();
