@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use delayed::testing::{Fault, Requests, Side};
 use delayed::{CallId, CallState, FlowHandle, IntoFlow, WaitError, chain, group};
+use nix::sys::signal::Signal;
 use redis::Commands;
 
 use super::{Site, tasks};
@@ -79,11 +80,16 @@ impl Site {
             wait::until("it to die, or the flow to end", PATIENCE, || {
                 note.exists() || if is_worker { self.has_ended(handle) } else { dying.has_ended() }
             });
-            if is_worker && !note.exists() {
-                self.trial.stop(&mut dying);
+            if is_worker {
+                dying.signal(Signal::SIGTERM);
             }
             dying.wait_exit(PATIENCE);
-            return note.exists();
+            // Its end may have come with that of the flow.
+            let has_died = note.exists();
+            if is_worker && !has_died {
+                self.trial.ended(&mut dying);
+            }
+            return has_died;
         }
         let side = if step == "sent" { Side::Request } else { Side::Reply };
         let proxy = self.trial.server.proxy();
