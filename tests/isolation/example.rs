@@ -25,14 +25,14 @@ fn what_hangs_eats_memory_or_segfaults_ends_as_what_it_is() {
         .collect();
     ends.sort();
     let expected = [
-        ("crash", "crashed", "SIGSEGV"),
-        ("eat", "exceeded", "used more than 67108864 bytes of memory"),
-        ("hang", "timed_out", "timed out (soft) after 1.0s, ended by SIGTERM"),
+        ("crash", "crashed", "", "SIGSEGV"),
+        ("eat", "exceeded", "used more than 67108864 bytes of memory", ""),
+        ("hang", "timed_out", "timed out (soft) after ", "s, ended by SIGTERM"),
     ];
     assert_eq!(ends.len(), expected.len(), "{ends:#?}");
     for ((task, reason, detail), wanted) in ends.iter().zip(expected) {
         assert_eq!((&**task, &**reason), (wanted.0, wanted.1), "{detail}");
-        assert!(detail.contains(wanted.2), "expected {wanted:?}: {detail}");
+        assert!(detail.starts_with(wanted.2) && detail.contains(wanted.3), "expected {wanted:?}: {detail}");
     }
     trial.assert_only(&["q_dead"]);
 }

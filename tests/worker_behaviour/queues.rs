@@ -24,20 +24,20 @@ fn assert_empty(trial: &mut Trial, queues: &[&str]) {
 
 #[test]
 fn the_first_queue_is_emptied_before_the_second_is_looked_at() {
-    for slots in ["1", "4"] {
+    for slots in [1, 4] {
         let mut trial = Trial::new();
         trial.push_to("b", &marks("b", 100));
         trial.push_to("a", &marks("a", 100));
-        let words = ["--queue", "a", "--queue", "b", "--concurrency", slots, "--burst"];
+        let concurrency = slots.to_string();
+        let words = ["--queue", "a", "--queue", "b", "--concurrency", &concurrency, "--burst"];
         let mut worker = trial.start_at(&trial.server.url(), &words);
         let stopped = trial.ended(&mut worker);
         assert_eq!(count(&stopped, "succeeded"), 200, "{stopped}");
         let lines = trial.ledger.lines();
-        let last_a = lines.iter().rposition(|line| line.starts_with('a')).unwrap();
-        let before = lines[..last_a].iter().filter(|line| line.starts_with('b')).count();
-        // Those that were claimed last may overtake each other within the worker.
-        let allowed = if slots == "1" { 0 } else { 4 };
-        assert!(before <= allowed, "expected all of a before b, {before} of b ran early: {lines:?}");
+        // While one slot runs b, each of the others may hold a run of a that the machine has not let begin.
+        let first_b = lines.iter().position(|line| line.starts_with('b')).unwrap();
+        let left = lines[first_b..].iter().filter(|line| line.starts_with('a')).count();
+        assert!(left < slots, "expected all of a before b, {left} of a ran late: {lines:?}");
         assert_empty(&mut trial, &["a", "b"]);
     }
 }
@@ -132,9 +132,11 @@ fn weights_count_for_what_is_claimed_ahead() {
     let mut worker = trial.start_at(&trial.server.url(), &words);
     trial.ended(&mut worker);
     let lines = trial.ledger.lines();
-    for part in lines[..900].chunks(300) {
-        let of_a = part.iter().filter(|line| line.starts_with('a')).count();
-        assert!((180..=270).contains(&of_a), "expected three quarters of 300 to be of a, not {of_a}");
+    for end in (100..=900).step_by(100) {
+        let of_a = lines[..end].iter().filter(|line| line.starts_with('a')).count();
+        // Give or take a turn: a quarter of the 512 quick calls that it may own.
+        let is_fair = of_a.abs_diff(end * 3 / 4) <= 128;
+        assert!(is_fair, "expected three quarters of the first {end} to be of a, not {of_a}: {lines:?}");
     }
 }
 
