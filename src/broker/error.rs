@@ -275,7 +275,8 @@ fn advice(kind: BrokerErrorKind) -> &'static str {
         BrokerErrorKind::Stale => "a later script call of this worker was already applied",
         BrokerErrorKind::Unsupported => "this server is too old: Redis 6.2 or newer, or Valkey, is needed",
         BrokerErrorKind::Address => {
-            "the address is invalid: use redis://host:port/db, rediss://… for TLS, or unix:///path"
+            "the address is invalid: use redis://host:port/db, rediss://… for TLS, unix:///path, redis+cluster://a:7000,b:7000, \
+             or redis-sentinel://a:26379,b:26379/mymaster"
         }
         BrokerErrorKind::Tls => "no TLS connection can be made with these settings",
         BrokerErrorKind::Reply => "Redis sent an unexpected reply",

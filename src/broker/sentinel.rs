@@ -123,6 +123,6 @@ pub(super) fn is_master(reply: &Value, node: &Node) -> RedisResult<()> {
 impl fmt::Display for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let addresses: Vec<&str> = self.nodes.iter().map(|node| node.address()).collect();
-        write!(f, "{} at {}", self.name, addresses.join(","))
+        write!(f, "{} of the Sentinels {}", self.name, addresses.join(","))
     }
 }

@@ -77,7 +77,8 @@ pub(super) struct Args {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Everywhere")]
 pub(super) struct Global {
-    /// Address of Redis: redis://user:password@host:port/db, rediss://…, unix:///path, or `dev` for a private one
+    /// Address of Redis: redis://user:password@host:port/db, rediss://…, unix:///path, redis+cluster://a:7000,b:7000,
+    /// redis-sentinel://a:26379,b:26379/mymaster, or `dev` for a private one
     #[arg(long, global = true, value_name = "URL")]
     pub(super) redis: Option<String>,
     /// For rediss://: the trusted certificate authorities, in PEM; default: those of the system

@@ -32,7 +32,7 @@ const PRODUCERS: f64 = 1_000.0;
 const MESSAGE: f64 = 200.0;
 /// The share of calls whose result is kept.
 const KEPT: f64 = 0.1;
-/// How long it is kept, in seconds.
+/// How long a result is kept, in seconds.
 const KEPT_FOR: f64 = 3_600.0;
 /// For how many seconds without workers the memory lasts, at the mean rate.
 const STANDSTILL: f64 = 3_600.0;

@@ -22,7 +22,7 @@ pub(super) struct Pending {
     applied: u64,
     in_flight: usize,
     claims: usize,
-    /// How many messages the claims in flight ask for.
+    /// The largest number of messages that the claims in flight may bring.
     asked: usize,
     /// A pick-up is queued behind a wait: Redis runs it when the wait has ended.
     picks_up: bool,
